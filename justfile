@@ -65,10 +65,6 @@ deploy-check:
 jaeger:
     @tests/jaeger/build
 
-# Draw a trace that Jaeger keeps: `trace ID [--url http://127.0.0.1:16686]`
-trace *arguments:
-    @{{uv}} python -m headway_tracing.jaeger "$@"
-
 # Hold the AsyncAPI document against the official schema, which is fetched by npm
 asyncapi:
     mkdir -p .tools

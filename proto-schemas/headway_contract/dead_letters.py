@@ -1,7 +1,4 @@
-"""Questions and requests about dead letters and canaries, unwrapped on core NATS.
-
-Lists are paged, newest first: while there is `more`, ask again with `after` set to `last`.
-"""
+"""Requests about dead letters and canaries, unwrapped on core NATS."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -29,26 +26,19 @@ CanaryState = Literal["running", "stopped", "finished"]
 
 
 class LetterFilter(Struct, frozen=True, kw_only=True):
-    """Conditions on dead letters; all that are given must hold.
-
-    A `fingerprint` with a code version (`3f9a2c1b7d20@1.4.2`) matches that version only, and
-    without one any version.
-    """
+    """Conditions on dead letters; all that are given must hold."""
 
     group: Name | None = None
     job: Name | None = None
     manifest: ManifestId | None = None
-    fingerprint: Text | None = None
+    fingerprint: Text | None = None  # matches every code version if it does not end with one
     state: LetterState | None = None
     created_after: datetime | None = None
     created_before: datetime | None = None
 
 
 class DeadLetterStatus(Struct, frozen=True, kw_only=True):
-    """The state of a dead letter.
-
-    A requested retry (`retry_asked_at`) waits until the work `waits_for` leaves the slot.
-    """
+    """The state of a dead letter; a requested retry waits until `waits_for` leaves the slot."""
 
     dead_letter: UUID
     work: UUID
@@ -86,7 +76,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 
 class DeadLetterAnswer(Struct, frozen=True, kw_only=True):
-    """One dead letter in full: its failure, its input, and the edit of its input."""
+    """One dead letter in full, with its runs and the edit of its input."""
 
     status: DeadLetterStatus
     cause: str = ""
@@ -97,10 +87,10 @@ class DeadLetterAnswer(Struct, frozen=True, kw_only=True):
 
 
 class LettersRequest(KeyedRequest, frozen=True, kw_only=True):
-    """A request about dead letters: by id, or all open ones of a filter.
+    """A request about dead letters by id, or about all open ones of a filter.
 
-    A filter is processed in pages, oldest first. To leave out letters that are created meanwhile,
-    send `created_before` of the first answer again.
+    A filter is processed in pages, oldest first: while there is `more`, repeat the request with
+    `after` set to `last`. Send `created_before` of the first answer again to exclude later letters.
     """
 
     dead_letters: Ids = field(default_factory=list)
@@ -110,10 +100,7 @@ class LettersRequest(KeyedRequest, frozen=True, kw_only=True):
 
 
 class RetryRequest(LettersRequest, frozen=True, kw_only=True):
-    """Run the work of dead letters again, in a new round.
-
-    An `input` replaces the failed one; it is allowed for a single letter only.
-    """
+    """Run the work of dead letters again, in a new round; a single one also with a new `input`."""
 
     input: Any = UNSET
 
@@ -125,10 +112,10 @@ class AcknowledgeRequest(LettersRequest, frozen=True, kw_only=True):
 
 
 class LetterResult(Struct, frozen=True, kw_only=True):
-    """The result for one dead letter; `text` describes it.
+    """The result for one dead letter: `retried`, `waits` (for its slot), `acknowledged` or refused.
 
-    `retried`, `waits` (it runs when its slot is free), `acknowledged`, or a refusal:
-    `already_retried`, `already_acknowledged`, `already_asked`, `pruned`, `job_retired`, `unknown`.
+    Refusals are `already_retried`, `already_acknowledged`, `already_asked`, `pruned`,
+    `job_retired` and `unknown`.
     """
 
     dead_letter: UUID
@@ -166,14 +153,14 @@ class StopCanaryRequest(Request, frozen=True, kw_only=True):
 
 
 class CanaryStep(Struct, frozen=True, kw_only=True):
-    """One step: its size (`None` for all remaining letters) and the number of letters by fate."""
+    """One step: its size (`null`: all remaining letters) and the number of letters by result."""
 
     size: int | None
     fates: dict[str, int]
 
 
 class CanaryStatus(Struct, frozen=True, kw_only=True):
-    """The state of a canary: each step with its results, and the reason for the next one."""
+    """The state of a canary; `reason` explains its next step or its end."""
 
     id: UUID
     fingerprint: str

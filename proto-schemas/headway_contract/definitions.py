@@ -14,11 +14,10 @@ PrunePolicy = Literal["delete", "disable", "keep"]
 
 
 class ApplyRequest(KeyedRequest, frozen=True, kw_only=True):
-    """Store definitions, all or none; or only return what would change (a plan).
+    """Store definitions, all or none; as a plan, only return the changes of the next `days`.
 
-    `definitions` is their JSON, compressed with zlib. `days` is the horizon of a plan. Definitions
-    of an application that its code declares are refused, unless they `take_over`: then its code
-    declares nothing from now on.
+    `definitions` is JSON, compressed with zlib. Definitions from files for an application that its
+    code declares are refused, unless they `take_over`: its code then declares nothing any more.
     """
 
     definitions: bytes
@@ -28,11 +27,7 @@ class ApplyRequest(KeyedRequest, frozen=True, kw_only=True):
 
 
 class FireChange(Struct, frozen=True, kw_only=True):
-    """Fire times of one manifest that appear and vanish.
-
-    `appear` and `vanish` list the first of them; `appearing`, `vanishing` and `unchanged` count
-    all. Times after `compared_until` were not compared, because there are too many.
-    """
+    """Fire times of one manifest that appear and vanish: the first of them, and counts of all."""
 
     manifest: str
     zone: str
@@ -41,15 +36,11 @@ class FireChange(Struct, frozen=True, kw_only=True):
     appearing: int = 0
     vanishing: int = 0
     unchanged: int = 0
-    compared_until: datetime | None = None
+    compared_until: datetime | None = None  # there are too many later times to compare
 
 
 class FiresLeftOut(Struct, frozen=True, kw_only=True):
-    """Counts of the manifests that a plan does not list.
-
-    Fire times of `changing` ones change: `appearing` and `vanishing` count them. `not_compared`
-    ones were too many to compare.
-    """
+    """Counts of the manifests and fire times that did not fit into a plan or were not compared."""
 
     changing: int = 0
     appearing: int = 0
@@ -58,11 +49,7 @@ class FiresLeftOut(Struct, frozen=True, kw_only=True):
 
 
 class ApplyAnswer(Struct, frozen=True, kw_only=True):
-    """The changes that were made, or would be made. `stale`: a newer generation is declared.
-
-    In a plan, `refused` is the reason why applying would be refused. `left_out` counts the
-    manifests that did not fit into `fires`.
-    """
+    """The changes that were made, or that a plan would make."""
 
     owner: str
     created: list[str] = []
@@ -72,8 +59,8 @@ class ApplyAnswer(Struct, frozen=True, kw_only=True):
     disabled: list[str] = []
     fires: list[FireChange] = []
     warnings: list[str] = []
-    stale: bool = False
-    refused: str = ""
+    stale: bool = False  # a newer generation is declared
+    refused: str = ""  # why applying the plan would be refused
     left_out: FiresLeftOut | None = None
 
 

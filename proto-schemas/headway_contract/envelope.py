@@ -1,8 +1,7 @@
 """The envelope of events: CloudEvents 1.0 in JSON, structured mode.
 
-A message body is one event or a JSON array of events. `decode` returns `Unknown` for an unknown
-type. It raises only `Malformed`, for bytes that are not an event or whose data does not fit their
-type. `null` in place of an empty list or map counts as left out, because Go encodes nil slices so.
+A message body is one event or a JSON array of events. `null` for an empty list or map counts as
+left out, because Go encodes nil slices so.
 """
 
 from collections.abc import Sequence
@@ -16,9 +15,9 @@ Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
 class EventData(msgspec.Struct, frozen=True, kw_only=True):
-    """The data of one type of event; `type` is its name on the wire."""
+    """The data of one type of event; `type` is its name on the wire, empty for a base class."""
 
-    type: ClassVar[str]
+    type: ClassVar[str] = ""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -36,7 +35,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Unknown(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of an unknown type: counted and ignored."""
+    """An event of an unknown type."""
 
     id: str
     type: str
@@ -60,13 +59,12 @@ class _Envelope(msgspec.Struct, frozen=True, kw_only=True):
 _encoder = msgspec.json.Encoder()
 _batches = msgspec.json.Decoder(list[_Envelope])
 _singles = msgspec.json.Decoder(_Envelope)
-_data_decoders: dict[str, msgspec.json.Decoder[Any]] = {}
+_data_types: dict[str, type[EventData]] = {}
 
 
 def register(*types: type[EventData]) -> None:
     """Make event types known to `decode`."""
-    for struct in types:
-        _data_decoders[struct.type] = msgspec.json.Decoder(struct)
+    _data_types.update({struct.type: struct for struct in types})
 
 
 def event(
@@ -100,7 +98,7 @@ def encode(events: Event | Sequence[Event]) -> bytes:
 
 
 def decode(body: bytes) -> list[Event | Unknown]:
-    """Read a message body; return `Unknown` for each event of an unknown type."""
+    """Read a message body; raise `Malformed` if it or the data of an event is not valid."""
     try:
         is_array = body.lstrip()[:1] == b"["
         envelopes = _batches.decode(body) if is_array else [_singles.decode(body)]
@@ -110,47 +108,40 @@ def decode(body: bytes) -> list[Event | Unknown]:
 
 
 def _open(envelope: _Envelope) -> Event | Unknown:
-    decoder = _data_decoders.get(envelope.type)
-    if decoder is None:
+    kind = _data_types.get(envelope.type)
+    if kind is None:
         return Unknown(id=envelope.id, type=envelope.type)
     if envelope.time is None or envelope.time.tzinfo is None:
         raise Malformed(f"event {envelope.id} of type {envelope.type} has no time with a zone")
-    try:
-        data = decoder.decode(envelope.data)
-    except msgspec.ValidationError:
-        data = decode_lenient(envelope.data, decoder.type)
-    return Event(
-        specversion=envelope.specversion,
+    return event(
+        decode_lenient(envelope.data, kind),
         id=envelope.id,
         source=envelope.source,
-        type=envelope.type,
         subject=envelope.subject,
         time=envelope.time,
-        datacontenttype="application/json",
-        data=data,
         traceparent=envelope.traceparent,
     )
 
 
 def decode_lenient(data: bytes | msgspec.Raw, kind: type[Kind]) -> Kind:
-    """Decode a message; `null` for an optional list or map counts as left out."""
+    """Decode a message; `null` for a list or map that may be empty counts as left out."""
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError:
         value = msgspec.json.decode(data)
-        mended = without_null_lists(value, kind)
-        if mended == value:
+        repaired = _without_null_lists(value, kind)
+        if repaired == value:
             raise
-        return msgspec.convert(mended, kind)
+        return msgspec.convert(repaired, kind)
 
 
-def without_null_lists(value: Any, kind: Any) -> Any:
+def _without_null_lists(value: Any, kind: Any) -> Any:
     """Drop `null` where a struct has an empty list or map by default; keep data of users."""
     struct = _struct_in(kind)
     if struct is None:
         return value
     if isinstance(value, list):
-        return [without_null_lists(item, struct) for item in value]
+        return [_without_null_lists(item, struct) for item in value]
     if not isinstance(value, dict):
         return value
     kept = dict(value)
@@ -159,7 +150,7 @@ def without_null_lists(value: Any, kind: Any) -> Any:
         if name in kept and kept[name] is None and field.default_factory in (list, dict):
             del kept[name]
         elif name in kept:
-            kept[name] = without_null_lists(kept[name], field.type)
+            kept[name] = _without_null_lists(kept[name], field.type)
     return kept
 
 

@@ -24,10 +24,10 @@ Seconds = Annotated[float, Meta(ge=0, le=10 * 366 * 86_400)]
 StartWithin = Annotated[float, Meta(gt=0, le=10 * 366 * 86_400)]
 Moment = Annotated[datetime, Meta(tz=True)]
 
-# In bytes. Every receiver checks.
+# In bytes; every receiver checks.
 INPUT_LIMIT = 256 * 1024
 OUTPUT_LIMIT = 256 * 1024
-# Of a failure, in characters. Of a stack the end is kept, which says most.
+# Limits of a failure, in characters. A longer stack is cut at its start.
 KIND_LIMIT = 255
 KINDS_LIMIT = 32
 MESSAGE_LIMIT = 4 * 1024
@@ -42,10 +42,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 class KeyedRequest(Request, frozen=True, kw_only=True):
-    """A request that is carried out once for each `key`.
-
-    For a week the same key returns the same answer, and other parameters with it are refused.
-    """
+    """A request that is carried out once for each `key`, which is remembered for a week."""
 
     key: Text | None = None
 

@@ -4,7 +4,7 @@ msgspec stops at the first problem. Here each problem has the value and the reme
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from msgspec import Struct, inspect, structs
 
 _MISSING: Any = object()
 _LONGEST_SHOWN = 80
-_SECONDS = "_seconds"
+_type_info = lru_cache(maxsize=1024)(inspect.type_info)
 
 
 class Misfit(NamedTuple):
@@ -38,21 +38,31 @@ def fit(given: Any, kind: type[Struct], path: tuple[str, ...] = ()) -> Fitted:
     if not isinstance(given, Mapping | kind):
         return Fitted(None, [Misfit(path, f"{show(given)} is not valid: use a mapping")])
     found: dict[str, Any] = {}
-    misfits = list(_strangers(given, kind, path))
-    lacks = False
-    for field in structs.fields(kind):
-        value = _of(given, field)
-        there = (*path, field.encode_name)
-        if value is _MISSING:
-            if field.required:
-                misfits.append(Misfit(there, f"is missing: use {wanted(field.type)}"))
-        else:
-            read = _fit_value(value, field.type, there)
-            misfits += read.misfits
-            if not read.misfits or read.value is not None:
-                found[field.name] = read.value
-        lacks = lacks or (field.required and field.name not in found)
-    return Fitted(None if lacks else kind(**found), misfits)
+    misfits: list[Misfit] = []
+    if isinstance(given, Mapping) and kind.__struct_config__.forbid_unknown_fields:
+        known = kind.__struct_encode_fields__
+        misfits += [
+            Misfit(path, f"has the unknown field `{name}`: use {', '.join(known)}")
+            for name in given
+            if name not in known
+        ]
+    fields = structs.fields(kind)
+    for field in fields:
+        value = (
+            given.get(field.encode_name, _MISSING)
+            if isinstance(given, Mapping)
+            else getattr(given, field.name)
+        )
+        field_path = (*path, field.encode_name)
+        if value is not _MISSING:
+            fitted = _fit_value(value, field.type, field_path)
+            misfits += fitted.misfits
+            if not fitted.misfits or fitted.value is not None:
+                found[field.name] = fitted.value
+        elif field.required:
+            misfits.append(Misfit(field_path, f"is missing: use {_wanted(field.type)}"))
+    is_complete = all(field.name in found for field in fields if field.required)
+    return Fitted(kind(**found) if is_complete else None, misfits)
 
 
 def misfits_of(body: bytes, kind: type[Struct]) -> list[str]:
@@ -67,18 +77,19 @@ def misfits_of(body: bytes, kind: type[Struct]) -> list[str]:
 def problem_of(given: Any, kind: Any, *, of: str = "") -> str | None:
     """Return why a value does not fit a type, or `None`; `of` is the name of its field."""
     if isinstance(given, float) and not math.isfinite(given):
-        return f"{show(given)} is not valid: use {wanted(kind, of=of)}"
+        return f"{show(given)} is not valid: use {_wanted(kind, of=of)}"
     try:
         # Through JSON, because values are sent and stored as JSON.
         msgspec.json.decode(msgspec.json.encode(given), type=kind)
     except (msgspec.DecodeError, TypeError, ValueError, RecursionError) as error:
-        return f"{show(given)} is not valid: {_remedy(error, kind, of)}"
+        # In a collection, only msgspec knows which item is wrong.
+        is_collection = any(
+            isinstance(info, inspect.DictType | inspect.ListType | inspect.VarTupleType)
+            for info in _options(_type_info(kind))
+        )
+        remedy = str(error) if is_collection else f"use {_wanted(kind, of=of)}"
+        return f"{show(given)} is not valid: {remedy}"
     return None
-
-
-def wanted(kind: Any, *, of: str = "") -> str:
-    """Describe the values that fit a type."""
-    return _words(_type_info(kind), " of seconds" if of.endswith(_SECONDS) else "")
 
 
 def show(given: Any) -> str:
@@ -91,87 +102,52 @@ def show(given: Any) -> str:
     return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}…"
 
 
-def _of(given: Any, field: structs.FieldInfo) -> Any:
-    if isinstance(given, Mapping):
-        return given.get(field.encode_name, _MISSING)
-    return getattr(given, field.name)
-
-
-def _strangers(given: Any, kind: type[Struct], path: tuple[str, ...]) -> Iterable[Misfit]:
-    if not isinstance(given, Mapping) or not kind.__struct_config__.forbid_unknown_fields:
-        return
-    known = kind.__struct_encode_fields__
-    for name in given:
-        if name not in known:
-            yield Misfit(path, f"has the unknown field `{name}`: use {', '.join(known)}")
-
-
 def _fit_value(given: Any, kind: Any, path: tuple[str, ...]) -> Fitted:
-    inner = _struct_in(kind)
-    if inner is not None and isinstance(given, Mapping | inner):
-        return fit(given, inner, path)
+    inner = [info for info in _options(_type_info(kind)) if isinstance(info, inspect.StructType)]
+    # Several structs would be told apart by their tags.
+    if len(inner) == 1 and isinstance(given, Mapping | inner[0].cls):
+        return fit(given, inner[0].cls, path)
     problem = problem_of(given, kind, of=path[-1])
     if problem is not None:
         return Fitted(None, [Misfit(path, problem)])
     return Fitted(msgspec.json.decode(msgspec.json.encode(given), type=kind), [])
 
 
-@lru_cache(maxsize=1024)
-def _type_info(kind: Any) -> inspect.Type:
-    return inspect.type_info(kind)
-
-
-def _struct_in(kind: Any) -> type[Struct] | None:
-    """Return the only struct in a type; `None` if there are several, which have tags."""
-    found = [info for info in _options(_type_info(kind)) if isinstance(info, inspect.StructType)]
-    return found[0].cls if len(found) == 1 else None
-
-
 def _options(info: inspect.Type) -> list[inspect.Type]:
+    """Return the types that a union allows, without their metadata."""
     if isinstance(info, inspect.Metadata):
         return _options(info.type)
-    several = info.types if isinstance(info, inspect.UnionType) else (info,)
-    return [option.type if isinstance(option, inspect.Metadata) else option for option in several]
+    types = info.types if isinstance(info, inspect.UnionType) else (info,)
+    return [option.type if isinstance(option, inspect.Metadata) else option for option in types]
 
 
-def _remedy(error: Exception, kind: Any, of: str) -> str:
-    """Return the remedy; in a collection only msgspec knows which item is wrong."""
-    holds_several = (inspect.DictType, inspect.ListType, inspect.VarTupleType)
-    if any(isinstance(info, holds_several) for info in _options(_type_info(kind))):
-        return str(error)
-    return f"use {wanted(kind, of=of)}"
+def _wanted(kind: Any, *, of: str = "") -> str:
+    """Describe the values that fit a type."""
+    return _describe(_type_info(kind), " of seconds" if of.endswith("_seconds") else "")
 
 
-def _words(info: inspect.Type, unit: str = "") -> str:
+def _describe(info: inspect.Type, unit: str = "") -> str:
     match info:
         case inspect.Metadata():
-            return _words(info.type, unit) + _examples(info.extra_json_schema or {})
+            return _describe(info.type, unit) + _examples(info.extra_json_schema or {})
         case inspect.UnionType():
             options = [option for option in info.types if not isinstance(option, inspect.NoneType)]
-            return " or ".join(_words(option, unit) for option in options)
+            return " or ".join(_describe(option, unit) for option in options)
         case inspect.IntType():
             return f"a whole number{unit}{_bounds(info)}"
         case inspect.FloatType():
             return f"a number{unit}{_bounds(info)}"
         case inspect.ListType() | inspect.VarTupleType():
-            return f"a list of {_words(info.item_type)}"
+            return f"a list of {_describe(info.item_type)}"
         case inspect.StructType():
             needed = [field.encode_name for field in info.fields if field.required]
             return f"a mapping with {', '.join(needed)}" if needed else "a mapping"
-    return _plain_words(info)
-
-
-def _plain_words(info: inspect.Type) -> str:
-    match info:
-        case inspect.BoolType():
-            return "true or false"
         case inspect.StrType():
             return "text" + (f" of up to {info.max_length} letters" if info.max_length else "")
         case inspect.LiteralType():
-            return " or ".join(repr(value) for value in info.values)
-        case inspect.DictType():
-            return "a mapping"
-    return "something else"
+            return " or ".join(map(repr, info.values))
+    names = {inspect.BoolType: "true or false", inspect.DictType: "a mapping"}
+    return names.get(type(info), "something else")
 
 
 def _examples(schema: Mapping[str, Any]) -> str:
@@ -181,15 +157,12 @@ def _examples(schema: Mapping[str, Any]) -> str:
 
 
 def _bounds(info: inspect.IntType | inspect.FloatType) -> str:
-    lowest, above, highest = (_number(bound) for bound in (info.ge, info.gt, info.le))
+    lowest, above, highest = (
+        "" if bound is None else str(bound).removesuffix(".0")
+        for bound in (info.ge, info.gt, info.le)
+    )
     if lowest:
         return f" from {lowest} to {highest}" if highest else f" from {lowest} on"
     if above:
         return f" above {above}, up to {highest}" if highest else f" above {above}"
     return f" up to {highest}" if highest else ""
-
-
-def _number(bound: float | None) -> str:
-    if bound is None:
-        return ""
-    return str(int(bound)) if float(bound).is_integer() else str(bound)

@@ -1,8 +1,8 @@
 """Events of a lease and its runs, from workers to the dispatcher.
 
-Every event is published with a fence, the sequence of the publisher's previous message of the
-lease, so that the broker refuses it after a message of another publisher. The dispatcher publishes
-the same types under its own worker token when it takes a lease away.
+A fence protects every event: it names the last sequence of the lease that the publisher knows, so
+that the broker refuses the event after a message of another publisher. The dispatcher publishes the
+same types under its own worker token when it revokes a lease.
 """
 
 from typing import Annotated, Any, ClassVar
@@ -10,13 +10,11 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from headway_contract.envelope import EventData, register
+from headway_contract.envelope import EventData
 
 
 class LeaseEvent(EventData, frozen=True, kw_only=True):
     """The fields of every lifecycle event: the lease, its token, and the sending process."""
-
-    type: ClassVar[str] = ""
 
     lease: UUID
     token: str
@@ -27,12 +25,11 @@ class LeaseClaimed(LeaseEvent, frozen=True, kw_only=True):
     """A worker took the lease; the broker accepts exactly one of these."""
 
     type: ClassVar[str] = "headway.lease.claimed.v1"
-
     host: str = ""
 
 
 class LeaseRenewed(LeaseEvent, frozen=True, kw_only=True):
-    """The worker still holds the lease; keeps its last message from expiring."""
+    """The worker still holds the lease; published so that its last message does not expire."""
 
     type: ClassVar[str] = "headway.lease.renewed.v1"
 
@@ -41,14 +38,11 @@ class LeaseRevoked(LeaseEvent, frozen=True, kw_only=True):
     """The dispatcher took the lease away; its unfinished runs end in the same message."""
 
     type: ClassVar[str] = "headway.lease.revoked.v1"
-
     reason: str
 
 
 class RunEvent(LeaseEvent, frozen=True, kw_only=True):
     """A lifecycle event of one run."""
-
-    type: ClassVar[str] = ""
 
     run: UUID
 
@@ -59,20 +53,30 @@ class RunStarted(RunEvent, frozen=True, kw_only=True):
     type: ClassVar[str] = "headway.run.started.v1"
 
 
+class Activation(Struct, frozen=True, kw_only=True):
+    """A dormant dependent that a run activates, once for each `key` of the same work."""
+
+    manifest: str
+    key: str = ""
+    input: Any = None
+
+
+class RunActivated(RunEvent, frozen=True, kw_only=True):
+    """The job's body activated dormant dependents; all of them count, or none."""
+
+    type: ClassVar[str] = "headway.run.activated.v1"
+    activations: Annotated[list[Activation], Meta(min_length=1)]
+
+
 class RunCompleted(RunEvent, frozen=True, kw_only=True):
     """The job's body returned."""
 
     type: ClassVar[str] = "headway.run.completed.v1"
-
     output: Any = None
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """The failure of a run. `kind` is the name of the exception, or one of the kinds below.
-
-    `kinds` are more general kinds, such as the base classes of the exception; retry policies
-    match them, too.
-    """
+    """The failure of a run; retry policies match its `kind` and its more general `kinds`."""
 
     kind: str
     message: str = ""
@@ -85,7 +89,6 @@ class RunFailed(RunEvent, frozen=True, kw_only=True):
     """The job's body raised, or the run ended for another reason."""
 
     type: ClassVar[str] = "headway.run.failed.v1"
-
     failure: Failure
 
 
@@ -93,28 +96,7 @@ class RunCancelled(RunEvent, frozen=True, kw_only=True):
     """The job's body stopped because it was cancelled."""
 
     type: ClassVar[str] = "headway.run.cancelled.v1"
-
     reason: str = ""
-
-
-class Activation(Struct, frozen=True, kw_only=True):
-    """A dormant dependent that a run activates, and its input.
-
-    `key` distinguishes several activations of one dependent by the same work. A later attempt
-    with the same key activates nothing.
-    """
-
-    manifest: str
-    key: str = ""
-    input: Any = None
-
-
-class RunActivated(RunEvent, frozen=True, kw_only=True):
-    """The job's body activated dormant dependents; all of them count, or none."""
-
-    type: ClassVar[str] = "headway.run.activated.v1"
-
-    activations: Annotated[list[Activation], Meta(min_length=1)]
 
 
 # Failure kinds that the job did not cause: a run, but not a counted attempt.
@@ -130,14 +112,3 @@ ORPHANED = "orphaned"
 TIMED_OUT = "timed_out"
 # Kinds that only the dispatcher may report.
 DISPATCHER_KINDS = frozenset({UNDELIVERED, RECALLED, UNBEGUN, ORPHANED})
-
-register(
-    LeaseClaimed,
-    LeaseRenewed,
-    LeaseRevoked,
-    RunStarted,
-    RunActivated,
-    RunCompleted,
-    RunFailed,
-    RunCancelled,
-)

@@ -1,7 +1,4 @@
-"""Questions and requests about manifests, to the scheduler, unwrapped on core NATS.
-
-A refused request is answered with an error that names the reasons, one line each.
-"""
+"""Questions and requests about manifests, to the scheduler, unwrapped on core NATS."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -27,7 +24,7 @@ ManifestField = Literal["enabled", "attempts", "interval", "jitter", "retry"]
 
 
 class ManifestStatus(Struct, frozen=True, kw_only=True):
-    """The state of a manifest. `held_by` is the reason why it does not fire, if there is one."""
+    """The state of a manifest; `held_by` is the reason why it does not fire, if any."""
 
     external_id: str
     owner: str
@@ -52,11 +49,7 @@ class ManifestStatus(Struct, frozen=True, kw_only=True):
 
 
 class FieldOwner(Struct, frozen=True, kw_only=True):
-    """The owner of one field. `give_back` is the command that returns it to the code.
-
-    `default` means that neither an operator nor an application sets it; `api`, that the manifest
-    was made at run time.
-    """
+    """The owner of one field; `give_back` is the command that returns it to the code."""
 
     field: str
     value: Any
@@ -66,24 +59,17 @@ class FieldOwner(Struct, frozen=True, kw_only=True):
 
 
 class ManifestAnswer(Struct, frozen=True, kw_only=True):
-    """One manifest: its state, its definition, and the fields that operators changed.
-
-    If it inherits terms from its job, `sent` is the definition as it was sent, without them.
-    """
+    """One manifest; `touched` names the fields that operators changed."""
 
     status: ManifestStatus
     definition: dict[str, Any]
     touched: list[str] = []
-    sent: dict[str, Any] | None = None
+    sent: dict[str, Any] | None = None  # without the terms that it inherits from its job
     owners: list[FieldOwner] = []
 
 
 class PreviewQuestion(Struct, frozen=True, kw_only=True):
-    """Ask for the next fire times of a manifest after `after`, or after now.
-
-    `count` counts times that fire; excluded times between them are folded. With `each`, every due
-    time counts and is listed, excluded or not.
-    """
+    """Ask for the next fire times; excluded times are folded and not counted, unless `each`."""
 
     manifest: ManifestId
     count: Annotated[int, Meta(ge=1, le=1000)] = 20
@@ -92,24 +78,19 @@ class PreviewQuestion(Struct, frozen=True, kw_only=True):
 
 
 class FireTime(Struct, frozen=True, kw_only=True):
-    """One theoretical fire time: when it is due, and when it fires after its jitter.
-
-    `excluded` names the exclusion that skips it. `dst` is `gap` or `repeated` if the clock changes
-    on that day. Consecutive excluded times may be folded into the first: `until` is then the last
-    of them, and `times` their number (0 if there are too many to count).
-    """
+    """A computed fire time: when it is due, and when it fires after its jitter."""
 
     due_at: datetime
     fire_at: datetime
     local: str
-    excluded: str | None = None
-    dst: str | None = None
-    until: datetime | None = None
-    times: int = 1
+    excluded: str | None = None  # the exclusion that skips it
+    dst: str | None = None  # `gap` or `repeated` if the clock changes on that day
+    until: datetime | None = None  # the last excluded time that is folded into this one
+    times: int = 1  # the number of folded times; 0 if there are too many to count
 
 
 class PreviewAnswer(Struct, frozen=True, kw_only=True):
-    """The fire times; `note` says why there are none, or why they may not fire."""
+    """The fire times; `note` explains why there are none or why they may not fire."""
 
     manifest: str
     zone: str
@@ -118,7 +99,7 @@ class PreviewAnswer(Struct, frozen=True, kw_only=True):
 
 
 class ExplainQuestion(Struct, frozen=True, kw_only=True):
-    """Ask why a manifest ran or did not run at a time, or for its state now."""
+    """Ask why a manifest ran or did not run at a time; without a time, for its state now."""
 
     manifest: ManifestId
     at: datetime | None = None
@@ -139,7 +120,7 @@ class LedgerEntry(Struct, frozen=True, kw_only=True):
 
 
 class ExplainAnswer(Struct, frozen=True, kw_only=True):
-    """The explanation in one paragraph, and the ledger entries that it is based on."""
+    """The explanation, and the ledger entries that it is based on."""
 
     manifest: str
     text: str
@@ -165,18 +146,14 @@ class LedgerGap(Struct, frozen=True, kw_only=True):
 
 
 class LedgerAnswer(Struct, frozen=True, kw_only=True):
-    """The result of one page; if there is `more`, continue after `last`.
-
-    `unfinished` names manifests with more fire times than one answer compares, and the time from
-    which to ask again.
-    """
+    """The result of one page; if there is `more`, continue after `last`."""
 
     manifests: int = 0
     fire_times: int = 0
     gaps: list[LedgerGap] = []
     last: str = ""
     more: bool = False
-    unfinished: dict[str, datetime] = {}
+    unfinished: dict[str, datetime] = {}  # manifests to continue from a time
 
 
 class ActivationQuestion(Struct, frozen=True, kw_only=True):
@@ -193,10 +170,7 @@ class ActivationAnswer(Struct, frozen=True, kw_only=True):
 
 
 class ChangeRequest(Request, frozen=True, kw_only=True):
-    """Change fields that operators may own; fields that are left out stay unchanged.
-
-    `give_back` names fields that the code owns again; "retry" means attempts and interval.
-    """
+    """Change fields that operators may own, or return them to the code (`give_back`)."""
 
     manifest: ManifestId
     enabled: bool | UnsetType = UNSET
@@ -207,10 +181,7 @@ class ChangeRequest(Request, frozen=True, kw_only=True):
 
 
 class TriggerRequest(KeyedRequest, frozen=True, kw_only=True):
-    """Run a manifest now, or after a delay, in addition to its schedule.
-
-    `input`, `priority` and `start_within_seconds` replace those of the manifest.
-    """
+    """Run a manifest now or after a delay, in addition to its schedule."""
 
     manifest: ManifestId
     input: Any = UNSET
@@ -220,60 +191,44 @@ class TriggerRequest(KeyedRequest, frozen=True, kw_only=True):
 
 
 class TriggerAnswer(Struct, frozen=True, kw_only=True):
-    """The result of a trigger; `text` describes it.
+    """The result of a trigger; `text` describes it."""
 
-    `queued`; `owed`: it follows the outstanding work; `brought_forward`: the waiting work comes
-    first, and no second one is queued; `known`: the key is known, and `work` is the work of the
-    first request. `not_used` names parameters of the request that the work brought forward does
-    not use, because it keeps its own.
-    """
-
+    # queued, owed (after the outstanding work), brought_forward (the waiting work), known (the key)
     result: str
     work: UUID | None = None
     text: str = ""
-    not_used: list[str] = []
+    not_used: list[str] = []  # parameters that the work brought forward does not use
 
 
 class BackfillRequest(Request, frozen=True, kw_only=True):
-    """Queue each occurrence from `since` to `until`, both included, once.
-
-    `missed_only` leaves out occurrences that fired on schedule. `dry_run` only counts. A repeated
-    request queues the occurrences that were not backfilled before.
-    """
+    """Queue each occurrence from `since` to `until`, both included, that was not backfilled yet."""
 
     manifest: ManifestId
     since: datetime
     until: datetime
-    missed_only: bool = False
+    missed_only: bool = False  # without occurrences that fired on schedule
     priority: Priority | None = None
-    dry_run: bool = False
+    dry_run: bool = False  # only count
 
 
 class BackfillAnswer(Struct, frozen=True, kw_only=True):
-    """The number of occurrences in the range, by result; `text` describes it.
-
-    `queued` ones run one after the other, `known` ones were backfilled before, and `fired` ones
-    fired on schedule.
-    """
+    """The number of occurrences, by result."""
 
     occurrences: int
     queued: int
-    known: int = 0
-    fired: int = 0
+    known: int = 0  # backfilled before
+    fired: int = 0  # fired on schedule
     text: str = ""
 
 
 class DeleteRequest(KeyedRequest, frozen=True, kw_only=True):
-    """Delete a manifest that no code declares, with its work, dead letters and runs."""
+    """Delete a manifest that no code declares, with its work, runs and dead letters."""
 
     manifest: ManifestId
 
 
 class Selection(KeyedRequest, frozen=True, kw_only=True):
-    """A request about several manifests: by name, by group, by labels (all must match), or all.
-
-    Exactly one of these must be given.
-    """
+    """A request that selects manifests by exactly one of ids, group, labels (all match) or all."""
 
     manifests: Annotated[list[ManifestId], Meta(max_length=500)] = field(default_factory=list)
     group: Name | None = None
@@ -282,14 +237,10 @@ class Selection(KeyedRequest, frozen=True, kw_only=True):
 
 
 class ChangeManyRequest(Selection, frozen=True, kw_only=True):
-    """Enable, disable or run many manifests; a refused one does not stop the others.
-
-    A group, labels or all are processed in pages, in the order of ids: the next page begins
-    `after` the last manifest of the previous one. `dry_run` only lists them.
-    """
+    """Enable, disable or run many manifests; a refused one does not stop the others."""
 
     action: Literal["enable", "disable", "run"]
-    after: Text = ""
+    after: Text = ""  # without ids: `last` of the previous page
     dry_run: bool = False
 
 
@@ -302,10 +253,7 @@ class ManifestResult(Struct, frozen=True, kw_only=True):
 
 
 class ManyChanged(Struct, frozen=True, kw_only=True):
-    """The results, in the order of the request or of the ids.
-
-    If there is `more`, the next page begins after `last`.
-    """
+    """The results, in the order of the request or of the ids."""
 
     results: list[ManifestResult] = []
     last: str = ""
@@ -313,10 +261,7 @@ class ManyChanged(Struct, frozen=True, kw_only=True):
 
 
 class PauseRequest(Selection, frozen=True, kw_only=True):
-    """Start nothing of some manifests from now on, until a time or until they are resumed.
-
-    Pausing a paused manifest changes its end and reason. `dry_run` changes nothing.
-    """
+    """Pause manifests until a time or until resumed; a paused one gets the new end and reason."""
 
     until: datetime | None = None
     reason: Text = ""
@@ -334,7 +279,7 @@ class PausedManifest(Struct, frozen=True, kw_only=True):
 
 
 class PauseAnswer(Struct, frozen=True, kw_only=True):
-    """The paused manifests, as many as fit into an answer, and their total number."""
+    """The paused manifests that fit into an answer, and the number of all."""
 
     text: str
     count: int = 0
@@ -343,40 +288,29 @@ class PauseAnswer(Struct, frozen=True, kw_only=True):
 
 
 class ResumeRequest(Selection, frozen=True, kw_only=True):
-    """End the pause of some manifests; their misfire policies decide the missed due times.
-
-    `dry_run` changes nothing and returns what would fire.
-    """
+    """Resume manifests; their misfire policies decide about the missed due times."""
 
     dry_run: bool = False
 
 
 class ResumedManifest(Struct, frozen=True, kw_only=True):
-    """The effect of a pause's end on one manifest; `text` describes it.
-
-    `passed` due times were missed (`passed_or_more`: there are more). The misfire `policy` fires
-    the latest of them, listed in `fires`, and `more_fires` before them. `owed` earlier decisions
-    run now. `follows` means that it follows a success of its parent during the pause.
-    """
+    """The effect of the resume on one manifest."""
 
     manifest: str
     paused_at: datetime
     reason: str = ""
-    policy: str = ""
-    passed: int = 0
-    passed_or_more: bool = False
-    fires: list[datetime] = []
-    more_fires: int = 0
-    owed: int = 0
-    follows: bool = False
+    policy: str = ""  # the misfire policy
+    passed: int = 0  # missed due times
+    passed_or_more: bool = False  # there are more of them
+    fires: list[datetime] = []  # the latest missed times that the policy fires
+    more_fires: int = 0  # earlier ones that it fires
+    owed: int = 0  # earlier decisions that run now
+    follows: bool = False  # it follows a success of its parent during the pause
     text: str = ""
 
 
 class ResumeAnswer(Struct, frozen=True, kw_only=True):
-    """The resumed manifests, as many as fit into an answer, those that fire first.
-
-    `count` is their total number, and `fires` the number of fires.
-    """
+    """The resumed manifests that fit into an answer, and the number of all and of their fires."""
 
     text: str
     count: int = 0

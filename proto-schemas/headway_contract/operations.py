@@ -54,13 +54,11 @@ class ChangeGroupRequest(Request, frozen=True, kw_only=True):
     priority: Priority | UnsetType = UNSET
     enabled: bool | UnsetType = UNSET
     rate: Rate | UnsetType | None = UNSET
-    give_back: list[Literal["max_active", "priority", "enabled", "rate"]] = field(
-        default_factory=list
-    )
+    give_back: list[GroupField] = field(default_factory=list)
 
 
 class ChangeJobRequest(Request, frozen=True, kw_only=True):
-    """Change the limits of a job; `null` removes one, and a returned one is the code's again."""
+    """Change the limits of a job; `null` removes a limit, `give_back` returns it to the code."""
 
     job: Name
     max_active: MaxActive | UnsetType | None = UNSET
@@ -86,16 +84,13 @@ class WorkerStatus(Struct, frozen=True, kw_only=True):
 
 
 class DrainRequest(KeyedRequest, frozen=True, kw_only=True):
-    """Let worker processes accept no more orders, finish their runs, and exit.
-
-    It applies to the processes that have these names now, not to later ones.
-    """
+    """Let the current processes of these workers finish their runs and exit."""
 
     workers: Annotated[list[Text], Meta(min_length=1, max_length=500)]
 
 
 class DrainResult(Struct, frozen=True, kw_only=True):
-    """The result for one worker: `asked`, `already_draining` or `unknown`; `text` describes it."""
+    """The result for one worker: `asked`, `already_draining` or `unknown`."""
 
     worker: str
     result: str
@@ -114,10 +109,7 @@ class SettingsQuestion(Struct, frozen=True, kw_only=True):
 
 
 class SettingStatus(Struct, frozen=True, kw_only=True):
-    """A setting in the notation of users, and its source: `default`, `environment`, `file`, `flag`.
-
-    Secrets are masked.
-    """
+    """A setting and its source (`default`, `environment`, `file`, `flag`); secrets are masked."""
 
     variable: str
     value: str
@@ -126,7 +118,7 @@ class SettingStatus(Struct, frozen=True, kw_only=True):
 
 
 class SettingsAnswer(Struct, frozen=True, kw_only=True):
-    """Every setting of the process that answers, which is one of several."""
+    """Every setting of the process that answers."""
 
     process: str
     settings: list[SettingStatus] = []

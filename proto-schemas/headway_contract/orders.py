@@ -6,7 +6,7 @@ from uuid import UUID
 
 from msgspec import Meta
 
-from headway_contract.envelope import EventData, register
+from headway_contract.envelope import EventData
 from headway_contract.fields import Name, Seconds
 from headway_contract.work import RunTerms
 
@@ -29,10 +29,9 @@ class OrderedRun(RunTerms, frozen=True, kw_only=True):
 
 
 class RunDispatched(EventData, frozen=True, kw_only=True):
-    """The right to run, for the first worker that claims the lease. The token is secret."""
+    """The right to run, for the first worker that claims the lease; the token is secret."""
 
     type: ClassVar[str] = "headway.run.dispatched.v1"
-
     lease: UUID
     token: str
     job: Name
@@ -41,6 +40,3 @@ class RunDispatched(EventData, frozen=True, kw_only=True):
     orphan_timeout_seconds: Seconds = 60.0
     renew_seconds: Seconds | None = None
     on_lost_contact: str = "stop"
-
-
-register(RunDispatched)

@@ -1,7 +1,7 @@
-"""Reconciliation: the scheduler asks the dispatcher about everything that it waits for.
+"""Reconciliation: the scheduler periodically asks the dispatcher for everything that it waits for.
 
-Messages may be lost with the broker's storage, so the scheduler asks from time to time. An answer
-repeats earlier events, or reports that a message never arrived.
+Messages may be lost with the broker's storage. An answer repeats earlier events, or reports that
+a message never arrived.
 """
 
 from datetime import datetime
@@ -22,10 +22,7 @@ RECONCILE_LIMIT = 1000
 
 
 class OutstandingWork(Struct, frozen=True, kw_only=True):
-    """Work that the scheduler takes for unsettled, and its latest known round.
-
-    `cancelled`: it was cancelled. `brought_forward_at`: when it was brought forward.
-    """
+    """Work that is not settled according to the scheduler, in its latest known round."""
 
     work: UUID
     round: Annotated[int, Meta(ge=1)] = 1
@@ -44,7 +41,7 @@ class Version(Struct, frozen=True, kw_only=True):
 
 
 class ReconcileQuestion(Struct, frozen=True, kw_only=True):
-    """Everything that the scheduler waits for, and the `versions` of settings."""
+    """Everything that the scheduler waits for, and the versions of settings."""
 
     works: Annotated[list[OutstandingWork], Meta(max_length=RECONCILE_LIMIT)] = []
     dead_letters: Annotated[list[UUID], Meta(max_length=RECONCILE_LIMIT)] = []
@@ -53,27 +50,17 @@ class ReconcileQuestion(Struct, frozen=True, kw_only=True):
 
 
 class ReconcileAnswer(Struct, frozen=True, kw_only=True):
-    """The dispatcher's knowledge.
-
-    Work in no list is known and not settled, a dead letter in no list is open, a prune in no list
-    is under way, and settings in no list are up to date.
-
-    `settled`: the outcomes of work. `left`: settled work that did not fit into this answer: ask
-    again. `unknown`: work that never arrived. `expired`: unknown work that is so old that it may
-    have been settled and deleted. `forgotten`: dead letters that are no longer stored. `outdated`:
-    settings with the older version in force. `unburied`: prunes that never arrived.
-    `not_cancelled`, `not_brought_forward`: work whose request never arrived.
-    """
+    """The differences; anything in no list is still open, and settings in no list are current."""
 
     settled: list[WorkSettled] = []
-    left: list[UUID] = []
-    unknown: list[UUID] = []
-    expired: list[UUID] = []
+    left: list[UUID] = []  # settled, but did not fit into this answer
+    unknown: list[UUID] = []  # never arrived
+    expired: list[UUID] = []  # unknown, and so old that it may have been settled and deleted
     retried: list[DeadLetterRetried] = []
     acknowledged: list[DeadLetterAcknowledged] = []
-    forgotten: list[UUID] = []
-    outdated: list[Version] = []
+    forgotten: list[UUID] = []  # dead letters that are no longer stored
+    outdated: list[Version] = []  # with the older version in force
     confirmed: list[PruneConfirmed] = []
-    unburied: list[UUID] = []
-    not_cancelled: list[UUID] = []
+    unburied: list[UUID] = []  # prunes that never arrived
+    not_cancelled: list[UUID] = []  # the cancel request never arrived
     not_brought_forward: list[UUID] = []

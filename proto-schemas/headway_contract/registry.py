@@ -1,4 +1,6 @@
-"""Every type on the wire, for the generators and for decoding."""
+"""Every type on the wire."""
+
+from types import ModuleType
 
 from msgspec import Struct
 
@@ -17,41 +19,23 @@ from headway_contract import (
     work_queue,
     worker_protocol,
 )
-from headway_contract.envelope import EventData
+from headway_contract.envelope import EventData, register
 
-EVENTS: tuple[type[EventData], ...] = (
-    work.WorkQueued,
-    work.GroupChanged,
-    work.JobChanged,
-    work.ManifestChanged,
-    work.WorkCancelRequested,
-    work.WorkBroughtForward,
-    work.ManifestPruned,
-    orders.RunDispatched,
-    lifecycle.LeaseClaimed,
-    lifecycle.LeaseRenewed,
-    lifecycle.LeaseRevoked,
-    lifecycle.RunStarted,
-    lifecycle.RunActivated,
-    lifecycle.RunCompleted,
-    lifecycle.RunFailed,
-    lifecycle.RunCancelled,
-    settled.WorkSettled,
-    settled.DeadLetterCreated,
-    settled.DeadLetterRetried,
-    settled.DeadLetterAcknowledged,
-    settled.ActivationRequested,
-    settled.PruneConfirmed,
-)
 
+def _events_in(*modules: ModuleType) -> tuple[type[EventData], ...]:
+    return tuple(
+        struct
+        for module in modules
+        for struct in vars(module).values()
+        if isinstance(struct, type) and issubclass(struct, EventData)
+        if struct.type and struct.__module__ == module.__name__
+    )
+
+
+EVENTS = _events_in(work, orders, lifecycle, settled)
 # Events for a webhook; no stream carries them.
-NOTIFICATIONS: tuple[type[EventData], ...] = (
-    notifications.WorkDeadLettered,
-    notifications.FiresMissed,
-    notifications.ManifestBlocked,
-    notifications.Digest,
-    notifications.Trial,
-)
+NOTIFICATIONS = _events_in(notifications)
+register(*EVENTS, *NOTIFICATIONS)
 
 CONTROL: dict[str, type[Struct]] = {
     "heartbeat.request": worker_protocol.Heartbeat,

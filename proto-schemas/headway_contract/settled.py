@@ -6,52 +6,41 @@ from uuid import UUID
 
 from msgspec import UNSET, Struct, field
 
-from headway_contract.envelope import EventData, register
+from headway_contract.envelope import EventData
 from headway_contract.fields import Name
 from headway_contract.lifecycle import Activation
+from headway_contract.work import WorkEvent
 
 # The outcomes of this version. Receivers accept any text, so that a later version may add one.
 # The scheduler sets `unknown` for work that is so old that no record of it exists.
 Outcome = Literal["completed", "cancelled", "dead_lettered", "coalesced", "expired", "unknown"]
 
 
-class WorkSettled(EventData, frozen=True, kw_only=True):
-    """A round of a piece of work ended.
-
-    `activations` repeats every activation of the round, in case their events were lost.
-    """
+class WorkSettled(WorkEvent, frozen=True, kw_only=True):
+    """A round of a piece of work ended."""
 
     type: ClassVar[str] = "headway.work.settled.v1"
-
-    work: UUID
-    round: int
-    manifest_id: UUID | None = None
-    manifest: str | None = None
-    group: Name
     outcome: str
     reason: str = ""
     run: UUID | None = None
     runs: int
     attempts: int
     dead_letter: UUID | None = None
+    # Every activation of the round, in case their events were lost.
     activations: list[Activation] = field(default_factory=list)
     settled_at: datetime
 
 
-class DeadLetterCreated(EventData, frozen=True, kw_only=True):
-    """A piece of work needs attention.
-
-    Equal failures have an equal `fingerprint`. `code_version` is the version of the failed code.
-    """
-
-    type: ClassVar[str] = "headway.dead_letter.created.v1"
+class DeadLetterEvent(WorkEvent, frozen=True, kw_only=True):
+    """An event of a dead letter."""
 
     dead_letter: UUID
-    work: UUID
-    round: int
-    manifest_id: UUID | None = None
-    manifest: str | None = None
-    group: Name
+
+
+class DeadLetterCreated(DeadLetterEvent, frozen=True, kw_only=True):
+    """A piece of work needs attention; equal failures have an equal `fingerprint`."""
+
+    type: ClassVar[str] = "headway.dead_letter.created.v1"
     job: Name
     reason: str
     attempts: int
@@ -60,63 +49,38 @@ class DeadLetterCreated(EventData, frozen=True, kw_only=True):
 
 
 class InputChange(Struct, frozen=True, kw_only=True):
-    """One change of an edited input; `path` is a JSON Pointer.
-
-    An added value has no `was`, and a removed one no `now`.
-    """
+    """A change at a JSON Pointer; an added value has no `was`, a removed one no `now`."""
 
     path: str
     was: Any = UNSET
     now: Any = UNSET
 
 
-class DeadLetterRetried(EventData, frozen=True, kw_only=True):
-    """The work of a dead letter runs again, in its next round and in the same slot.
-
-    `edit` lists the changes of its input.
-    """
+class DeadLetterRetried(DeadLetterEvent, frozen=True, kw_only=True):
+    """The work of a dead letter runs again, in its next round and in the same slot."""
 
     type: ClassVar[str] = "headway.dead_letter.retried.v1"
-
-    dead_letter: UUID
-    work: UUID
-    round: int
     slot: int = 0
-    manifest_id: UUID | None = None
-    manifest: str | None = None
-    group: Name
     actor: str = ""
     edit: list[InputChange] = field(default_factory=list)
     resolved_at: datetime
 
 
-class DeadLetterAcknowledged(EventData, frozen=True, kw_only=True):
+class DeadLetterAcknowledged(DeadLetterEvent, frozen=True, kw_only=True):
     """A dead letter was closed without a retry; its manifest is no longer blocked."""
 
     type: ClassVar[str] = "headway.dead_letter.acknowledged.v1"
-
-    dead_letter: UUID
-    work: UUID
-    round: int
-    manifest_id: UUID | None = None
-    manifest: str | None = None
-    group: Name
     note: str = ""
     actor: str = ""
     resolved_at: datetime
 
 
-class ActivationRequested(EventData, frozen=True, kw_only=True):
+class ActivationRequested(WorkEvent, frozen=True, kw_only=True):
     """A run of this work activated dormant dependents of its manifest."""
 
     type: ClassVar[str] = "headway.activation.requested.v1"
-
-    work: UUID
-    round: int
     run: UUID
     manifest_id: UUID
-    manifest: str | None = None
-    group: Name
     activations: list[Activation]
 
 
@@ -124,18 +88,7 @@ class PruneConfirmed(EventData, frozen=True, kw_only=True):
     """The dispatcher has deleted everything of a pruned manifest."""
 
     type: ClassVar[str] = "headway.prune.confirmed.v1"
-
     manifest_id: UUID
     manifest: str
     group: Name
     confirmed_at: datetime
-
-
-register(
-    WorkSettled,
-    DeadLetterCreated,
-    DeadLetterRetried,
-    DeadLetterAcknowledged,
-    ActivationRequested,
-    PruneConfirmed,
-)

@@ -4,12 +4,12 @@ from uuid import UUID
 
 from headway_contract.fields import check_name
 
-# Scheduler to dispatcher. Work queue retention: an acknowledged message is freed.
+# Scheduler to dispatcher, with work queue retention.
 WORK_STREAM = "HEADWAY_WORK"
 WORK_SUBJECTS = "headway.work.*"
 WORK_CONSUMER = "dispatcher"
 
-# Orders to workers. One message a subject, so that an order is never stored twice.
+# Orders to workers, one message per subject, so that an order is never stored twice.
 RUNS_STREAM = "HEADWAY_RUNS"
 RUNS_SUBJECTS = "headway.run.*.*"
 _WORKER_CONSUMER = "worker-"
@@ -29,7 +29,7 @@ PROGRESS_SUBJECTS = "headway.progress.*.*"
 
 # Core NATS, request and reply.
 HEARTBEAT = "headway.heartbeat"
-# The dispatchers' own heartbeats; no worker may publish here.
+# The dispatchers' own heartbeats; workers may not publish here.
 WITNESS = "headway.witness"
 DISPATCHERS = "dispatchers"
 DISPATCHER_CONTROL = "headway.control.dispatcher"
@@ -71,15 +71,14 @@ INPUT_QUESTION = f"{SCHEDULER_CONTROL}.input"
 ORIGIN_QUESTION = f"{SCHEDULER_CONTROL}.origin"
 CANCEL_OUTSTANDING_REQUEST = f"{SCHEDULER_CONTROL}.cancel"
 
-# The worker token of the dispatcher's own fenced events. Names of workers cannot start with an
-# underscore.
+# The worker token of the dispatcher's own events: no name of a worker starts with an underscore.
 DISPATCHER = "_dispatcher"
 
 MESSAGE_ID_HEADER = "Nats-Msg-Id"
 EXPECTED_SEQUENCE_HEADER = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_SUBJECT_HEADER = "Nats-Expected-Last-Subject-Sequence-Subject"
 TRACEPARENT_HEADER = "traceparent"
-# Headers of a micro service's refusal: its first line, and its kind.
+# Headers of a refused request: the first line of the reason, and its kind.
 ERROR_HEADER = "Nats-Service-Error"
 ERROR_CODE_HEADER = "Nats-Service-Error-Code"
 
@@ -122,9 +121,7 @@ def job_of_consumer(name: str) -> str | None:
 
 def event(lease: UUID, worker: str) -> str:
     """Return the subject of the events of a lease from one worker."""
-    return (
-        f"headway.event.{lease}.{worker if worker == DISPATCHER else check_name('worker', worker)}"
-    )
+    return f"headway.event.{lease}.{_worker_token(worker)}"
 
 
 def events_of(lease: UUID) -> str:
@@ -148,13 +145,10 @@ def progress(lease: UUID, worker: str) -> str:
 
 
 def fence(lease: UUID, expected_sequence: int) -> dict[str, str]:
-    """Return the two headers of a fenced message.
-
-    The first alone checks only the publisher's own subject, so that two workers could each store
-    an outcome.
-    """
+    """Return the headers of a fenced message."""
     return {
         EXPECTED_SEQUENCE_HEADER: str(expected_sequence),
+        # Otherwise the sequence would be checked for the publisher's own subject only.
         EXPECTED_SUBJECT_HEADER: events_of(lease),
     }
 
@@ -167,4 +161,8 @@ def lease_and_worker(subject: str, *, kind: str = "event") -> tuple[UUID, str]:
     # Another spelling of the same lease would be outside its fence.
     if prefix or token != str(lease):
         raise ValueError(f"{subject!r} is not headway.{kind}.<lease>.<worker>")
-    return lease, worker if worker == DISPATCHER else check_name("worker", worker)
+    return lease, _worker_token(worker)
+
+
+def _worker_token(worker: str) -> str:
+    return worker if worker == DISPATCHER else check_name("worker", worker)

@@ -7,16 +7,8 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta, Struct
 
-from headway_contract.envelope import EventData, register
-from headway_contract.fields import (
-    Count,
-    Name,
-    Priority,
-    Rate,
-    RequiredText,
-    Seconds,
-    StartWithin,
-)
+from headway_contract.envelope import EventData
+from headway_contract.fields import Count, Name, Priority, Rate, RequiredText, Seconds, StartWithin
 
 MOST_RUNS_OF_A_LEASE = 1000
 # Half of the age of stored events: the claim of a longer run could expire.
@@ -25,25 +17,20 @@ LONGEST_GRACE_SECONDS = 3600
 
 
 class RetryPolicy(Struct, frozen=True, kw_only=True):
-    """The number of attempts of one piece of work in a round, and the waits between them.
-
-    Failure kinds in `abort_on` are never retried. If `retry_on` is not empty, only its kinds are
-    retried. A kind also matches a failure that names it in its `kinds`.
-
-    `max_interval_seconds` limits the growth by `backoff`, not the interval itself.
-    """
+    """The attempts of a piece of work in a round, and the waits between them."""
 
     attempts: Count = 3
     interval_seconds: Seconds = 60.0
     backoff: Annotated[float, Meta(ge=1)] = 2.0
-    max_interval_seconds: Seconds = 3600.0
+    max_interval_seconds: Seconds = 3600.0  # limits the growth by `backoff`, not the interval
     jitter: Annotated[float, Meta(ge=0, le=1)] = 0.1
+    # Kinds of failures. If `retry_on` is not empty, only its kinds are retried; `abort_on` wins.
     retry_on: Annotated[tuple[RequiredText, ...], Meta(max_length=100)] = ()
     abort_on: Annotated[tuple[RequiredText, ...], Meta(max_length=100)] = ()
 
 
 class RunTerms(Struct, frozen=True, kw_only=True):
-    """The terms of work for its worker: each run of an order has them as fields."""
+    """The terms that a worker needs: each run of an order has these fields."""
 
     timeout_seconds: Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS)] = 1200.0
     cancel_grace_seconds: Annotated[float, Meta(ge=0, le=LONGEST_GRACE_SECONDS)] = 30.0
@@ -52,11 +39,9 @@ class RunTerms(Struct, frozen=True, kw_only=True):
 class WorkTerms(RunTerms, frozen=True, kw_only=True):
     """The terms of work, which travel unchanged from a definition to the order of a run.
 
-    This is the only list of them. Definitions of manifests and the terms of jobs inherit it; the
-    `terms` columns, `work.queued` and the services carry it whole. In `App.job` and YAML, fields
-    have no `_seconds` in their names.
-
-    Work with an equal `concurrency_key`, which is a template here, shares `concurrency_limit`.
+    This is the only list of them: definitions inherit it, and the `terms` columns and `work.queued`
+    contain it. In `App.job` and YAML, names have no suffix `_seconds`. `concurrency_key` is a
+    template; work with an equal key shares `concurrency_limit`.
     """
 
     priority: Priority = 0
@@ -72,30 +57,30 @@ _DEFAULT_TERMS: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(WorkTer
 
 
 def terms_of(source: RunTerms, kind: type[RunTerms] = WorkTerms) -> dict[str, Any]:
-    """Return the terms of work that a definition, a job or other terms have, by field."""
+    """Return the terms of a definition, of a job or of other terms, by field."""
     return {name: getattr(source, name) for name in kind.__struct_fields__}
 
 
 def stored_terms(stored: dict[str, Any]) -> dict[str, Any]:
-    """Return stored terms with all fields: an older version did not write the newer ones."""
+    """Complete stored terms with the defaults of fields that an older version did not write."""
     return {**_DEFAULT_TERMS, **stored}
 
 
-class WorkQueued(EventData, frozen=True, kw_only=True):
-    """Work was created for a cause.
-
-    `terms` are those of its definition. `priority`, `start_by` and `concurrency_key` are computed
-    from them for this piece of work. `explicit` work was requested by a user, so a disabled
-    manifest does not hold it.
-    """
-
-    type: ClassVar[str] = "headway.work.queued.v1"
+class WorkEvent(EventData, frozen=True, kw_only=True):
+    """An event of one round of a piece of work."""
 
     work: UUID
-    round: Annotated[int, Meta(ge=1)] = 1
+    round: int
     manifest_id: UUID | None = None
     manifest: str | None = None
     group: Name
+
+
+class WorkQueued(WorkEvent, frozen=True, kw_only=True):
+    """Work was created; `priority`, `start_by` and `concurrency_key` follow from its `terms`."""
+
+    type: ClassVar[str] = "headway.work.queued.v1"
+    round: Annotated[int, Meta(ge=1)] = 1
     job: Name
     input: Any = None
     input_schema: str | None = None
@@ -108,17 +93,13 @@ class WorkQueued(EventData, frozen=True, kw_only=True):
     priority: Priority = 0
     start_by: datetime | None = None
     concurrency_key: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
-    explicit: bool = False
+    explicit: bool = False  # a user requested it, so a disabled manifest does not hold it
 
 
 class GroupChanged(EventData, frozen=True, kw_only=True):
-    """The limits of a group. Applied only if its version is newer than the known one.
-
-    A `deleted` group has no limits.
-    """
+    """The limits of a group, applied only if the version is newer; none if it is `deleted`."""
 
     type: ClassVar[str] = "headway.group.changed.v1"
-
     group: Name
     version: int
     max_active: Annotated[int, Meta(ge=0)] | None = None
@@ -129,32 +110,22 @@ class GroupChanged(EventData, frozen=True, kw_only=True):
 
 
 class JobChanged(EventData, frozen=True, kw_only=True):
-    """The limits of a job. Applied only if its version is newer than the known one.
-
-    `batch` is the maximum of runs in one lease. The global limit does not apply to a job without
-    `counts_globally`. No application declares a `retired` job: it gets no new work, and queued
-    work may still run.
-    """
+    """The limits of a job, applied only if the version is newer."""
 
     type: ClassVar[str] = "headway.job.changed.v1"
-
     job: Name
     version: int
     max_active: Annotated[int, Meta(ge=0)] | None = None
     rate: Rate | None = None
-    counts_globally: bool = True
-    batch: Annotated[int, Meta(ge=1, le=MOST_RUNS_OF_A_LEASE)] = 1
-    retired: bool = False
+    counts_globally: bool = True  # whether the global limit applies
+    batch: Annotated[int, Meta(ge=1, le=MOST_RUNS_OF_A_LEASE)] = 1  # runs in a lease
+    retired: bool = False  # gets no new work; queued work may still run
 
 
 class ManifestChanged(EventData, frozen=True, kw_only=True):
-    """A manifest was enabled or disabled. Applied only if its version is newer.
-
-    Work of a disabled manifest waits, retries included, unless a user requested it.
-    """
+    """A manifest was enabled or disabled; applied only if the version is newer."""
 
     type: ClassVar[str] = "headway.manifest.changed.v1"
-
     manifest_id: UUID
     manifest: str
     group: Name
@@ -162,19 +133,11 @@ class ManifestChanged(EventData, frozen=True, kw_only=True):
     enabled: bool = True
 
 
-class WorkCancelRequested(EventData, frozen=True, kw_only=True):
-    """Cancel work: waiting work is settled as cancelled, and running work is asked to stop.
-
-    It may arrive before the work, which then never runs.
-    """
+class WorkCancelRequested(WorkEvent, frozen=True, kw_only=True):
+    """Cancel waiting or running work, or work that arrives later."""
 
     type: ClassVar[str] = "headway.work.cancel_requested.v1"
-
-    work: UUID
     round: Annotated[int, Meta(ge=1)] = 1
-    manifest_id: UUID | None = None
-    manifest: str | None = None
-    group: Name
     reason: str = ""
     requested_at: datetime
 
@@ -183,34 +146,17 @@ class WorkBroughtForward(EventData, frozen=True, kw_only=True):
     """Run waiting work as soon as there is room; running work is not affected."""
 
     type: ClassVar[str] = "headway.work.brought_forward.v1"
-
     work: UUID
     group: Name
     at: datetime
 
 
 class ManifestPruned(EventData, frozen=True, kw_only=True):
-    """Delete a manifest with everything that belongs to it.
-
-    The dispatcher keeps a tombstone, so that later work of it is refused. It confirms when the
-    last live run has ended and everything is deleted.
-    """
+    """Delete a manifest with everything that belongs to it, and refuse later work of it."""
 
     type: ClassVar[str] = "headway.manifest.pruned.v1"
-
     manifest_id: UUID
     manifest: str
     group: Name
     reason: str = ""
     pruned_at: datetime
-
-
-register(
-    WorkQueued,
-    GroupChanged,
-    JobChanged,
-    ManifestChanged,
-    WorkCancelRequested,
-    WorkBroughtForward,
-    ManifestPruned,
-)

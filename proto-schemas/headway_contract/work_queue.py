@@ -1,14 +1,14 @@
-"""Questions and requests about work and runs: enqueue, check an input, cancel, explain.
+"""Questions and requests about work and runs, unwrapped on core NATS.
 
-Requests are unwrapped messages on core NATS. A request that is refused as a whole is answered with
-an error; an answer contains the result for each thing that the request names.
+A request that is refused as a whole is answered with an error; otherwise the answer has a result
+for each thing that the request names.
 """
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field, structs
 
 from headway_contract.fields import (
     KeyedRequest,
@@ -47,7 +47,7 @@ class EnqueueRequest(KeyedRequest, frozen=True, kw_only=True):
 
 
 class EnqueueAnswer(Struct, frozen=True, kw_only=True):
-    """The work will be queued; its id is the same for as long as its key is remembered."""
+    """The work will be queued; a repeated key returns the same work."""
 
     work: UUID
     text: str = ""
@@ -73,10 +73,7 @@ class DismissRequest(Request, frozen=True, kw_only=True):
 
 
 class InputQuestion(Struct, frozen=True, kw_only=True):
-    """Ask whether a job accepts an input.
-
-    With a `group`, and a manifest if the work has one, the answer includes the concurrency key.
-    """
+    """Ask whether a job accepts an input; with a `group`, also for the concurrency key."""
 
     job: Name
     input: Any = None
@@ -85,10 +82,7 @@ class InputQuestion(Struct, frozen=True, kw_only=True):
 
 
 class InputAnswer(Struct, frozen=True, kw_only=True):
-    """The problem of the input, if any. A job that is not declared (`known`) accepts any.
-
-    `concurrency_key` is left out if it is not known.
-    """
+    """The problem of the input, if any; a job that is not `known` accepts every input."""
 
     problem: str = ""
     known: bool = True
@@ -96,7 +90,7 @@ class InputAnswer(Struct, frozen=True, kw_only=True):
 
 
 class CancelOutstandingRequest(KeyedRequest, frozen=True, kw_only=True):
-    """Cancel all work of a manifest or a group, or one piece of work, on its way included."""
+    """Cancel all work of a manifest or a group, or one piece of work, even before it arrives."""
 
     manifest: ManifestId | None = None
     group: Name | None = None
@@ -105,33 +99,24 @@ class CancelOutstandingRequest(KeyedRequest, frozen=True, kw_only=True):
 
 
 class NamedWork(Struct, frozen=True, kw_only=True):
-    """Work as the scheduler knows it, for a dispatcher that may not have received it yet.
-
-    `cancel_repeated` means that an earlier request already cancelled it.
-    """
+    """Work that the dispatcher may not have received yet."""
 
     work: UUID
     round: Annotated[int, Meta(ge=1)] = 1
     manifest_id: UUID | None = None
     manifest: str | None = None
     group: Name
-    cancel_repeated: bool = False
+    cancel_repeated: bool = False  # an earlier request already cancelled it
 
     def cancel_requested(self, reason: str, at: datetime) -> WorkCancelRequested:
         """Make the event that cancels this work."""
-        return WorkCancelRequested(
-            work=self.work,
-            round=self.round,
-            manifest_id=self.manifest_id,
-            manifest=self.manifest,
-            group=self.group,
-            reason=reason,
-            requested_at=at,
-        )
+        named = structs.asdict(self)
+        del named["cancel_repeated"]
+        return WorkCancelRequested(**named, reason=reason, requested_at=at)
 
 
 class CancelRequest(KeyedRequest, frozen=True, kw_only=True):
-    """Cancel work by ids of works or runs, by the scheduler's names, by group or by manifest."""
+    """Cancel work by ids of work or runs, by `works` of the scheduler, by group or by manifest."""
 
     ids: Ids = field(default_factory=list)
     works: Annotated[list[NamedWork], Meta(max_length=500)] = field(default_factory=list)
@@ -141,13 +126,10 @@ class CancelRequest(KeyedRequest, frozen=True, kw_only=True):
 
 
 class CancelResult(Struct, frozen=True, kw_only=True):
-    """The result for one piece of work; `text` describes it.
-
-    `settled`: it waited, and never starts; `asked_to_stop`: a worker runs it; `asked`: the
-    dispatcher did not answer in time, and receives the request later; `already_settled`; `unknown`.
-    """
+    """The result for one piece of work; `text` describes it."""
 
     id: UUID
+    # settled, asked_to_stop, asked (the dispatcher gets it later), already_settled, unknown
     result: str
     work: UUID | None = None
     run: UUID | None = None
@@ -157,15 +139,11 @@ class CancelResult(Struct, frozen=True, kw_only=True):
 
 
 class CancelAnswer(Struct, frozen=True, kw_only=True):
-    """The results, as many as fit into an answer, and their number by kind.
-
-    If a group has `more` work than one request cancels, ask again. `dropped` counts decided
-    occurrences without work: they never get any.
-    """
+    """The results that fit into an answer; if there is `more` work, repeat the request."""
 
     results: list[CancelResult] = []
-    counts: dict[str, int] = {}
-    dropped: int = 0
+    counts: dict[str, int] = {}  # of all results, by kind
+    dropped: int = 0  # occurrences that get no work
     more: bool = False
 
 
@@ -194,7 +172,7 @@ class WorkStatus(Struct, frozen=True, kw_only=True):
 
 
 class RunStatus(Struct, frozen=True, kw_only=True):
-    """The state of a run. Its times are schedule times; `due_at` is the due time of its work."""
+    """The state of a run, in schedule time; `due_at` is the due time of its work."""
 
     run: UUID
     work: UUID
@@ -227,7 +205,7 @@ class WorkAnswer(Struct, frozen=True, kw_only=True):
 
 
 class RunAnswer(Struct, frozen=True, kw_only=True):
-    """One run in full, with its progress and its log; `log_dropped` counts dropped lines."""
+    """One run in full, with its progress and its log."""
 
     status: RunStatus
     lease: UUID
@@ -248,13 +226,9 @@ class WorkQuestion(Struct, frozen=True, kw_only=True):
 
 
 class OriginAnswer(Struct, frozen=True, kw_only=True):
-    """The scheduler's knowledge of work that the dispatcher does not know; `text` describes it.
+    """The scheduler's state of work that the dispatcher does not know."""
 
-    `enqueued`: it waits to be queued; `refused`; `on_its_way` to the dispatcher; `settled`, and
-    deleted at the dispatcher; `unknown`.
-    """
-
-    state: str = "unknown"
+    state: str = "unknown"  # or enqueued, refused, on_its_way, settled (and deleted there)
     text: str = ""
     manifest: str | None = None
     group: str = ""
@@ -263,10 +237,7 @@ class OriginAnswer(Struct, frozen=True, kw_only=True):
 
 
 class GateStatus(Struct, frozen=True, kw_only=True):
-    """One gate: whether it is open, and how much of its limit is `used`, if it has one.
-
-    `opens_at` is when a closed gate opens by itself, if that is known.
-    """
+    """One gate; `opens_at` is when a closed gate opens by itself, if that is known."""
 
     gate: str
     open: bool
@@ -290,17 +261,10 @@ class SlotHolder(Struct, frozen=True, kw_only=True):
 
 
 class ExplainWorkAnswer(Struct, frozen=True, kw_only=True):
-    """The state of a piece of work; `text` describes it in one paragraph.
-
-    `state` is the dispatcher's, or that of `OriginAnswer` if the dispatcher does not know it.
-    `gates` are in the order of the checks, `reason` names the first closed one, and `holders` are
-    the runs that keep it closed, the oldest first. `ahead` counts the work before this one
-    (`ahead_or_more`: there is more). `estimate` says what `estimated_start` is based on, or why
-    there is none.
-    """
+    """The state of a piece of work; `text` explains it and what it waits for."""
 
     work: UUID
-    state: str
+    state: str  # of the dispatcher, or of `OriginAnswer`
     group: str
     job: str
     text: str
@@ -310,12 +274,12 @@ class ExplainWorkAnswer(Struct, frozen=True, kw_only=True):
     runs: int = 0
     queued_at: datetime | None = None
     outcome: str | None = None
-    reason: str | None = None
-    gates: list[GateStatus] = []
-    holders: list[SlotHolder] = []
+    reason: str | None = None  # the first closed gate
+    gates: list[GateStatus] = []  # in the order of the checks
+    holders: list[SlotHolder] = []  # runs that keep it closed, oldest first
     holders_in_all: int = 0
-    ahead: int | None = None
-    ahead_or_more: bool = False
+    ahead: int | None = None  # the number of pieces of work before this one
+    ahead_or_more: bool = False  # there are more of them
     estimated_start: datetime | None = None
-    estimate: str = ""
+    estimate: str = ""  # the basis of the estimate, or the reason why there is none
     expires_at: datetime | None = None

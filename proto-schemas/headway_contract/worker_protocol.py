@@ -1,8 +1,7 @@
 """Heartbeats, lease questions, progress and log lines: unwrapped messages on core NATS.
 
-Progress and log lines are not fenced and may be lost; no decision depends on them. The messages of
-a run are numbered, and so are its lines, so that they may arrive late, twice or in any order. The
-order's token proves that the sender may report.
+Progress and log lines are not fenced and may be lost; no decision depends on them. They are
+numbered, so that they may arrive late, twice or in any order.
 """
 
 from datetime import datetime
@@ -14,16 +13,12 @@ from msgspec import Meta, Struct
 from headway_contract.fields import Moment, Name, RequiredText, Seconds, Text
 
 PROTOCOL = 1
-# The jobs that one worker may name. A stream with more consumers is slow, too.
+# The maximum number of jobs of a worker: a stream with more consumers would be slow.
 MOST_JOBS = 1_000
 
 
 class Heartbeat(Struct, frozen=True, kw_only=True):
-    """A worker process reports that it is alive, and its leases and runs.
-
-    Failures of different `code_version`s have different fingerprints. `concurrency` names the jobs
-    of which it runs fewer at once than it has slots.
-    """
+    """A worker process is alive, with these leases and runs."""
 
     protocol: int = PROTOCOL
     worker: Text
@@ -34,6 +29,7 @@ class Heartbeat(Struct, frozen=True, kw_only=True):
     code_version: Text = ""
     jobs: Annotated[list[Name], Meta(max_length=MOST_JOBS)] = []
     slots: Annotated[int, Meta(ge=0, le=100_000)] = 0
+    # Jobs that it runs fewer times at once than it has slots.
     concurrency: Annotated[dict[Name, Annotated[int, Meta(ge=0)]], Meta(max_length=MOST_JOBS)] = {}
     leases: list[UUID] = []
     runs: list[UUID] = []
@@ -64,29 +60,23 @@ class LeaseWarning(Struct, frozen=True, kw_only=True):
     message: str
 
 
-class HeartbeatReply(Struct, frozen=True, kw_only=True):
-    """The dispatcher's instructions to the worker; empty if there are none.
+class CancelPush(Struct, frozen=True, kw_only=True):
+    """The cancels and releases of the next heartbeat's reply, sooner; it may be lost."""
 
-    `renew` are leases that the worker names and whose claim is unknown. `warnings` describe
-    problems with messages of the last minute. `error` describes a heartbeat that could not be read.
-    """
+    cancel: list[CancelRun] = []
+    release: list[ReleaseLease] = []
+
+
+class HeartbeatReply(CancelPush, frozen=True, kw_only=True):
+    """The dispatcher's instructions to the worker."""
 
     protocol: int = PROTOCOL
     dispatcher: str = ""
-    cancel: list[CancelRun] = []
-    release: list[ReleaseLease] = []
-    renew: list[UUID] = []
-    warnings: list[LeaseWarning] = []
+    renew: list[UUID] = []  # leases of the worker whose claim is unknown
+    warnings: list[LeaseWarning] = []  # about messages of the last minute
     drain: bool = False
     heartbeat_seconds: Seconds | None = None
-    error: str = ""
-
-
-class CancelPush(Struct, frozen=True, kw_only=True):
-    """The cancels and releases of the next heartbeat's reply, sooner. It may be lost."""
-
-    cancel: list[CancelRun] = []
-    release: list[ReleaseLease] = []
+    error: str = ""  # why the heartbeat could not be read
 
 
 # The answers of this version. A worker treats any other answer as undecided.
@@ -94,7 +84,7 @@ LeaseState = Literal["mine", "another", "ended", "undecided", "nothing_stored"]
 
 
 class LeaseQuestion(Struct, frozen=True, kw_only=True):
-    """A worker asks for the owner of a lease, after a broker's reply that it cannot trust."""
+    """Ask for the owner of a lease, after a reply of the broker that is not conclusive."""
 
     lease: UUID
     worker: str
@@ -102,22 +92,16 @@ class LeaseQuestion(Struct, frozen=True, kw_only=True):
 
 
 class LeaseAnswer(Struct, frozen=True, kw_only=True):
-    """The owner of the lease, by its accepted messages.
-
-    `sequence` is the sequence to expect next, also with `nothing_stored`, where refused messages
-    may be stored. `stored` are the ids of the events in the last message if the asking worker
-    published it, so that it recognises its own message after a lost reply. `ended_runs` are runs
-    of the lease with an accepted outcome.
-    """
+    """The owner of the lease by its accepted messages, as a `LeaseState`."""
 
     answer: str
-    sequence: int = 0
-    stored: list[str] = []
-    ended_runs: list[UUID] = []
+    sequence: int = 0  # for the next fence; above 0 with `nothing_stored` if messages were refused
+    stored: list[str] = []  # ids of the events in the last message, if it is the asking worker's
+    ended_runs: list[UUID] = []  # with an accepted outcome
     reason: str = ""
 
 
-# Limits of one run's log. A worker reports how many lines it dropped beyond them.
+# Limits of a run's log.
 LINES_LIMIT = 1000
 LOG_BYTES_LIMIT = 256 * 1024
 LINE_LIMIT = 4 * 1024
@@ -139,11 +123,10 @@ class LogLine(Struct, frozen=True, kw_only=True):
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """Progress and log lines of one run.
+    """Progress and log lines of one run; `number` counts its messages from 1.
 
-    `number` counts the messages of the run from 1: progress with a lower number than a known one
-    is out of date. `percent` and `message` are `null` until the job sets them. `dropped` counts
-    the lines beyond the limits so far.
+    Progress with a lower number than a known one is out of date. `dropped` counts the lines beyond
+    the limits so far.
     """
 
     lease: UUID

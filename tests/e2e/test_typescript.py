@@ -8,9 +8,9 @@ from headway import App, Client, RequestFailed, manual
 from headway_contract import subjects
 from headway_contract.work import RetryPolicy
 from headway_dispatcher.provisioning import provision
-from headway_tracing.drawing import Drawn
 from support import typescript
 from support.collector import Collector
+from support.drawing import Drawn
 from support.invariants import check_invariants
 from support.processes import TESTS
 from support.typescript import HEARD, start

@@ -9,7 +9,7 @@ from headway import App, every
 from headway.worker import Worker, WorkerSettings
 from headway_embedded import NatsServer
 from headway_jetstream_kit import Broker, BrokerUnavailable
-from headway_jetstream_kit.watchdog import Patience
+from headway_jetstream_kit.connection import GIVE_UP_AFTER, PING_SECONDS, RECONNECT_AFTER
 from support.invariants import check_invariants
 from support.processes import Processes
 from support.proxy import Proxy
@@ -20,7 +20,6 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 
 # Long enough for an answer on a machine that has much else to do.
 PING = 0.3
-QUICK = Patience(ask_every=PING)
 # For what takes some ten seconds, and on a busy machine several times as long.
 LONG = 100
 # Last message of a server before a connection counts as made.
@@ -70,12 +69,11 @@ async def settles(world, scheduler) -> None:
 
 
 def test_the_default_patience_ends_a_process_well_within_a_minute():
-    patience = Patience()
-    assert patience.ask_every * (patience.anew_after + 1) <= 15
+    assert PING_SECONDS * (RECONNECT_AFTER + 1) <= 15
     # The worst case: every question takes as long as it may, besides the rest after it.
-    assert 4 / 3 * patience.ask_every * patience.give_up_after <= 40
+    assert 4 / 3 * PING_SECONDS * GIVE_UP_AFTER <= 40
     # The answers that may be missing leave room for two new connections.
-    assert patience.give_up_after >= 3 * patience.anew_after
+    assert GIVE_UP_AFTER >= 3 * RECONNECT_AFTER
 
 
 class TestADeadReader:
@@ -83,7 +81,7 @@ class TestADeadReader:
 
     async def test_services_and_workers_go_on_by_themselves(self, world, app):
         dispatcher = await world.dispatcher(nats_ping_seconds=PING)
-        worker = await world.worker(app, patience=QUICK)
+        worker = await world.worker(app, ping_seconds=PING)
         scheduler = await world.scheduler(app, nats_ping_seconds=PING)
         await goes_on(world)
         for broker in (dispatcher.broker, worker._broker, scheduler.broker):
@@ -114,7 +112,7 @@ class TestAStalledConnection:
     async def test_another_is_made(self, world, proxy, app, direction):
         world.nats_url = proxy.url
         await world.dispatcher(nats_ping_seconds=PING)
-        await world.worker(app, patience=QUICK)
+        await world.worker(app, ping_seconds=PING)
         scheduler = await world.scheduler(app, nats_ping_seconds=PING)
         await goes_on(world)
         accepted = proxy.accepted
@@ -125,7 +123,7 @@ class TestAStalledConnection:
         await settles(world, scheduler)
 
     async def test_it_is_given_up_if_new_ones_stall_too(self, proxy):
-        broker = await Broker.connect(proxy.url, name="test", patience=QUICK)
+        broker = await Broker.connect(proxy.url, name="test", ping_seconds=PING)
         proxy.stall()
         proxy.stall_after(HANDSHAKE_ENDS)
         async with asyncio.timeout(LONG):
@@ -135,7 +133,7 @@ class TestAStalledConnection:
 
     async def test_however_often_it_is_begun_anew_one_try_is_made_at_a_time(self, proxy):
         """Of two, each would take the other's connection away, and look like an outage."""
-        broker = await Broker.connect(proxy.url, name="test", patience=Patience(ask_every=600))
+        broker = await Broker.connect(proxy.url, name="test", ping_seconds=600)
         proxy.stall_after(HANDSHAKE_ENDS)
         for _ in range(4):
             accepted = proxy.accepted
@@ -171,7 +169,7 @@ class TestAStalledConnection:
             await asyncio.Event().wait()
 
         await world.dispatcher()
-        broker = await Broker.connect(proxy.url, name="worker", patience=QUICK)
+        broker = await Broker.connect(proxy.url, name="worker", ping_seconds=PING)
         settings = WorkerSettings(heartbeat_seconds=0.2, drain_seconds=10 * LONG)
         worker = Worker(app, broker, settings)
         running = asyncio.create_task(worker.run(asyncio.Event()))
@@ -216,7 +214,7 @@ class TestNoFalseAlarm:
         needs_embedded()
         server = NatsServer(tmp_path / "own-nats")
         await server.start()
-        broker = await Broker.connect(server.url, name="test", patience=QUICK)
+        broker = await Broker.connect(server.url, name="test", ping_seconds=PING)
         await server.kill()
         tries = broker.client.failed_connects
 
@@ -241,7 +239,7 @@ class TestNoFalseAlarm:
 
     async def test_a_server_that_accepts_and_says_nothing_is_waited_for(self, proxy):
         """No connection comes about, so nobody is deceived: an outage like any other."""
-        broker = await Broker.connect(proxy.url, name="test", patience=QUICK)
+        broker = await Broker.connect(proxy.url, name="test", ping_seconds=PING)
         proxy.stall(new_ones_too=True)
 
         async def tried():
@@ -263,7 +261,7 @@ class TestNoFalseAlarm:
 
     async def test_a_process_that_was_held_up_has_missed_nothing(self, nats_url):
         """A job that blocks the loop is not the connection's fault."""
-        broker = await Broker.connect(nats_url, name="test", patience=QUICK)
+        broker = await Broker.connect(nats_url, name="test", ping_seconds=PING)
         for _ in range(12):
             time.sleep(3 * PING)  # noqa: ASYNC251 - this is the fault
             await asyncio.sleep(0)

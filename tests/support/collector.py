@@ -3,9 +3,9 @@
 import asyncio
 import gzip
 
-from headway_tracing.drawing import Drawn, Order, by_begin, draw
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from support.drawing import Drawn, Order, by_begin, draw
 from support.world import until
 
 

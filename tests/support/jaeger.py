@@ -1,12 +1,18 @@
 """A real Jaeger, where it was built (`./justw jaeger`): in memory, on this machine alone."""
 
 import asyncio
+import json
 import os
 import re
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from headway_embedded import SupervisedProcess, free_port
 
+from support.drawing import Drawn
 from support.world import until
 
 ROOT = Path(__file__).parents[2]
@@ -77,3 +83,40 @@ async def _listens(port: int) -> bool:
         return False
     writer.close()
     return True
+
+
+def fetch(url: str, trace: str) -> list[Drawn]:
+    """Read all spans of a trace from Jaeger's query API; none if it does not have the trace."""
+    try:
+        with urllib.request.urlopen(f"{url}/api/traces/{trace}", timeout=10) as answer:
+            found = json.load(answer)
+    except urllib.error.HTTPError:
+        return []
+    return [span for data in found["data"] for span in read(data)]
+
+
+def read(trace: Mapping[str, Any]) -> list[Drawn]:
+    """Convert the spans of a trace in Jaeger's format."""
+    services = {key: value["serviceName"] for key, value in trace["processes"].items()}
+    return [_span(span, services[span["processID"]]) for span in trace["spans"]]
+
+
+def _span(span: Mapping[str, Any], service: str) -> Drawn:
+    references = span.get("references") or []
+    parents = [ref["spanID"] for ref in references if ref["refType"] == "CHILD_OF"]
+    began = span["startTime"] * 1_000
+    return Drawn(
+        service=service,
+        name=span["operationName"],
+        id=span["spanID"],
+        trace=span["traceID"],
+        parent=parents[0] if parents else "",
+        began=began,
+        ended=began + span["duration"] * 1_000,
+        links=[
+            (ref["traceID"], ref["spanID"])
+            for ref in references
+            if ref["refType"] == "FOLLOWS_FROM"
+        ],
+        attributes={tag["key"].removeprefix("headway."): tag["value"] for tag in span["tags"]},
+    )

@@ -1,4 +1,4 @@
-"""The app whose trace docs/tracing.md shows: a schedule, a retry, and a dependent."""
+"""The app of tests/e2e/test_jaeger.py: a schedule, a retry, and a dependent."""
 
 from headway import App, every, retry
 

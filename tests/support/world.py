@@ -14,7 +14,7 @@ from headway_dispatcher.provisioning import provision
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.wiring import start_dispatcher
 from headway_jetstream_kit import Broker
-from headway_jetstream_kit.watchdog import PATIENCE, Patience
+from headway_jetstream_kit.connection import PING_SECONDS
 from headway_postgres_kit import DATABASE_CLOCK, Clock, Database
 from headway_scheduler.declare.startup import Applied, apply
 from headway_scheduler.settings import SchedulerSettings
@@ -98,11 +98,11 @@ class World:
         self,
         app: App,
         *,
-        patience: Patience = PATIENCE,
+        ping_seconds: float = PING_SECONDS,
         only: Iterable[str] = (),
         **settings: Any,
     ) -> Worker:
-        broker = await Broker.connect(self.nats_url, name="worker", patience=patience)
+        broker = await Broker.connect(self.nats_url, name="worker", ping_seconds=ping_seconds)
         given = WorkerSettings(**{"heartbeat_seconds": 0.2, **settings})
         worker = Worker(app, broker, given, only=only)
         stop = asyncio.Event()

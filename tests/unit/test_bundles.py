@@ -6,7 +6,8 @@ from uuid import UUID
 import pytest
 from headway_contract import decode, event
 from headway_contract.settled import WorkSettled
-from headway_relay import TRACES_APART, bundled, outbox
+from headway_relay import bundled, outbox
+from headway_tracing import CONTEXTS_APART
 
 AT = datetime(2027, 1, 1, tzinfo=UTC)
 
@@ -62,6 +63,6 @@ def test_a_message_belongs_to_the_traces_of_all_its_events():
     first, second = (f"00-{number:032x}-{number:016x}-01" for number in (1, 2))
     events = [settled(0, traceparent=first), settled(1), settled(2, traceparent=second)]
     [message] = bundled("s", events)
-    assert message.traceparent == TRACES_APART.join((first, second))
+    assert message.traceparent == CONTEXTS_APART.join((first, second))
     [untraced] = bundled("s", [settled(0)])
     assert untraced.traceparent is None

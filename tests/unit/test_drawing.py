@@ -1,12 +1,7 @@
 """Traces as text, and as Jaeger tells them."""
 
-import http.server
-import json
-import threading
-
-import pytest
-from headway_tracing.drawing import draw, roots
-from headway_tracing.jaeger import main, read
+from support.drawing import draw, roots
+from support.jaeger import read
 
 TRACE = "a" * 32
 
@@ -68,40 +63,3 @@ def test_another_order_and_another_telling():
     [top] = roots(spans)
     drawn = draw(top, spans, order=lambda one: -one.began, text=lambda one: one.id)
     assert drawn == "a\n  b\n    d ⇠ scheduler publish headway.run.job\n  c\n"
-
-
-class Page(http.server.BaseHTTPRequestHandler):
-    """Answers as Jaeger does."""
-
-    def do_GET(self):
-        is_known = self.path == f"/api/traces/{TRACE}"
-        self.send_response(200 if is_known else 404)
-        self.end_headers()
-        self.wfile.write(json.dumps({"data": [TOLD] if is_known else None}).encode())
-
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture
-def page():
-    server = http.server.HTTPServer(("127.0.0.1", 0), Page)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-
-
-def test_the_command_prints_a_trace_with_its_times(page, capsys):
-    assert main([TRACE, "--url", page]) == 0
-    drawn = capsys.readouterr().out.splitlines()
-    assert drawn[0] == "scheduler decide (at 0.0 ms, 1.5 ms)"
-    assert drawn[2] == "  worker run 1 ValueError (at 2.0 ms, 1.5 ms)"
-
-
-def test_what_is_not_there_is_one_line(page, capsys):
-    assert main(["b" * 32, "--url", page]) == 2
-    assert main([TRACE, "--url", "http://127.0.0.1:1"]) == 2
-    first, second = capsys.readouterr().err.splitlines()
-    assert first.startswith(f"headway: Jaeger has no trace {'b' * 32}")
-    assert second.startswith("headway: Jaeger does not answer at http://127.0.0.1:1")

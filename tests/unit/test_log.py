@@ -5,7 +5,7 @@ import json
 import logging
 
 import pytest
-from headway_tracing.log import JsonFormatter, TextFormatter, get_logger, log_context
+from headway_tracing.log import TEXT_FORMAT, JsonFormatter, get_logger, log_context
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def written():
 
 
 def test_text_is_one_line_whatever_the_values_contain(written):
-    stream = written(TextFormatter())
+    stream = written(logging.Formatter(TEXT_FORMAT))
     get_logger("test_log").warning("order republished", lease="a b", error='say "no"\r\nfake line')
     [line] = stream.getvalue().splitlines()
     assert line.endswith('order republished lease="a b" error="say \\"no\\"\\r\\nfake line"')

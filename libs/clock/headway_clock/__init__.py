@@ -1,8 +1,7 @@
-"""The one place that reads clocks and makes chance.
+"""The only module that reads clocks and random sources.
 
-Decisions take time and chance as arguments; what calls them gets both from here (or,
-inside a database transaction, from PostgreSQL). Lint bans the standard library's clocks
-and random sources everywhere else, so a test that owns this module owns them all.
+Decisions take time and randomness as arguments; their callers get both from here or, inside a
+transaction, from PostgreSQL. Lint bans other sources, so that a test can replace all of them here.
 """
 
 import random
@@ -11,47 +10,37 @@ import time
 import uuid
 from datetime import UTC, datetime
 
-__all__ = [
-    "jitter",
-    "monotonic",
-    "new_id",
-    "new_nonce",
-    "new_secret",
-    "new_token",
-    "utc_now",
-]
-
 
 def utc_now() -> datetime:
-    """The wall clock of this machine, aware, in UTC."""
+    """Return the wall clock time of this machine in UTC."""
     return datetime.now(UTC)
 
 
 def monotonic() -> float:
-    """Seconds on a clock that never steps back, for local timers only."""
+    """Return seconds on a clock that never goes back, for local timers only."""
     return time.monotonic()
 
 
 def new_id() -> uuid.UUID:
-    """A fresh random identifier."""
+    """Return a random id."""
     return uuid.uuid4()
 
 
 def new_token() -> str:
-    """A capability of 128 random bits."""
+    """Return a secret of 128 random bits, for a lease."""
     return secrets.token_hex(16)
 
 
 def new_secret() -> str:
-    """256 random bits, as letters and digits that need no quotes anywhere."""
+    """Return a secret of 256 random bits, in characters that need no quotes."""
     return secrets.token_urlsafe(32)
 
 
 def new_nonce() -> str:
-    """Names one process among those that share a worker's name."""
+    """Return a random text that distinguishes processes with the same worker name."""
     return secrets.token_hex(8)
 
 
 def jitter(fraction: float = 1.0) -> float:
-    """A number from 0 up to `fraction`, evenly spread."""
-    return random.random() * fraction  # noqa: S311 - spreads retries, guards nothing
+    """Return a random number from 0 up to `fraction`, uniformly distributed."""
+    return random.random() * fraction  # noqa: S311 - spreads retries; not a secret

@@ -1,7 +1,7 @@
-"""The kinds of errors that requests end with, and how each is written on every transport.
+"""The kinds of errors of requests, and their codes on NATS and HTTP.
 
-A service raises one of these exceptions, the NATS endpoint writes its code into a header, and the
-client raises the same exception again. The HTTP API maps the same kinds to status codes.
+A service raises one of these exceptions, its endpoint sends the code, and the client raises the
+same exception again.
 """
 
 from enum import Enum
@@ -36,31 +36,24 @@ HTTP_STATUS = {
 }
 # The value of the header `Nats-Service-Error-Code`.
 NATS_CODE = {
+    **{kind: str(status) for kind, status in HTTP_STATUS.items()},
     ErrorKind.INVALID: "400",
-    ErrorKind.UNAUTHENTICATED: "401",
-    ErrorKind.FORBIDDEN: "403",
-    ErrorKind.NOT_FOUND: "404",
-    ErrorKind.CONFLICT: "409",
-    ErrorKind.TOO_LARGE: "413",
-    ErrorKind.TOO_MANY: "429",
     ErrorKind.FAILED: "500",
-    ErrorKind.UNAVAILABLE: "503",
-    ErrorKind.TIMED_OUT: "504",
 }
 
 
 class RequestFailed(Exception):
-    """A service rejected a request, or none answered; the text has one reason on each line."""
+    """A service rejected a request, or none answered; the text has one reason per line."""
 
     kind = ErrorKind.FAILED
 
 
 class Rejected(RequestFailed):
-    """The service understood the request and does not carry it out."""
+    """The service understood the request but does not carry it out."""
 
 
 class Invalid(Rejected):
-    """The request is wrong whatever the state of the service: change it."""
+    """The request is wrong in any state of the service: change it."""
 
     kind = ErrorKind.INVALID
 
@@ -78,13 +71,13 @@ class NotFound(Rejected):
 
 
 class Conflict(Rejected):
-    """The request is valid, but not in the current state."""
+    """The request is valid, but not in the current state of the service."""
 
     kind = ErrorKind.CONFLICT
 
 
 class Unavailable(RequestFailed):
-    """No service answers, or the answer depends on something that is down: try again."""
+    """No service answers, or a dependency of the service is down: try again."""
 
     kind = ErrorKind.UNAVAILABLE
 
@@ -94,7 +87,7 @@ class NoResponder(Unavailable):
 
 
 class TimedOut(Unavailable):
-    """No answer came in time; the request may have been carried out, or still be."""
+    """No answer arrived in time; the request may be carried out, now or later."""
 
     kind = ErrorKind.TIMED_OUT
 

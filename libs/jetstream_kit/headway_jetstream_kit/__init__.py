@@ -1,11 +1,11 @@
-"""Mechanism over nats-py, without any word of the domain.
+"""JetStream over nats-py, without words of the domain.
 
-A `Broker` is a connection that reconnects by itself; a `watchdog` reconnects one that looks alive
-and is dead, and gives it up at last. `client` is nats-py's client with its known defects fixed.
-`publish` returns the result as a value: stored, refused with a code, or unknown. A `Puller` fetches
-from a durable consumer and notices a missing one; an `Intake` (`consume`) handles whole batches and
-finds the message at fault. `ask` sends a typed request and `endpoints` answers it. `provisioning`
-creates streams and consumers, and `stream_watch` notices a stream that was replaced or restored.
+A `Broker` is a connection that reconnects by itself, also if it looks alive but is dead. `client`
+is nats-py's client with its known defects fixed. `publish` returns the result as a value: stored,
+refused with a code, or unknown. A `Puller` fetches from a durable consumer and detects a missing
+one; an `Intake` (`consume`) handles whole batches and isolates a message that fails. `ask` sends a
+typed request and `endpoints` answers it. `provisioning` creates streams and consumers, and
+`stream_watch` detects a replaced stream.
 """
 
 from headway_jetstream_kit.connection import Broker, BrokerUnavailable

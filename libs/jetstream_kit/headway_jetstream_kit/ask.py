@@ -14,7 +14,6 @@ from headway_errors import (
     kind_of_code,
 )
 from msgspec import Struct
-from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 from nats.micro.request import ERROR_CODE_HEADER, ERROR_HEADER
@@ -27,12 +26,12 @@ Answer = TypeVar("Answer", bound=Struct)
 async def ask(
     broker: Broker, subject: str, question: Struct, answer: type[Answer], *, timeout: float
 ) -> Answer:
-    """Send a request and return its answer; raise `RequestFailed` of the kind that fits."""
+    """Send a request and return its answer; raise the `RequestFailed` that describes a failure."""
     body = msgspec.json.encode(question)
     limit = broker.client.max_payload
     if len(body) > limit:
         raise TooLarge(
-            f"the request has {len(body)} bytes and NATS accepts {limit} at most: send fewer "
+            f"the request has {len(body)} bytes, but NATS accepts {limit} at most: send fewer "
             "definitions at once, or raise max_payload in the configuration of NATS"
         )
     try:
@@ -41,25 +40,17 @@ async def ask(
         raise NoResponder(f"no service answers on {subject}: is it running?") from error
     except TimeoutError as error:
         raise TimedOut(
-            f"{subject}: no answer within {timeout:g} s; check whether it was done before you "
-            "repeat the request"
+            f"{subject}: no answer within {timeout:g} s; check whether the request was carried out "
+            "before you repeat it"
         ) from error
     except (OSError, NatsError) as error:
         raise Unavailable(f"{subject}: {reason(error)}") from error
-    _raise_error(subject, reply)
+    headers = reply.headers or {}
+    if first_line := headers.get(ERROR_HEADER):
+        text = reply.data.decode(errors="replace") or first_line
+        kind = kind_of_code(headers.get(ERROR_CODE_HEADER))
+        raise failure(kind, f"{subject}: {text}" if kind is ErrorKind.FAILED else text)
     try:
         return msgspec.json.decode(reply.data, type=answer)
     except msgspec.DecodeError as error:
         raise RequestFailed(f"{subject}: unreadable answer: {error}") from error
-
-
-def _raise_error(subject: str, reply: Msg) -> None:
-    """Raise the error that a reply reports in its headers."""
-    headers = reply.headers or {}
-    fault = headers.get(ERROR_HEADER)
-    if not fault:
-        return
-    # A header has one line; the body has all of them.
-    text = reply.data.decode(errors="replace") or fault
-    kind = kind_of_code(headers.get(ERROR_CODE_HEADER))
-    raise failure(kind, f"{subject}: {text}" if kind is ErrorKind.FAILED else text)

@@ -1,13 +1,12 @@
 """nats-py's client with its known defects fixed.
 
-All use of the client's internals is here, and `tests/contract/test_client_traps.py` has a test for
+Only this module uses the client's internals; `tests/contract/test_client_traps.py` has a test for
 each defect. The client's reader ends for good when it cannot parse something, and the client still
-looks connected. So no input from outside may raise in the reader, and a reconnect must work in
-every state of the client.
+looks connected. So no input may raise in the reader, and a reconnect must work in every state.
 """
 
 import asyncio
-from typing import Any
+from contextlib import suppress
 
 from nats.aio.client import Client, Srv
 from nats.aio.msg import Msg
@@ -43,23 +42,18 @@ class SturdyClient(Client):
         """
         if self.is_closed:
             return
-        # First: otherwise the reader would notice the drop and reconnect too, and two concurrent
-        # reconnects take each other's connection away.
+        # Set this first: otherwise the reader notices the drop and reconnects, too, and concurrent
+        # reconnects replace each other's connection.
         self._status = Client.RECONNECTING
         self.cut_off()
-        await self._cancel_reconnect()
+        earlier = self._reconnection_task
+        for _ in range(_MAX_CANCELS):  # a task may swallow a cancellation
+            if earlier is not None and not earlier.done():
+                earlier.cancel()
+                await asyncio.wait({earlier}, timeout=1)
         self._status = Client.RECONNECTING
         self._ps.reset()
         self._reconnection_task = asyncio.create_task(self._attempt_reconnect())
-
-    async def _cancel_reconnect(self) -> None:
-        """Cancel an earlier reconnect, repeatedly if it swallows the cancellation."""
-        attempt = self._reconnection_task
-        for _ in range(_MAX_CANCELS):
-            if attempt is None or attempt.done():
-                return
-            attempt.cancel()
-            await asyncio.wait({attempt}, timeout=1)
 
     def cut_off(self) -> None:
         """Drop the connection and unsent data; a close would wait for the data to be sent."""
@@ -68,12 +62,7 @@ class SturdyClient(Client):
             writer.transport.abort()
 
     def _build_message(
-        self,
-        sid: int,
-        subject: bytes,
-        reply: bytes,
-        data: bytes,
-        headers: dict[str, str] | None,
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
     ) -> Msg:
         """Accept a subject that is not UTF-8."""
         return self.msg_class(
@@ -87,7 +76,7 @@ class SturdyClient(Client):
 
     @staticmethod
     def _parse_header_lines(raw: bytes) -> dict[str, str]:
-        """Parse like the original, which is slow: it checks each character of each name."""
+        """Parse like the original, which is slow because it checks each character of each name."""
         found: dict[str, str] = {}
         for line in raw.split(b"\r\n"):
             name, colon, value = line.partition(b":")
@@ -97,15 +86,14 @@ class SturdyClient(Client):
         return found
 
     async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
-        """Ignore unreadable headers and deliver the message without them."""
-        try:
+        """Deliver a message with unreadable headers without them."""
+        with suppress(ValueError, IndexError):
             found: dict[str, str] | None = await super()._process_headers(headers)
-        except (ValueError, IndexError):
-            return None
-        return found
+            return found
+        return None
 
     async def _process_pong(self) -> None:
-        """Accept an answer that comes after its request timed out."""
+        """Accept an answer that arrives after its request timed out."""
         self.answers += 1
         if self._pongs and self._pongs[0].done():
             self._pongs.pop(0)
@@ -127,10 +115,3 @@ class SturdyClient(Client):
         except (OSError, TimeoutError, NatsError):
             self.failed_connects += 1
             raise
-
-
-async def connect(servers: list[str], **options: Any) -> SturdyClient:
-    """Connect, as `nats.connect` does."""
-    client = SturdyClient()
-    await client.connect(servers, **options)
-    return client

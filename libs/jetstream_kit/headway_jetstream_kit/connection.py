@@ -1,4 +1,10 @@
-"""A connection to NATS that reconnects by itself, and JetStream's API over it."""
+"""A connection to NATS that reconnects by itself, and JetStream's API over it.
+
+A watchdog detects a connection that looks alive but is dead: it pings the server every few seconds.
+If several answers are missing, it drops the connection and reconnects; if new connections do not
+answer either, it gives up and the process exits, so that its supervisor starts another. While no
+server is reachable, the client itself tries to reconnect and the watchdog does not give up.
+"""
 
 import asyncio
 from typing import Any
@@ -9,10 +15,25 @@ from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
 from headway_jetstream_kit.client import SturdyClient
-from headway_jetstream_kit.client import connect as connect_client
-from headway_jetstream_kit.watchdog import PATIENCE, Patience, watch
 
 log = get_logger(__name__)
+
+PING_SECONDS = 3.0
+# Missing answers. By default a dead connection is replaced within 12 s and given up after 30 s.
+RECONNECT_AFTER = 3
+GIVE_UP_AFTER = 9
+
+_CONNECT_SECONDS = 3.0
+_OPTIONS: dict[str, Any] = {
+    "allow_reconnect": True,
+    "max_reconnect_attempts": -1,
+    "reconnect_time_wait": 0.5,
+    "connect_timeout": 2,
+    "ping_interval": 10,
+    "max_outstanding_pings": 2,
+    # Buffer nothing while disconnected: a publish that timed out could still be stored later.
+    "pending_size": 0,
+}
 
 
 class BrokerUnavailable(Exception):
@@ -32,14 +53,14 @@ class Broker:
     """A connection to NATS, made by `connect`."""
 
     def __init__(
-        self, client: SturdyClient, where: str, closed: asyncio.Event, patience: Patience
+        self, client: SturdyClient, where: str, closed: asyncio.Event, ping_seconds: float
     ) -> None:
         self.client = client
         self.where = where
-        # Set when the connection is lost for good: the watchdog gave it up, or the client closed it
-        # after certain errors of the server.
+        # Set when the connection is lost for good: the watchdog gave it up, or certain errors of
+        # the server made the client close it.
         self.closed = closed
-        self._watching = asyncio.create_task(watch(client, patience, self._give_up))
+        self._watching = asyncio.create_task(self._watch(ping_seconds))
 
     @classmethod
     async def connect(
@@ -50,23 +71,14 @@ class Broker:
         credentials: str | None = None,
         inbox_prefix: str | None = None,
         timeout: float = 5,
-        one_try: bool = False,
-        patience: Patience = PATIENCE,
+        ping_seconds: float = PING_SECONDS,
     ) -> "Broker":
         """Connect, or raise with the address and the reason.
 
-        Until the timeout each server is tried repeatedly; with `one_try` only once. Replies come to
-        subjects under `inbox_prefix`, by default `_INBOX`.
-
-        Once connected, the client reconnects for ever while no server is reachable: giving up would
-        leave a process that looks alive and does nothing. For dead connections see `watchdog`.
+        Each server is tried repeatedly until the timeout. Once connected, the client tries to
+        reconnect for ever while no server is reachable.
         """
-        where, servers = describe_urls(url), [server.strip() for server in url.split(",")]
-        options: dict[str, Any] = {"user_credentials": credentials} if credentials else {}
-        if inbox_prefix is not None:
-            options["inbox_prefix"] = inbox_prefix
-
-        closed = asyncio.Event()
+        client, where, closed = SturdyClient(), _without_secrets(url), asyncio.Event()
         early: list[Exception] = []
         connected = False
 
@@ -76,54 +88,66 @@ class Broker:
                 log.warning("NATS error", error=reason(error))
             else:
                 early.append(error)
-                if one_try and len(early) >= len(servers):
-                    limit.reschedule(asyncio.get_running_loop().time())
 
         async def log_disconnected() -> None:
             if not client.is_closed:
                 log.warning("disconnected from NATS; reconnecting", address=where)
 
+        async def log_reconnected() -> None:
+            log.info("reconnected to NATS")
+
         async def on_closed() -> None:
             closed.set()
 
         try:
-            async with asyncio.timeout(timeout) as limit:
-                client = await connect_client(
-                    servers,
+            async with asyncio.timeout(timeout):
+                await client.connect(
+                    [server.strip() for server in url.split(",")],
                     name=name,
-                    allow_reconnect=True,
-                    max_reconnect_attempts=-1,
-                    reconnect_time_wait=0.5,
-                    connect_timeout=2,
-                    ping_interval=10,
-                    max_outstanding_pings=2,
-                    # Buffer nothing while disconnected: a publish that timed out would
-                    # otherwise still be stored later.
-                    pending_size=0,
+                    user_credentials=credentials,
+                    inbox_prefix=inbox_prefix or "_INBOX",
                     closed_cb=on_closed,
                     error_cb=on_error,
                     disconnected_cb=log_disconnected,
-                    reconnected_cb=_log_reconnected,
-                    **options,
+                    reconnected_cb=log_reconnected,
+                    **_OPTIONS,
                 )
         except (OSError, TimeoutError, NatsError) as error:
             why = early[-1] if early else error
             raise BrokerUnavailable(f"{where}: {reason(why)}") from error
         connected = True
-        return cls(client, where, closed, patience)
+        return cls(client, where, closed, ping_seconds)
 
     @property
     def reconnects(self) -> int:
         """The number of reconnects."""
         return int(self.client.stats["reconnects"])
 
-    def _give_up(self) -> None:
-        log.error("NATS does not answer on new connections; giving up", address=self.where)
-        self.closed.set()
+    async def _watch(self, ping_seconds: float) -> None:
+        """Watch the connection until it is closed or given up."""
+        # Count answers, not seconds: after a suspension of this process, the answers have arrived.
+        client, missing = self.client, 0
+        while not client.is_closed:
+            signs = client.answers + client.failed_connects
+            try:
+                async with asyncio.timeout(ping_seconds / 3):
+                    await client.send_ping()
+            except Exception as error:  # noqa: BLE001 - the watchdog must survive every fault
+                log.debug("NATS ping failed", error=repr(error))
+            # A connect may take longer than the interval.
+            await asyncio.sleep(max(ping_seconds, 0 if client.is_connected else _CONNECT_SECONDS))
+            missing = missing + 1 if client.answers + client.failed_connects == signs else 0
+            if missing >= GIVE_UP_AFTER:
+                log.error("NATS does not answer on new connections; giving up", address=self.where)
+                self.closed.set()
+                return
+            if missing and missing % RECONNECT_AFTER == 0:
+                log.warning("NATS does not answer; reconnecting", missing_answers=missing)
+                await client.reconnect()
 
     async def ping(self) -> None:
         """Raise unless the server answers."""
-        # In these cases a flush would succeed.
+        # A flush would succeed in these cases.
         if not self.client.is_connected:
             raise BrokerUnavailable(f"{self.where}: not connected")
         if not self.client.reads:
@@ -161,20 +185,11 @@ class Broker:
             self.client.cut_off()
 
 
-async def _log_reconnected() -> None:
-    log.info("reconnected to NATS")
-
-
 def reason(error: BaseException) -> str:
     """Return the text of an error, or its type if it has none."""
     return str(error) or type(error).__name__
 
 
-def describe_urls(urls: str) -> str:
-    """Return the addresses without their secrets."""
-    return ",".join(_without_secret(url) for url in urls.split(","))
-
-
-def _without_secret(url: str) -> str:
-    scheme, separator, rest = url.strip().rpartition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
+def _without_secrets(urls: str) -> str:
+    parts = [url.strip().rpartition("://") for url in urls.split(",")]
+    return ",".join(f"{scheme}{mark}{rest.rpartition('@')[2]}" for scheme, mark, rest in parts)

@@ -1,8 +1,8 @@
-"""Fetches batches of messages, handles and acknowledges them.
+"""Fetches, handles and acknowledges messages in batches.
 
-A batch that fails is bisected until the message at fault is alone. That message is retried later
-and rejected after several failures. After an outage of a dependency the whole batch is redelivered
-and no failure is counted; the next batches are smaller, in case the statement timed out.
+A batch that fails is bisected to isolate the message that fails. That message is retried later and
+rejected after several failures. After an outage of a dependency the whole batch is redelivered and
+no failure is counted; the next batches are smaller, in case the statement timed out.
 """
 
 import asyncio
@@ -53,19 +53,15 @@ class Intake:
         self._log = LimitedLog(log)
 
     async def take_over(self) -> None:
-        """Get the unacknowledged messages of a dead process at once, before the first batch."""
-        left = await take_over(self._broker, self._puller.stream, self._puller.consumer)
-        if left:
-            log.info(
-                "redelivering unacknowledged messages", consumer=self._puller.name, messages=left
-            )
+        """Let the unacknowledged messages of a dead process be redelivered at once."""
+        await take_over(self._broker, self._puller.stream, self._puller.consumer)
 
     async def run_once(self) -> float | None:
-        """Handle a batch; this waits for messages itself, so the pass needs no rest."""
+        """Wait for messages and handle a batch; the pass needs no further rest."""
         try:
             messages = await self._puller.fetch(self._portion)
         except asyncio.CancelledError:
-            # Messages for the open request would otherwise wait here until the ack wait ends.
+            # Otherwise messages of the open request would not be redelivered before the ack wait.
             await self._puller.close()
             raise
         if messages:
@@ -84,7 +80,7 @@ class Intake:
             await self._handle(messages)
         except self._outages:
             raise
-        except Exception as error:  # noqa: BLE001 - find the message at fault
+        except Exception as error:  # noqa: BLE001 - isolate the message that fails
             if len(messages) > 1:
                 middle = len(messages) // 2
                 await self._take(messages[:middle])
@@ -94,7 +90,7 @@ class Intake:
         else:
             for message in messages:
                 self._failures.pop(message.sequence, None)
-            # Let tasks that the messages woke run first: an acknowledgement can wait.
+            # First run the tasks that the messages woke: acknowledgements can wait.
             await asyncio.sleep(0)
             await ack(self._broker, messages)
 

@@ -42,19 +42,17 @@ def typed(
     question: type[Question],
     answer: Callable[[Question], Awaitable[Struct]],
     *,
-    misfits: Callable[[bytes, type[Question]], list[str]] = lambda body, question: [],  # noqa: ARG005
+    misfits: Callable[[bytes, type[Question]], list[str]] | None = None,
 ) -> Endpoint:
-    """Return an endpoint that reads and writes JSON and rejects an unreadable body.
-
-    `misfits` lists every problem of a body, where the first one is not enough.
-    """
+    """Return an endpoint that reads and writes JSON; `misfits` lists the problems of a body."""
 
     async def endpoint(body: bytes) -> bytes:
         try:
             request = msgspec.json.decode(body, type=question)
         except (msgspec.DecodeError, RecursionError) as error:
-            problems = misfits(body, question) or [f"not a {question.__name__}: {error}"]
-            raise Invalid("\n".join(problems)) from error
+            problems = misfits(body, question) if misfits else []
+            text = "\n".join(problems) or f"not a {question.__name__}: {error}"
+            raise Invalid(text) from error
         return msgspec.json.encode(await answer(request))
 
     return endpoint
@@ -73,19 +71,19 @@ def _concurrently(endpoint: Endpoint) -> Callable[[Request], Awaitable[None]]:
 
 
 async def _answer(endpoint: Endpoint, request: Request) -> None:
+    answer, code, text = b"", "", ""
     try:
-        try:
-            await request.respond(await endpoint(request.data))
-        except RequestFailed as error:
-            # A header has one line; the body has all of them.
-            code = NATS_CODE[error.kind]
-            await request.respond_error(code, str(error), data=str(error).encode())
-        except NatsError:
-            raise
-        except Exception:
-            log.exception("endpoint failed", subject=request.subject)
-            await request.respond_error(
-                NATS_CODE[ErrorKind.FAILED], "the service failed; its log says why"
-            )
+        answer = await endpoint(request.data)
+    except RequestFailed as error:
+        code, text = NATS_CODE[error.kind], str(error)
+    except Exception:
+        log.exception("endpoint failed", subject=request.subject)
+        code, text = NATS_CODE[ErrorKind.FAILED], "the service failed; its log says why"
+    try:
+        if code:
+            # The header has only the first line of the text.
+            await request.respond_error(code, text, data=text.encode())
+        else:
+            await request.respond(answer)
     except NatsError as error:
         log.warning("reply failed", subject=request.subject, error=error)

@@ -1,7 +1,4 @@
-"""A limit on log entries about faults of others.
-
-Without it a client that sends malformed messages decides how fast the log grows.
-"""
+"""A rate limit on log entries, so that clients with malformed messages cannot flood the log."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -10,18 +7,12 @@ from typing import Any
 from headway_clock import monotonic
 from headway_tracing.log import Log
 
-PERIOD_SECONDS = 60.0
-
 
 class LimitedLog:
-    """Writes at most one entry per event and period; the next one counts those suppressed."""
+    """Writes at most one entry per event and period; the next one counts the suppressed ones."""
 
     def __init__(
-        self,
-        log: Log,
-        *,
-        period: float = PERIOD_SECONDS,
-        now: Callable[[], float] = monotonic,
+        self, log: Log, *, period: float = 60.0, now: Callable[[], float] = monotonic
     ) -> None:
         self._log = log
         self._period = period
@@ -31,23 +22,21 @@ class LimitedLog:
 
     def warning(self, event: str, /, *, count: int = 1, **fields: Any) -> None:
         """Log at level WARNING; the entry stands for `count` faults."""
-        if self._is_due(event, count):
-            self._log.warning(event, **fields, **self._take_suppressed(event))
+        self._write(self._log.warning, event, count, fields)
 
     def error(self, event: str, /, *, count: int = 1, **fields: Any) -> None:
         """Log at level ERROR; the entry stands for `count` faults."""
-        if self._is_due(event, count):
-            self._log.error(event, **fields, **self._take_suppressed(event))
+        self._write(self._log.error, event, count, fields)
 
-    def _is_due(self, event: str, count: int) -> bool:
+    def _write(
+        self, write: Callable[..., None], event: str, count: int, fields: dict[str, Any]
+    ) -> None:
         now = self._now()
         last = self._written_at.get(event)
         if last is not None and now - last < self._period:
             self._suppressed[event] += count
-            return False
+            return
         self._written_at[event] = now
-        return True
-
-    def _take_suppressed(self, event: str) -> dict[str, int]:
-        suppressed = self._suppressed.pop(event, 0)
-        return {"suppressed": suppressed} if suppressed else {}
+        if suppressed := self._suppressed.pop(event, 0):
+            fields["suppressed"] = suppressed
+        write(event, **fields)

@@ -15,7 +15,7 @@ CONSUMER_NOT_FOUND = 10014
 
 
 class Stream(Struct, frozen=True, kw_only=True):
-    """A stream with its configuration as JetStream's API takes it."""
+    """A stream, with its configuration in the format of JetStream's API."""
 
     name: str
     config: dict[str, Any]
@@ -33,27 +33,24 @@ async def ensure_stream(broker: Broker, stream: Stream) -> bool:
     """Create or update the stream; return whether anything changed."""
     config = {"name": stream.name, **stream.config}
     found = await stream_info(broker, stream.name)
-    if found is None:
-        try:
-            made = await broker.api(f"STREAM.CREATE.{stream.name}", config)
-        except ApiError as error:
-            if error.err_code != STREAM_NAME_IN_USE:
-                raise
-        else:
-            await _empty(broker, stream.name, made)
-        return True
-    if differences(found["config"], config):
+    if found is not None:
+        if not differences(found["config"], config):
+            return False
         await broker.api(f"STREAM.UPDATE.{stream.name}", {**found["config"], **config})
         return True
-    return False
-
-
-async def _empty(broker: Broker, name: str, made: dict[str, Any]) -> None:
-    """Purge a new stream: storage that lost only its metadata brings old messages back."""
-    state = made["state"]
+    try:
+        state = (await broker.api(f"STREAM.CREATE.{stream.name}", config))["state"]
+    except ApiError as error:
+        if error.err_code != STREAM_NAME_IN_USE:
+            raise
+        return True
     if state["messages"]:
-        log.warning("purged old messages from new stream", stream=name, messages=state["messages"])
-        await broker.api(f"STREAM.PURGE.{name}", {"seq": state["last_seq"] + 1})
+        # Storage that lost only its metadata restores old messages.
+        log.warning(
+            "purged old messages from new stream", stream=stream.name, messages=state["messages"]
+        )
+        await broker.api(f"STREAM.PURGE.{stream.name}", {"seq": state["last_seq"] + 1})
+    return True
 
 
 async def ensure_consumer(broker: Broker, consumer: Consumer) -> bool:
@@ -69,34 +66,21 @@ async def ensure_consumer(broker: Broker, consumer: Consumer) -> bool:
 
 async def stream_info(broker: Broker, name: str) -> dict[str, Any] | None:
     """Return the state of a stream; `None` if it does not exist."""
-    try:
-        return await broker.api(f"STREAM.INFO.{name}")
-    except ApiError as error:
-        if error.err_code == STREAM_NOT_FOUND:
-            return None
-        raise
+    return await _api_if_exists(broker, f"STREAM.INFO.{name}")
 
 
 async def consumer_info(broker: Broker, stream: str, name: str) -> dict[str, Any] | None:
     """Return the state of a consumer; `None` if it or its stream does not exist."""
-    try:
-        return await broker.api(f"CONSUMER.INFO.{stream}.{name}")
-    except ApiError as error:
-        if error.err_code in (CONSUMER_NOT_FOUND, STREAM_NOT_FOUND):
-            return None
-        raise
+    return await _api_if_exists(broker, f"CONSUMER.INFO.{stream}.{name}")
 
 
 async def consumer_names(broker: Broker, stream: str) -> list[str]:
-    """List the consumers of a stream; an empty list if there is no such stream."""
+    """List the consumers of a stream; an empty list if the stream does not exist."""
     names: list[str] = []
     while True:
-        try:
-            page = await broker.api(f"CONSUMER.NAMES.{stream}", {"offset": len(names)})
-        except ApiError as error:
-            if error.err_code == STREAM_NOT_FOUND:
-                return []
-            raise
+        page = await _api_if_exists(broker, f"CONSUMER.NAMES.{stream}", {"offset": len(names)})
+        if page is None:
+            return []
         found = page.get("consumers") or []
         names += found
         if not found or len(names) >= page["total"]:
@@ -105,19 +89,24 @@ async def consumer_names(broker: Broker, stream: str) -> list[str]:
 
 async def delete_consumer(broker: Broker, stream: str, name: str) -> None:
     """Delete a consumer if it exists."""
+    await _api_if_exists(broker, f"CONSUMER.DELETE.{stream}.{name}")
+
+
+async def _api_if_exists(broker: Broker, verb: str, request: Any = None) -> dict[str, Any] | None:
     try:
-        await broker.api(f"CONSUMER.DELETE.{stream}.{name}")
+        return await broker.api(verb, request)
     except ApiError as error:
-        if error.err_code not in (CONSUMER_NOT_FOUND, STREAM_NOT_FOUND):
-            raise
+        if error.err_code in (CONSUMER_NOT_FOUND, STREAM_NOT_FOUND):
+            return None
+        raise
 
 
 async def take_over(broker: Broker, stream: str, name: str) -> int:
-    """Redeliver the unacknowledged messages of a dead process at once; return how many.
+    """Redeliver the unacknowledged messages of a dead process before the ack wait; return how many.
 
-    Otherwise they are redelivered only after the ack wait. While another process pulls, nothing is
-    done, because the messages may be its own. Duplicates must be harmless: the consumer goes back
-    to the first unacknowledged message and forgets later acknowledgements.
+    This does nothing while another process pulls, because the messages may be its own. Duplicates
+    must be harmless: the consumer goes back to the first unacknowledged message and forgets later
+    acknowledgements.
     """
     try:
         found = await consumer_info(broker, stream, name)
@@ -133,8 +122,9 @@ async def take_over(broker: Broker, stream: str, name: str) -> int:
             error=error,
         )
         return 0
-    left: int = found["num_ack_pending"]
-    return left
+    pending: int = found["num_ack_pending"]
+    log.info("redelivering unacknowledged messages", stream=stream, consumer=name, messages=pending)
+    return pending
 
 
 def differences(found: dict[str, Any], wanted: dict[str, Any]) -> dict[str, tuple[Any, Any]]:

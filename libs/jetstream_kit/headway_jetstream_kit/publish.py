@@ -1,7 +1,5 @@
 """Publishes to a stream and returns the result as a value: stored, refused or unknown."""
 
-from typing import Any
-
 import msgspec
 from msgspec import Struct
 from nats.errors import Error as NatsError
@@ -10,7 +8,7 @@ from headway_jetstream_kit.connection import Broker
 
 
 class Stored(Struct, frozen=True):
-    """The broker has the message, as a `duplicate` if it had it before."""
+    """The broker stored the message now, or earlier (`duplicate`)."""
 
     sequence: int
     duplicate: bool = False
@@ -19,13 +17,13 @@ class Stored(Struct, frozen=True):
 class Refused(Struct, frozen=True):
     """The broker rejected the message."""
 
-    code: int
-    err_code: int
-    description: str
+    code: int = 0
+    err_code: int = 0
+    description: str = ""
 
 
 class NoAnswer(Struct, frozen=True):
-    """No valid answer came: the message may be stored or not."""
+    """No valid answer arrived: the message may be stored or not."""
 
     why: str
 
@@ -39,7 +37,7 @@ TOO_LARGE_FOR_STREAM = 10054  # more than `max_msg_size` of the stream
 class _Reply(Struct):
     seq: int = 0
     duplicate: bool = False
-    error: dict[str, Any] | None = None
+    error: Refused | None = None
 
 
 _replies = msgspec.json.Decoder(_Reply)
@@ -67,11 +65,7 @@ async def publish(
     except msgspec.DecodeError as error:
         return NoAnswer(f"the answer is not from a stream: {error}")
     if answer.error is not None:
-        return Refused(
-            answer.error.get("code", 0),
-            answer.error.get("err_code", 0),
-            answer.error.get("description", ""),
-        )
+        return answer.error
     if not answer.seq:
         # Not from a stream, or from a stream that lost the original of a duplicate.
         return NoAnswer("the answer has no sequence")

@@ -1,7 +1,7 @@
 """Pulls messages from a durable consumer.
 
 This uses core NATS, because the client's own fetch mistakes a deleted consumer for an idle one, and
-any message with a header `Status` for a status of the server. Here a message is what has an ack
+any message with a header `Status` for a status of the server. Here only a message has an ack
 subject, and everything else is a status.
 """
 
@@ -41,15 +41,11 @@ class Message(Struct, frozen=True):
     reply: str
 
 
-def _never(_: Sequence[Message]) -> bool:
-    return False
-
-
 class Puller:
     """Pulls from one durable consumer, one request at a time.
 
-    With `linger`, a fetch that has a message waits up to so many seconds for more, because a batch
-    costs less than single messages. It stops waiting when `complete` returns true.
+    A fetch that has a message waits up to `linger` seconds for more, because a batch costs less
+    than single messages, or until `complete` returns true.
     """
 
     def __init__(
@@ -59,7 +55,7 @@ class Puller:
         consumer: str,
         *,
         linger: float = 0.0,
-        complete: Callable[[Sequence[Message]], bool] = _never,
+        complete: Callable[[Sequence[Message]], bool] | None = None,
     ) -> None:
         self._broker = broker
         self._linger = linger
@@ -74,7 +70,7 @@ class Puller:
         self._received: deque[Msg] = deque()
         self._arrived = asyncio.Event()
         self._request = 0
-        # The inbox of the open request, and how many messages it may still bring.
+        # The inbox of the open request, and how many messages may still arrive for it.
         self._open = ""
         self._left = 0
         self._empty = 0
@@ -82,9 +78,9 @@ class Puller:
     async def fetch(self, batch: int, *, wait: float = 5.0) -> list[Message]:
         """Return up to `batch` messages as soon as there are any, or none after `wait` seconds.
 
-        Later messages of the request come with the next fetch, so a caller with `batch` above 1
-        must continue fetching. An open request is not repeated: the server would keep each one,
-        with its own heartbeats, until it expires.
+        Later messages of the request are returned by the next fetch, so a caller with `batch` above
+        1 must continue fetching. An open request is not repeated, because the server would keep
+        each one, with its own heartbeats, until it expires.
         """
         if self._left <= 0:
             request = {
@@ -100,17 +96,13 @@ class Puller:
         self._empty = 0 if messages else self._empty + 1
         if self._empty >= CHECK_AFTER_EMPTY:
             self._empty = 0
-            await self._check_exists()
+            try:
+                info = await consumer_info(self._broker, self.stream, self.consumer)
+            except ApiError as error:
+                raise BrokerUnavailable(f"{self.name}: {error}") from error
+            if info is None:
+                raise ConsumerMissing(f"{self.name} does not exist")
         return messages
-
-    async def _check_exists(self) -> None:
-        """Raise `ConsumerMissing` if the consumer does not exist."""
-        try:
-            found = await consumer_info(self._broker, *self.name.split("/"))
-        except ApiError as error:
-            raise BrokerUnavailable(f"{self.name}: {error}") from error
-        if found is None:
-            raise ConsumerMissing(f"{self.name} does not exist")
 
     async def take(self, batch: int) -> list[Message]:
         """Return up to `batch` messages that are ready now; none come later."""
@@ -128,34 +120,20 @@ class Puller:
             except NatsError:
                 return  # the connection is gone, and the subscription with it
 
-    async def _subscribe(self) -> None:
-        if self._subscription is None:
-            client = self._broker.client
-            self._inbox = client.new_inbox()
-            self._subscription = await client.subscribe(f"{self._inbox}.*", cb=self._note)
-
-    async def _note(self, raw: Msg) -> None:
+    async def _on_message(self, raw: Msg) -> None:
         self._received.append(raw)
         self._arrived.set()
 
-    async def _next_message(self, patience: float) -> Msg:
-        """Return the next message or status; raise `TimeoutError` if none comes."""
-        if not self._received:
-            self._arrived.clear()
-            async with asyncio.timeout(patience):
-                await self._arrived.wait()
-        return self._received.popleft()
-
     async def _publish(self, request: dict[str, int | bool]) -> str:
         """Send a pull request; return the inbox that receives its final status."""
+        client = self._broker.client
         try:
-            await self._subscribe()
-        except NatsError as error:
-            raise BrokerUnavailable(f"pull from {self.name}: {error}") from error
-        self._request += 1
-        inbox = f"{self._inbox}.{self._request}"
-        try:
-            await self._broker.client.publish(self._next, msgspec.json.encode(request), reply=inbox)
+            if self._subscription is None:
+                self._inbox = client.new_inbox()
+                self._subscription = await client.subscribe(f"{self._inbox}.*", cb=self._on_message)
+            self._request += 1
+            inbox = f"{self._inbox}.{self._request}"
+            await client.publish(self._next, msgspec.json.encode(request), reply=inbox)
         except NatsError as error:
             raise BrokerUnavailable(f"pull from {self.name}: {error}") from error
         return inbox
@@ -171,17 +149,18 @@ class Puller:
                 if messages and not until_end and not self._received:
                     lingers_until = lingers_until or monotonic() + self._linger
                     patience = lingers_until - monotonic()
-                    if patience <= 0 or self._complete(messages):
+                    if patience <= 0 or (self._complete and self._complete(messages)):
                         break
-                raw = await self._next_message(patience)
+                if not self._received:
+                    self._arrived.clear()
+                    async with asyncio.timeout(patience):
+                        await self._arrived.wait()
+                raw = self._received.popleft()
                 if raw.reply.startswith(_ACK_PREFIX):
                     messages.append(_message(raw))
                     self._left -= 0 if until_end else 1
                 elif self._ends(raw, inbox):
                     break
-        except ConsumerMissing:
-            self._left = 0
-            raise
         except TimeoutError:
             if lingers_until is None:
                 self._left = 0
@@ -195,6 +174,7 @@ class Puller:
         headers = raw.headers or {}
         status, description = headers.get("Status", ""), headers.get("Description", "")
         if status == "503" or "Consumer Deleted" in description or "Stream Deleted" in description:
+            self._left = 0
             raise ConsumerMissing(f"{self.name} does not exist")
         if status not in ("404", "408", "409"):
             return False
@@ -225,7 +205,7 @@ async def ack(broker: Broker, messages: list[Message]) -> None:
 
 
 async def nak(broker: Broker, message: Message, *, delay: float) -> None:
-    """Request redelivery after a delay; without a delay it would spin."""
+    """Request redelivery after a delay, which prevents a busy loop."""
     body = b"-NAK " + msgspec.json.encode({"delay": int(delay * _NANOSECONDS)})
     await _answer(broker, message, body)
 

@@ -1,9 +1,8 @@
-"""Reads the state of streams and notices when a stream was replaced or restored.
+"""Reads the state of streams and detects a stream that was replaced or restored.
 
-A stream that was deleted and created again has another creation time. A stream whose storage was
-restored to an earlier state keeps it, but its last sequence is lower. Since the sequence may have
-grown again before the next look, a reconnect counts as a change too: storage is restored only when
-a server starts.
+A stream that was deleted and created again has another creation time. A stream that was restored
+from a backup has a lower last sequence. Since the sequence may have grown again before the next
+look, a reconnect also counts as a change: storage is restored only when a server starts.
 """
 
 from msgspec import Struct
@@ -12,7 +11,7 @@ from headway_jetstream_kit.connection import Broker
 from headway_jetstream_kit.provisioning import consumer_info, stream_info
 
 
-class StreamSight(Struct, frozen=True, kw_only=True):
+class StreamState(Struct, frozen=True, kw_only=True):
     """The state of a stream."""
 
     created: str
@@ -21,18 +20,20 @@ class StreamSight(Struct, frozen=True, kw_only=True):
     bytes: int
     max_bytes: int
 
-    def follows(self, earlier: "StreamSight") -> bool:
+    def follows(self, earlier: "StreamState | None") -> bool:
         """Return whether this can be a later state of the same stream."""
-        return self.created == earlier.created and self.last_sequence >= earlier.last_sequence
+        if earlier is None or self.created != earlier.created:
+            return False
+        return self.last_sequence >= earlier.last_sequence
 
 
-async def see(broker: Broker, stream: str) -> StreamSight | None:
+async def see(broker: Broker, stream: str) -> StreamState | None:
     """Read the state of a stream; `None` if it does not exist."""
     info = await stream_info(broker, stream)
     if info is None:
         return None
     state = info["state"]
-    return StreamSight(
+    return StreamState(
         created=info["created"],
         first_sequence=state["first_seq"],
         last_sequence=state["last_seq"],
@@ -41,11 +42,11 @@ async def see(broker: Broker, stream: str) -> StreamSight | None:
     )
 
 
-async def done_through(broker: Broker, stream: str, consumer: str, seen: StreamSight) -> int | None:
+async def done_through(broker: Broker, stream: str, consumer: str, seen: StreamState) -> int | None:
     """Return the sequence up to which a consumer is done; `None` if it does not exist.
 
-    `seen` must have been read before: an idle consumer is done with all messages stored by then,
-    also with expired ones that never moved its ack floor.
+    `seen` must be read first: an idle consumer is done with all messages stored by then, including
+    expired ones that never moved its ack floor.
     """
     info = await consumer_info(broker, stream, consumer)
     if info is None:
@@ -56,12 +57,12 @@ async def done_through(broker: Broker, stream: str, consumer: str, seen: StreamS
 
 
 class Watch:
-    """Notices replaced or restored streams over one connection."""
+    """Detects replaced or restored streams over one connection."""
 
     def __init__(self, broker: Broker, *streams: str) -> None:
         self._broker = broker
         self._streams = streams
-        self._seen: dict[str, StreamSight | None] = {}
+        self._seen: dict[str, StreamState | None] = {}
         self._reconnects = -1
 
     async def look(self) -> bool:
@@ -69,11 +70,8 @@ class Watch:
         reconnects = self._broker.reconnects
         seen = {stream: await see(self._broker, stream) for stream in self._streams}
         steady = reconnects == self._reconnects and all(
-            _follows(self._seen.get(stream), now) for stream, now in seen.items()
+            state is not None and state.follows(self._seen.get(stream))
+            for stream, state in seen.items()
         )
         self._seen, self._reconnects = seen, reconnects
         return not steady
-
-
-def _follows(earlier: StreamSight | None, now: StreamSight | None) -> bool:
-    return earlier is not None and now is not None and now.follows(earlier)

@@ -11,10 +11,10 @@ log = get_logger(__name__)
 
 
 async def end(tasks: Iterable["asyncio.Task[Any]"], *, within: float = 10.0) -> None:
-    """Cancel tasks and wait until they end; repeat the cancel where it was swallowed.
+    """Cancel tasks and wait until they end; abandon those that do not end by the deadline.
 
-    Up to Python 3.11 `asyncio.wait_for`, which the NATS client uses, can swallow a cancellation
-    that comes just as its wait ends. A task that does not end by the deadline is abandoned.
+    The cancel is repeated: up to Python 3.11 `asyncio.wait_for`, which the NATS client uses, can
+    swallow a cancellation that arrives just as its wait ends.
     """
     pending = set(tasks)
     deadline = monotonic() + within

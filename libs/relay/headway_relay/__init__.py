@@ -1,25 +1,21 @@
 """The transactional outbox and its relay.
 
-A service writes its state, its history and an outbox row in one transaction. The relay takes rows
-out, publishes them, and commits when the broker has acknowledged them. If it dies before that, the
-rows remain and are published again: the message id lets the broker drop the copy within its
-window, and the unique keys of the receivers make it harmless after that. Several relays may run;
-each takes rows that no other relay holds, so the order between messages is not guaranteed.
+A service writes its state, its history and an outbox row in one transaction. The relay deletes
+rows, publishes them, and commits when the broker has acknowledged them. If it dies before that, the
+rows remain and are published again: the broker drops the duplicate by its message id within its
+window, and after that the unique keys of the receivers make it harmless. Several relays may run;
+each takes rows that no other relay has locked, so messages may be published in any order.
 
-A process hands the messages that it just committed to its own relay (`handover`), which publishes
+A process hands the messages that it just committed to its own relay (`Handover`), which publishes
 them at once and then deletes their rows. At every safety poll the relay also reads the outbox for
-rows whose handover failed.
-
-On the receiving side, `rejected` stores messages that could not be handled, with their bytes.
+rows whose handover failed. On the receiving side, `rejected` stores messages that failed.
 """
 
-from headway_relay.handover import Handover, stamped
-from headway_relay.outbox import TRACES_APART, Outbox, OutboxMessage, bundled
+from headway_relay.outbox import Handover, Outbox, OutboxMessage, bundled, stamped
 from headway_relay.rejected import Rejected, events_in
 from headway_relay.relay import Relay
 
 __all__ = [
-    "TRACES_APART",
     "Handover",
     "Outbox",
     "OutboxMessage",

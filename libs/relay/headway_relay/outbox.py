@@ -1,25 +1,27 @@
-"""Messages of the outbox, and writing them in the transaction that decides."""
+"""Messages of the outbox, which are written in the transaction of the decision.
+
+After the commit a process hands them to its own relay. A lost handover only delays them.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headway_contract import Event, encode
 from headway_postgres_kit import Connection, Queries, StatementBatch
+from headway_service_kit.passes import Wakeup
 from headway_tracing import CONTEXTS_APART, traceparent
-from msgspec import Struct
-
-# Separates the traces of a message whose events belong to several.
-TRACES_APART = CONTEXTS_APART
+from msgspec import Struct, structs
 
 _MAX_EVENTS = 100
 _MAX_BYTES = 256 * 1024
+# The relay reads any more messages from the outbox, so that an outage does not fill the memory.
+_MAX_HANDED = 1000
 
 
 class OutboxMessage(Struct, frozen=True, kw_only=True):
-    """A message to publish once the transaction has committed.
+    """A message to publish after the commit.
 
-    `traceparent` is the trace that it belongs to, or several separated by a space; `None` means
-    the trace in which it is written.
+    `traceparent` has its traces, separated by spaces; `None` means the trace that writes it.
     """
 
     message_id: str
@@ -63,41 +65,75 @@ class Outbox:
         return count
 
 
+class Handover(Wakeup):
+    """Wakes the relay and hands it messages that were just committed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._messages: list[OutboxMessage] = []
+
+    def call(self, *, has_work: bool = True) -> None:
+        """Wake the relay to read the outbox."""
+        super().call(has_work=has_work)
+
+    def hand(self, messages: Sequence[OutboxMessage]) -> None:
+        """Wake the relay to publish these messages of the outbox."""
+        if not messages:
+            return
+        if len(self._messages) + len(messages) > _MAX_HANDED:
+            self.call()
+            return
+        self._messages += messages
+        self.call(has_work=False)
+
+    def take(self) -> tuple[list[OutboxMessage], bool]:
+        """Return the messages handed over, and whether to read the outbox."""
+        messages, self._messages = self._messages, []
+        return messages, self.begin()
+
+
+def stamped(messages: Sequence[OutboxMessage]) -> list[OutboxMessage]:
+    """Return the messages with the current trace where they have none."""
+    current = traceparent()
+    return [
+        message
+        if current is None or message.traceparent
+        else structs.replace(message, traceparent=current)
+        for message in messages
+    ]
+
+
 def bundled(subject: str, events: Sequence[Event]) -> list[OutboxMessage]:
     """Pack events for a subject into as few messages as possible.
 
     The id of the first event is the message id, by which the broker drops duplicates. So events
     must be published only once, or always in the same bundle.
     """
-    return [
-        OutboxMessage(
-            message_id=chunk[0].id,
-            subject=subject,
-            body=body,
-            traceparent=TRACES_APART.join(filter(None, (event.traceparent for event in chunk)))
-            or None,
+    messages = []
+    for chunk in _chunks([(event, encode(event)) for event in events]):
+        traces = [event.traceparent for event, _ in chunk if event.traceparent]
+        # The same bytes as `encode` of all events, without encoding them again.
+        bodies = b",".join(body for _, body in chunk)
+        messages.append(
+            OutboxMessage(
+                message_id=chunk[0][0].id,
+                subject=subject,
+                body=bodies if len(chunk) == 1 else b"[%b]" % bodies,
+                traceparent=CONTEXTS_APART.join(traces) or None,
+            )
         )
-        for chunk, body in _chunks(events)
-    ]
+    return messages
 
 
-def _chunks(events: Sequence[Event]) -> Iterator[tuple[list[Event], bytes]]:
-    """Split events into the events and the body of each message."""
-    chunk: list[Event] = []
-    parts: list[bytes] = []
+def _chunks(events: Sequence[tuple[Event, bytes]]) -> Iterator[list[tuple[Event, bytes]]]:
+    """Split events and their bodies into the events of each message."""
+    chunk: list[tuple[Event, bytes]] = []
     size = 0
-    for event in events:
-        part = encode(event)
-        if chunk and (len(chunk) == _MAX_EVENTS or size + len(part) > _MAX_BYTES):
-            yield chunk, _join(parts)
-            chunk, parts, size = [], [], 0
-        chunk.append(event)
-        parts.append(part)
-        size += len(part)
+    for event, body in events:
+        if chunk and (len(chunk) == _MAX_EVENTS or size + len(body) > _MAX_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append((event, body))
+        size += len(body)
     if chunk:
-        yield chunk, _join(parts)
-
-
-def _join(parts: Sequence[bytes]) -> bytes:
-    """Return the same bytes as `encode` of all events, without encoding them again."""
-    return parts[0] if len(parts) == 1 else b"[" + b",".join(parts) + b"]"
+        yield chunk

@@ -1,4 +1,4 @@
-"""Stores messages that could not be handled, with their bytes."""
+"""Stores messages that could not be handled."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta

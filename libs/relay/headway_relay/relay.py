@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import timedelta
+from typing import Any
 
 import asyncpg
 from headway_clock import monotonic
@@ -12,20 +13,20 @@ from headway_jetstream_kit import Broker, BrokerUnavailable, NoAnswer, Refused, 
 from headway_jetstream_kit.publish import TOO_LARGE, TOO_LARGE_FOR_STREAM, Answer, publish
 from headway_postgres_kit import Connection, Database
 from headway_service_kit.passes import SAFETY_POLL
-from headway_tracing import span
+from headway_tracing import CONTEXTS_APART, span
 from headway_tracing.log import get_logger
 
-from headway_relay.handover import Handover
-from headway_relay.outbox import TRACES_APART, Outbox, OutboxMessage
+from headway_relay.outbox import Handover, Outbox, OutboxMessage
 
 log = get_logger(__name__)
 
 # Delay before the next try with messages that the broker did not store.
 _RETRY_SECONDS = 0.5
 
-# The handover of a row of this age has failed; a younger row is probably about to be published.
+# The handover of a row of this age has failed; a younger row may be about to be published.
 _LEFT_BEHIND = timedelta(seconds=1)
 _ANY_AGE = timedelta()
+_COLUMNS = ("id", "message_id", "subject", "body", "traceparent", "created_at")
 
 
 class Relay:
@@ -85,13 +86,17 @@ class Relay:
     async def _publish_batch(self, age: timedelta, *, is_outage: bool) -> float | None:
         """Publish a batch of outbox rows of at least this age.
 
-        The transaction that deletes the rows commits only after the broker has answered.
-        `is_outage` says that the broker stored no other message in this pass.
+        The transaction commits only after the broker has answered; `is_outage` means that it
+        stored no other message in this pass.
         """
         self._look_at = monotonic() + _RETRY_SECONDS
         async with self._database.transaction() as connection:
             rows = await connection.fetch(self._outbox.queries["take"], self._batch, age)
-            answers = await self._publish_all([_message(row) for row in rows]) if rows else []
+            messages = [
+                OutboxMessage(**{name: row[name] for name in OutboxMessage.__struct_fields__})
+                for row in rows
+            ]
+            answers = await self._publish_all(messages) if rows else []
             answered = list(zip(rows, answers, strict=True))
             too_large = [row for row, answer in answered if _is_too_large(answer)]
             left = [
@@ -99,12 +104,15 @@ class Relay:
                 for row, answer in answered
                 if not (_is_stored(answer) or _is_too_large(answer))
             ]
-            if left and len(left) == len(rows) and is_outage:
-                raise BrokerUnavailable(
-                    f"{len(left)} of {len(rows)} messages were not published: {left[0][1]}"
-                )
-            await self._put_aside(connection, too_large)
-            await self._put_back(connection, left, len(rows))
+            if too_large:
+                await self._put_aside(connection, too_large)
+            if left:
+                failed, reason = len(left), left[0][1]
+                if failed == len(rows) and is_outage:
+                    raise BrokerUnavailable(f"none of {failed} messages was published: {reason}")
+                log.warning("messages not published", failed=failed, batch=len(rows), reason=reason)
+                columns = _columns([row for row, _ in left], *_COLUMNS)
+                await connection.execute(self._outbox.queries["put_back"], *columns)
         if left:
             return _RETRY_SECONDS
         if len(rows) == self._batch:
@@ -115,45 +123,23 @@ class Relay:
 
     async def _put_aside(self, connection: Connection, rows: Sequence[asyncpg.Record]) -> None:
         """Move messages that can never be published to the rejected table."""
-        if rows:
-            log.error(
-                "messages too large for NATS moved to the rejected table",
-                messages=len(rows),
-                table=f"{self._outbox.schema}.rejected",
-                first_bytes=len(rows[0]["body"]),
-                first_subject=rows[0]["subject"],
-                remedy="raise max_payload of NATS, or max_msg_size of the stream",
-            )
-            await connection.execute(
-                self._outbox.queries["put_aside"],
-                [row["message_id"] for row in rows],
-                [row["subject"] for row in rows],
-                [row["body"] for row in rows],
-            )
-
-    async def _put_back(
-        self, connection: Connection, left: Sequence[tuple[asyncpg.Record, Answer]], taken: int
-    ) -> None:
-        """Write the rows of unpublished messages back to the outbox."""
-        if not left:
-            return
-        log.warning("messages not published", failed=len(left), batch=taken, reason=left[0][1])
-        await connection.execute(
-            self._outbox.queries["put_back"],
-            [row["id"] for row, _ in left],
-            [row["message_id"] for row, _ in left],
-            [row["subject"] for row, _ in left],
-            [row["body"] for row, _ in left],
-            [row["traceparent"] for row, _ in left],
-            [row["created_at"] for row, _ in left],
+        log.error(
+            "messages too large for NATS moved to the rejected table",
+            messages=len(rows),
+            table=f"{self._outbox.schema}.rejected",
+            first_bytes=len(rows[0]["body"]),
+            first_subject=rows[0]["subject"],
+            remedy="raise max_payload of NATS, or max_msg_size of the stream",
         )
+        columns = _columns(rows, "message_id", "subject", "body")
+        await connection.execute(self._outbox.queries["put_aside"], *columns)
 
     async def _publish_all(self, messages: Sequence[OutboxMessage]) -> list[Answer]:
         with span("relay", messages=len(messages)):
             return await asyncio.gather(*(self._publish(message) for message in messages))
 
     async def _publish(self, message: OutboxMessage) -> Answer:
-        traces = (message.traceparent or "").split(TRACES_APART)
+        traces = (message.traceparent or "").split(CONTEXTS_APART)
         with ExitStack() as spans:
             for trace in traces:
                 spans.enter_context(span("publish", parent=trace or None, subject=message.subject))
@@ -163,13 +149,8 @@ class Relay:
             return await publish(self._broker, message.subject, message.body, headers=headers)
 
 
-def _message(row: asyncpg.Record) -> OutboxMessage:
-    return OutboxMessage(
-        message_id=row["message_id"],
-        subject=row["subject"],
-        body=row["body"],
-        traceparent=row["traceparent"],
-    )
+def _columns(rows: Sequence[asyncpg.Record], *names: str) -> list[list[Any]]:
+    return [[row[name] for row in rows] for name in names]
 
 
 def _is_too_large(answer: Answer) -> bool:

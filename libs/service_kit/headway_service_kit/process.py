@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 import uvloop
 from headway_clock import jitter
-from headway_tracing.log import JsonFormatter, TextFormatter, get_logger
+from headway_tracing.log import TEXT_FORMAT, JsonFormatter, get_logger
 
 log = get_logger(__name__)
 
@@ -22,7 +22,7 @@ def log_to_stderr(*, debug: bool = False, form: LogForm = "auto") -> None:
     """Write log entries to standard error: text at a terminal, else one JSON object a line."""
     is_text = form == "text" or (form == "auto" and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(TextFormatter() if is_text else JsonFormatter())
+    handler.setFormatter(logging.Formatter(TEXT_FORMAT) if is_text else JsonFormatter())
     logging.basicConfig(
         level=logging.DEBUG if debug else logging.INFO, handlers=[handler], force=True
     )

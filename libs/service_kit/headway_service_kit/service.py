@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 from headway_jetstream_kit import Broker, BrokerUnavailable, ConsumerMissing
 from headway_jetstream_kit.tasks import end
-from headway_jetstream_kit.watchdog import Patience
 from headway_postgres_kit import Database, DatabaseUnavailable
 from headway_postgres_kit.database import ANSWER_SECONDS
 
@@ -263,7 +262,7 @@ async def open_service(
             settings.nats_url,
             name=f"headway-{name}",
             credentials=settings.nats_creds,
-            patience=Patience(ask_every=settings.nats_ping_seconds),
+            ping_seconds=settings.nats_ping_seconds,
         ),
         what="NATS at HEADWAY_NATS_URL is not reachable",
         faults=(BrokerUnavailable,),

@@ -2,8 +2,7 @@
 
 The transaction of a decision stores the trace context beside it as a W3C `traceparent`, and the
 service that acts on the decision continues the trace. This package needs only OpenTelemetry's API:
-without an exporter nothing is recorded. `log` writes structured log entries, and `drawing` and
-`jaeger` print a trace as text.
+without an exporter nothing is recorded. `log` writes structured log entries.
 """
 
 from collections.abc import Iterable
@@ -13,7 +12,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-# Separates stored contexts. A span continues the first and is linked to the others.
+# Separates stored contexts: a span continues the first and is linked to the others.
 CONTEXTS_APART = " "
 
 # This also sets the provider that the environment names, if it names one.
@@ -22,8 +21,8 @@ _propagator = TraceContextTextMapPropagator()
 
 Attribute = str | int | float | bool
 
-# Stands for a span while nothing is recorded.
-_NOTHING = nullcontext(trace.INVALID_SPAN)
+# Replaces a span while nothing is recorded.
+_NO_SPAN = nullcontext(trace.INVALID_SPAN)
 
 
 def span(
@@ -35,12 +34,10 @@ def span(
     `headway.<key>`.
     """
     if not is_recording():
-        return _NOTHING
+        return _NO_SPAN
     first, *others = parent.split(CONTEXTS_APART) if parent else [None]
-    context: Context | None = _propagator.extract({"traceparent": first}) if first else None
-    return _tracer.start_as_current_span(
-        name, context=context, links=_links(map(_stored, others)), attributes=_named(attributes)
-    )
+    context = _propagator.extract({"traceparent": first}) if first else None
+    return _start(name, context, map(_stored, others), attributes)
 
 
 def new_trace(
@@ -48,13 +45,24 @@ def new_trace(
 ) -> AbstractContextManager[trace.Span]:
     """Start a new trace, linked to the current span and to the stored context `cause`."""
     if not is_recording():
-        return _NOTHING
+        return _NO_SPAN
     current = trace.get_current_span().get_span_context()
+    return _start(name, Context(), (current, _stored(cause)), attributes)
+
+
+def _start(
+    name: str,
+    context: Context | None,
+    linked: Iterable[trace.SpanContext],
+    attributes: dict[str, Attribute | None],
+) -> AbstractContextManager[trace.Span]:
     return _tracer.start_as_current_span(
         name,
-        context=Context(),
-        links=_links((current, _stored(cause))),
-        attributes=_named(attributes),
+        context=context,
+        links=[trace.Link(other) for other in linked if other.is_valid],
+        attributes={
+            f"headway.{key}": value for key, value in attributes.items() if value is not None
+        },
     )
 
 
@@ -66,18 +74,10 @@ def _stored(parent: str | None) -> trace.SpanContext:
     return trace.get_current_span(context).get_span_context()
 
 
-def _links(contexts: Iterable[trace.SpanContext]) -> list[trace.Link]:
-    return [trace.Link(context) for context in contexts if context.is_valid]
-
-
 def is_recording() -> bool:
     """Return whether spans are recorded; otherwise hot paths skip them."""
     # `get_tracer_provider` reads the environment at each call, until a provider is set.
     return trace._TRACER_PROVIDER is not None  # noqa: SLF001
-
-
-def _named(attributes: dict[str, Attribute | None]) -> dict[str, Attribute]:
-    return {f"headway.{key}": value for key, value in attributes.items() if value is not None}
 
 
 def traceparent() -> str | None:

@@ -5,8 +5,7 @@
 
 The phrase never contains values, so that it can be searched and alerted on. At a terminal an
 entry is one line, `consumer reset failed job=mail error="timed out"`; elsewhere it is one JSON
-object with the ids of the current trace. `log_context` adds fields, such as the ids of a run, to
-every entry inside it.
+object with the ids of the current trace.
 """
 
 import json
@@ -16,27 +15,25 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from opentelemetry import trace
+
+TEXT_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"  # one line, for a terminal
 
 _NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
 _context: ContextVar[Mapping[str, Any]] = ContextVar("headway_log_context", default=_NO_FIELDS)
 
 
-class Entry:
+class Entry(NamedTuple):
     """The message of a log record: an event phrase and its fields."""
 
-    __slots__ = ("event", "fields")
-
-    def __init__(self, event: str, fields: Mapping[str, Any]) -> None:
-        self.event = event
-        self.fields = fields
+    event: str
+    fields: Mapping[str, Any]
 
     def __str__(self) -> str:
-        return " ".join(
-            [self.event, *(f"{key}={_text(value)}" for key, value in self.fields.items())]
-        )
+        fields = [f"{key}={_text(value)}" for key, value in self.fields.items()]
+        return " ".join([self.event, *fields])
 
 
 class Log:
@@ -80,7 +77,7 @@ def get_logger(name: str) -> Log:
 
 @contextmanager
 def log_context(**fields: Any) -> Iterator[None]:
-    """Add fields to every entry that is logged inside."""
+    """Add fields, such as the ids of a run, to every entry that is logged inside."""
     token = _context.set({**_context.get(), **fields})
     try:
         yield
@@ -88,21 +85,13 @@ def log_context(**fields: Any) -> Iterator[None]:
         _context.reset(token)
 
 
-class TextFormatter(logging.Formatter):
-    """One line an entry, for people at a terminal."""
-
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-
-
 class JsonFormatter(logging.Formatter):
-    """One JSON object an entry, with the ids of the current trace."""
+    """Formats an entry as one JSON object, with the ids of the current trace."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format a record of ours or of any other library."""
-        entry = (
-            record.msg if isinstance(record.msg, Entry) else Entry(record.getMessage(), _NO_FIELDS)
-        )
+        """Format a record of Headway or of any other library."""
+        message: Any = record.msg
+        entry = message if isinstance(message, Entry) else Entry(record.getMessage(), _NO_FIELDS)
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -121,7 +110,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def _text(value: object) -> str:
-    """Render a field so that one entry stays one line and fields stay apart."""
+    """Quote a value that has spaces, quotes, `=` or unprintable characters."""
     text = str(value)
     plain = text.isprintable() and text and not any(mark in text for mark in ' "=')
     return text if plain else json.dumps(text, ensure_ascii=False)

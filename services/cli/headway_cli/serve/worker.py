@@ -5,7 +5,6 @@ from typing import Annotated, Any
 import click
 from headway.worker import UnknownJobs, Worker, WorkerSettings, choose_jobs
 from headway_jetstream_kit import Broker, BrokerUnavailable
-from headway_jetstream_kit.watchdog import Patience
 from headway_service_kit.health import Health
 from headway_service_kit.metrics import Measure, Meter, Readings, counter, gauge, histogram
 from headway_service_kit.process import keep_trying, run, stop_on_signals
@@ -106,7 +105,7 @@ async def _connect(given: WorkerProgramSettings) -> Broker:
             credentials=given.nats_creds,
             # Private, so that permissions can keep other workers from listening there.
             inbox_prefix=f"_INBOX.{given.worker_name}" if given.worker_name else None,
-            patience=Patience(ask_every=given.nats_ping_seconds),
+            ping_seconds=given.nats_ping_seconds,
         ),
         what="NATS at HEADWAY_NATS_URL is not reachable",
         faults=(BrokerUnavailable,),

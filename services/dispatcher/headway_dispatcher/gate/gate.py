@@ -20,9 +20,9 @@ from headway_contract.work import RunTerms, terms_of
 from headway_decisions.capacity import capacity
 from headway_decisions.capacity.capacity import Admitted, Held, RateUse, Reason, Room, Verdict
 from headway_postgres_kit import Clock, Database
-from headway_relay import TRACES_APART, Handover, OutboxMessage, stamped
+from headway_relay import Handover, OutboxMessage, stamped
 from headway_service_kit.passes import Wakeup
-from headway_tracing import is_recording, span, traceparent
+from headway_tracing import CONTEXTS_APART, is_recording, span, traceparent
 from msgspec import Struct
 
 from headway_dispatcher.gate.store import (
@@ -325,7 +325,7 @@ def _message(ordered: Ordered, now: datetime) -> OutboxMessage:
                 traceparent=traces[0] if traces else None,
             )
         ),
-        traceparent=TRACES_APART.join(traces) or None,
+        traceparent=CONTEXTS_APART.join(traces) or None,
     )
 
 
