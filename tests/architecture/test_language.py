@@ -37,6 +37,7 @@ CLEAN = (
     "libs/history",
     "libs/jetstream_kit",
     "libs/relay",
+    "libs/service_kit",
     "libs/tracing",
     "proto-schemas/headway_contract/__init__.py",
     "proto-schemas/headway_contract/dead_letters.py",
