@@ -36,6 +36,7 @@ CLEAN = (
     "libs/headway/headway/yaml_file",
     "libs/history",
     "libs/jetstream_kit",
+    "libs/postgres_kit",
     "libs/relay",
     "libs/service_kit",
     "libs/tracing",

@@ -152,9 +152,9 @@ def test_a_server_with_a_problem(change, verdict, words):
     ("change", "verdict", "words"),
     [
         (
-            {"schemas": {"scheduler": "the schema lacks 1 migration(s): run 'headway migrate'"}},
+            {"schemas": {"scheduler": "the schema lacks migrations from 0002_x on: run 'headway migrate'"}},
             "trouble",
-            "schema: the schema lacks 1 migration(s)",
+            "schema: the schema lacks migrations from 0002_x on",
         ),
         ({"write_error": "full"}, "trouble", "disk: PostgreSQL cannot write 20 MB: full"),
         ({"writable": ["scheduler.job"]}, "trouble", "reading: the role headway_reader can change"),

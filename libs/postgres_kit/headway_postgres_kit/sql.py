@@ -1,8 +1,8 @@
-"""Named queries out of `.sql` files.
+"""Named queries from `.sql` files.
 
-A file holds blocks that start with `-- name: <name>`; the comment lines that follow say
-what the query is for and what its parameters are. `{schema}` stands for the schema that
-the file is loaded for, so that two services can share one file.
+A file holds blocks that start with `-- name: <name>`, followed by comment lines about the query's
+purpose and parameters. `{schema}` stands for the schema that the file is loaded for, so that two
+services can share a file.
 """
 
 import re
@@ -14,7 +14,7 @@ _IDENTIFIER = re.compile(r"^[a-z][a-z0-9_]*$")
 
 
 class Queries:
-    """The queries of one or more files, by name."""
+    """The queries of some files by name."""
 
     def __init__(self, package: str, *files: str, schema: str | None = None) -> None:
         self._queries: dict[str, str] = {}
@@ -22,7 +22,7 @@ class Queries:
             text = resources.files(package).joinpath(file).read_text(encoding="utf-8")
             for name, query in parse(text, schema=schema).items():
                 if name in self._queries:
-                    raise ValueError(f"query {name!r} stands in {package} more than once")
+                    raise ValueError(f"query {name!r} is defined in {package} more than once")
                 self._queries[name] = query
 
     def __getitem__(self, name: str) -> str:
