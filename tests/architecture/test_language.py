@@ -39,6 +39,7 @@ CLEAN = (
     "libs/postgres_kit",
     "libs/relay",
     "libs/service_kit",
+    "libs/testing",
     "libs/tracing",
     "proto-schemas/headway_contract/__init__.py",
     "proto-schemas/headway_contract/dead_letters.py",
