@@ -84,6 +84,7 @@ CLEAN = (
     "tests/faults",
     "tests/simulation",
     "tests/support",
+    "tests/unit",
 )
 
 ALLOW = "# language: allow"

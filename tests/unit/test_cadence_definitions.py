@@ -1,4 +1,4 @@
-"""Cadences as they are written: their values, their names, and the policies that they bring along."""
+"""Cadences in definitions: their values, names and policies."""
 
 import re
 from datetime import UTC, date, datetime, time
@@ -219,14 +219,18 @@ def test_names_do_not_depend_on_order_or_on_others():
 
         def body(ctx): ...
 
-        for one in cadences:
-            one(body)
+        for cadence in cadences:
+            cadence(body)
         app.job("job")(body)
-        return {one.external_id for one in app.definitions().manifests}
+        return {manifest.external_id for manifest in app.definitions().manifests}
 
-    one, other = daily("09:00"), daily("09:00", days="weekdays")
-    assert ids(one) == {"job-daily-09-00"}
-    assert ids(one, other) == ids(other, one) == {"job-daily-09-00", "job-daily-09-00-weekdays"}
+    plain, weekdays = daily("09:00"), daily("09:00", days="weekdays")
+    assert ids(plain) == {"job-daily-09-00"}
+    assert (
+        ids(plain, weekdays)
+        == ids(weekdays, plain)
+        == {"job-daily-09-00", "job-daily-09-00-weekdays"}
+    )
 
 
 def test_the_same_cadence_twice_is_a_problem():

@@ -1,4 +1,4 @@
-"""Causes and the work that they make: the same for the same, and never taken for another."""
+"""Causes and the ids of their work: deterministic and without collisions."""
 
 from datetime import timedelta
 
@@ -34,8 +34,8 @@ def test_a_key_that_is_used_again_has_other_work(cause):
 
 @given(key=st.text(), other=st.text(), times=st.integers(1, 12))
 def test_no_key_is_taken_for_what_is_made_again(key, other, times):
-    """Whatever anybody writes: what is made again has a name of its own, and is of the same kind."""
-    for first, asked in (
+    """A repeated cause never equals a cause from any key, and keeps its kind."""
+    for first, wanted in (
         (identity.trigger_cause(key), identity.trigger_cause(other)),
         (identity.activation_cause(WORK, key), identity.activation_cause(WORK, other)),
     ):
@@ -43,8 +43,8 @@ def test_no_key_is_taken_for_what_is_made_again(key, other, times):
         for _ in range(times):
             made.append(identity.repeated_cause(made[-1]))
         assert len(set(made)) == times + 1
-        assert asked not in made[1:]
-        assert len({identity.kind_of(one) for one in (asked, *made)}) == 1
+        assert wanted not in made[1:]
+        assert len({identity.kind_of(cause) for cause in (wanted, *made)}) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What the command line reads and shows: times, tables, the note of an `up`."""
+"""Input and output of the command line: times, tables, the notice of an `up`."""
 
 import os
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ BERLIN = "Europe/Berlin"
         ("2027-03-28 03:15", BERLIN, False, "2027-03-28T01:15"),
         ("2027-03-28 03:15", "UTC", False, "2027-03-28T03:15"),
         ("2027-03-28", BERLIN, False, "2027-03-27T23:00"),
-        # The clock jumps over it: a fire of that time comes at the first instant after.
+        # The clock skips it: a fire of that time comes at the first instant after.
         ("2027-03-28 02:30", BERLIN, False, "2027-03-28T01:00"),
         ("2027-03-28 02:00", BERLIN, False, "2027-03-28T01:00"),
         # The clock shows it twice.
@@ -50,7 +50,7 @@ def test_times_are_read_in_the_zone_that_they_do_not_name(given, zone, past, exp
     ],
 )
 def test_a_time_of_day_that_is_to_come_may_be_tomorrows(given, zone, expected):
-    """A night's work is begun in the evening, and lasts until the morning."""
+    """Night work starts in the evening and lasts until the morning."""
     read = read_moment(given, zone, now=NOW, ahead=True)
     assert read == datetime.fromisoformat(f"{expected}+00:00")
 
@@ -94,7 +94,7 @@ def test_a_narrow_terminal_gets_a_table_that_fits():
     assert table(headings, rows, width=200) == wide
     [_, line] = table(headings, rows, width=50)
     assert line == "0f0e7c1a-5b1f  a-very-long-…  short  a reason of …"
-    [_, line] = table(headings, rows, width=10)  # there is an end to it: ids are never cut
+    [_, line] = table(headings, rows, width=10)  # ids are never shortened
     assert line.startswith("0f0e7c1a-5b1f  a-very-lo…")
 
 

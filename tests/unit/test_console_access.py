@@ -1,4 +1,4 @@
-"""Who comes in: the rules that need no server."""
+"""Rules of authentication that need no server."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""What pages work out before they show it: calendars, graphs, forms, charts."""
+"""Data of pages: calendars, graphs, forms, charts."""
 
 from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
@@ -46,7 +46,7 @@ class TestMonth:
         ]
         past = Past(days=counts, stretches=[], in_full=True)
         made = month.grid(date(2027, 3, 1), BERLIN, past, [], today=date(2027, 3, 10))
-        [cell] = [one for week in made.weeks for one in week if one.marks]
+        [cell] = [cell for week in made.weeks for cell in week if cell.marks]
         assert cell.tint == "bad"
         assert cell.label == (
             "09 March: 20 completed, 2 skipped (still outstanding), 1 dead lettered"
@@ -61,7 +61,7 @@ class TestMonth:
         )
         past = Past(days=[], stretches=[stretch], in_full=True)
         made = month.grid(date(2027, 3, 1), BERLIN, past, [], today=date(2027, 3, 10))
-        marked = [one.day.day for week in made.weeks for one in week if one.tint == "warn"]
+        marked = [cell.day.day for week in made.weeks for cell in week if cell.tint == "warn"]
         assert marked == [3, 4, 5]
 
     def test_what_an_exclusion_skips_is_not_to_come(self):
@@ -85,7 +85,7 @@ class TestMonth:
         assert made.counted_until is None
         daily = [fire(first + timedelta(days=number)) for number in range(1000)]
         made = month.grid(date(2027, 3, 1), BERLIN, EMPTY, daily, today=date(2027, 3, 10))
-        assert made.counted_until is None  # of this month all are counted
+        assert made.counted_until is None  # all fires of this month are counted
         assert not any(day.is_cut for week in made.weeks for day in week)
 
     def test_the_span_goes_from_a_monday_to_a_sunday_across_a_change_of_clocks(self):
@@ -125,7 +125,7 @@ class TestGraph:
 
 
 def family(*links: str) -> Family:
-    """Manifests by `child<parent`, parents first."""
+    """Make manifests from `child<parent`, parents first."""
     nodes: dict[str, Relative] = {}
     edges = []
     for number, link in enumerate(links, start=1):
@@ -166,7 +166,7 @@ class TestForm:
 
     def test_plain_fields_become_fields(self):
         form = forms.made_of(SCHEMA, {"name": "Ada"}, takes_input=True)
-        assert [(one.key, one.kind, one.value) for one in form.fields] == [
+        assert [(field.key, field.kind, field.value) for field in form.fields] == [
             ("name", "text", "Ada"), ("count", "number", "1"), ("size", "choice", ""),
             ("gift", "checkbox", ""),
         ]  # fmt: skip
@@ -178,15 +178,15 @@ class TestForm:
 
     def test_what_is_wrong_stands_beside_its_field(self):
         _, form = self.filled(name="G", count="3")
-        assert {one.key for one in form.fields if one.problem} == {"name"}
+        assert {field.key for field in form.fields if field.problem} == {"name"}
         _, form = self.filled(name="Grace", count="three")
-        [count] = [one for one in form.fields if one.problem]
+        [count] = [field for field in form.fields if field.problem]
         assert (count.key, count.value) == ("count", "three")
 
     def test_anything_else_is_a_text_of_json(self):
         schema = {"type": "array", "items": {"type": "integer"}}
         empty = forms.made_of(schema, [1], takes_input=True)
-        assert [one.kind for one in empty.fields] == ["json"]
+        assert [field.kind for field in empty.fields] == ["json"]
         value, form = forms.read(empty, {"input": "[1, 2]"})
         assert value == [1, 2]
         assert forms.is_sound(forms.checked(form, schema, value, takes_input=True))

@@ -1,4 +1,4 @@
-"""What pages of the console say."""
+"""Texts of the console's pages."""
 
 from datetime import UTC, datetime
 from uuid import UUID
@@ -18,7 +18,7 @@ from headway_decisions.capacity.capacity import Reason
 from headway_service_kit.settings_text import settings_in_effect
 
 SETTINGS = {"database_url": "postgresql://me:secret@db/headway", "nats_url": "nats://n:4222"}
-ONE = UUID(int=1)
+ID = UUID(int=1)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_every_reason_to_wait_has_words():
 
 def test_what_became_of_many_is_counted():
     results = [
-        LetterResult(dead_letter=ONE, result=one) for one in ("retried", "retried", "pruned")
+        LetterResult(dead_letter=ID, result=result) for result in ("retried", "retried", "pruned")
     ]
     text, kind = letter_summary(results)
     assert (text, kind) == (
@@ -48,7 +48,9 @@ def test_what_became_of_many_is_counted():
         "good",
     )
     assert letter_summary([])[1] == "bad"
-    stopped = [CancelResult(id=ONE, result=one) for one in ("settled", "asked_to_stop", "settled")]
+    stopped = [
+        CancelResult(id=ID, result=result) for result in ("settled", "asked_to_stop", "settled")
+    ]
     assert cancel_summary(CancelAnswer(results=stopped)) == (
         "2 cancelled before start, 1 asked to stop"
     )
@@ -57,7 +59,7 @@ def test_what_became_of_many_is_counted():
 def test_settings_say_who_said_them_and_no_secret():
     settings = ConsoleSettings(**SETTINGS, session_key="hush", session_hours=3.0)
     environment = {"HEADWAY_NATS_URL": "nats://n:4222", "HEADWAY_SESSION_HOURS": "5"}
-    found = {one.variable: one for one in settings_in_effect(settings, environment)}
+    found = {setting.variable: setting for setting in settings_in_effect(settings, environment)}
     assert found["HEADWAY_NATS_URL"].source == "environment"
     assert found["HEADWAY_SESSION_HOURS"].value == "3"
     assert found["HEADWAY_SESSION_HOURS"].source == "flag"
@@ -67,7 +69,7 @@ def test_settings_say_who_said_them_and_no_secret():
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "text"),
     [
         ("retry", {"attempts": 1, "interval_seconds": 60.0}, "one attempt"),
         (
@@ -97,8 +99,8 @@ def test_settings_say_who_said_them_and_no_secret():
         ("priority", 7, "7"),
     ],
 )
-def test_settings_of_a_schedule_in_words(name, value, said):
-    assert messages.setting_text(name, value) == said
+def test_settings_of_a_schedule_in_words(name, value, text):
+    assert messages.setting_text(name, value) == text
 
 
 def entry(before: dict, after: dict) -> AuditEntry:
@@ -121,7 +123,7 @@ def test_the_audit_tells_what_differs():
             {"retry": {"attempts": 5, "backoff": 2.0}, "operator_fields": ["retry"], "note": "so"},
         )
     )
-    assert [(one.name, one.before, one.after) for one in found] == [
+    assert [(change.name, change.before, change.after) for change in found] == [
         ("retry.attempts", "3", "5"),
         ("note", "", "so"),
         ("gone", "here", "none"),
@@ -131,4 +133,4 @@ def test_the_audit_tells_what_differs():
 def test_the_audit_tells_no_more_than_somebody_reads():
     found = changes_of(entry({}, {f"value{number}": "x" * 500 for number in range(20)}))
     assert len(found) == 6
-    assert all(len(one.after) < 200 for one in found)
+    assert all(len(change.after) < 200 for change in found)

@@ -1,4 +1,4 @@
-"""Defaults of definitions: the nearest statement wins, whoever else has stated something."""
+"""Defaults of definitions: the most specific value wins."""
 
 import pytest
 from headway import App, InvalidDefinitions, daily, every, load_yaml, manual, retry
@@ -56,7 +56,7 @@ def test_the_app_wins_over_the_environment_the_job_over_the_app_and_the_manifest
     assert manifest_of(of_job, GIVEN).timeout_seconds == 30
     of_manifest = app_with(defaults=stated, job={"timeout": 30}, timeout=20, priority=0)
     found = manifest_of(of_manifest, GIVEN)
-    # Zero is a statement, too.
+    # Zero is a value too.
     assert (found.timeout_seconds, found.priority) == (20, 0)
 
 
@@ -135,7 +135,7 @@ def test_the_zone_of_a_cadence_is_its_own_or_the_apps_or_that_of_the_environment
     ]
     assert zones(app_with().definitions(in_tokyo)) == ["Asia/Tokyo"]
     assert zones(app_with().definitions()) == ["UTC"]
-    # A cadence without a zone is the same definition as one that states the app's.
+    # A cadence without a zone equals a cadence with the app's zone.
     assert manifest_of(app_with(defaults={"tz": "UTC"})).fingerprint() == (
         manifest_of(app_with(when=every(hours=1, tz="UTC"))).fingerprint()
     )

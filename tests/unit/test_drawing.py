@@ -1,4 +1,4 @@
-"""Traces as text, and as Jaeger tells them."""
+"""Traces as text, and as Jaeger returns them."""
 
 import http.server
 import json
@@ -19,7 +19,10 @@ def span(identity: str, name: str, *, of: str = "", at: int = 0, service: str = 
         "spanID": identity,
         "operationName": name,
         "references": references
-        + [{"refType": "FOLLOWS_FROM", "traceID": trace, "spanID": one} for trace, one in links],
+        + [
+            {"refType": "FOLLOWS_FROM", "traceID": trace, "spanID": span_id}
+            for trace, span_id in links
+        ],
         "startTime": 1_000_000 + at,
         "duration": 1_500,
         "tags": [{"key": f"headway.{key}", "value": value} for key, value in tags.items()],
@@ -27,13 +30,13 @@ def span(identity: str, name: str, *, of: str = "", at: int = 0, service: str = 
     }
 
 
-TOLD = {
+ANSWER = {
     "traceID": TRACE,
     "processes": {
         "p1": {"serviceName": "headway-scheduler"},
         "p2": {"serviceName": "headway-worker"},
     },
-    # Not in the order in which they began.
+    # Not in order of their start.
     "spans": [
         span(
             "d",
@@ -57,27 +60,27 @@ scheduler decide
 
 
 def test_a_trace_is_drawn_in_the_order_in_which_spans_began():
-    spans = read(TOLD)
+    spans = read(ANSWER)
     [top] = roots(spans)
     assert draw(top, spans) == TREE
     assert (top.attributes, top.ended - top.began) == ({"manifest": "parent"}, 1_500_000)
 
 
 def test_another_order_and_another_telling():
-    spans = read(TOLD)
+    spans = read(ANSWER)
     [top] = roots(spans)
-    drawn = draw(top, spans, order=lambda one: -one.began, text=lambda one: one.id)
+    drawn = draw(top, spans, order=lambda span: -span.began, text=lambda span: span.id)
     assert drawn == "a\n  b\n    d ⇠ scheduler publish headway.run.job\n  c\n"
 
 
 class Page(http.server.BaseHTTPRequestHandler):
-    """Answers as Jaeger does."""
+    """A fake Jaeger."""
 
     def do_GET(self):
         is_known = self.path == f"/api/traces/{TRACE}"
         self.send_response(200 if is_known else 404)
         self.end_headers()
-        self.wfile.write(json.dumps({"data": [TOLD] if is_known else None}).encode())
+        self.wfile.write(json.dumps({"data": [ANSWER] if is_known else None}).encode())
 
     def log_message(self, *_):
         pass

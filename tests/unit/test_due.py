@@ -1,4 +1,4 @@
-"""What is decided about one manifest: which due times fire, which are owed, which are skipped."""
+"""Decisions about a manifest: which due times fire, stay pending or are skipped."""
 
 from datetime import timedelta
 
@@ -153,7 +153,7 @@ class TestPauses:
         )
 
     def test_what_came_due_after_the_pause_is_judged_as_missed(self):
-        """The work ended at five past, and we heard of it at ten past: we were down."""
+        """The work ended at five past, and its outcome arrived at ten past, after an outage."""
         after, entries = due.skip_missed_during_pause(
             view(slots=(0,)), "still_outstanding", until=noon(5)
         )
@@ -200,8 +200,8 @@ class TestHolds:
 
     @pytest.mark.parametrize("hold", ["manifest_disabled", "group_disabled", "paused"])
     def test_when_there_is_room_again_it_is_looked_at_for_what_somebody_asked_for(self, hold):
-        asked = Owed(cause="trigger:b", explicit=True)
-        held = view(hold=hold, owed=(Owed(cause="due:a"), asked), next_due_at=None)
+        trigger = Owed(cause="trigger:b", explicit=True)
+        held = view(hold=hold, owed=(Owed(cause="due:a"), trigger), next_due_at=None)
         assert due.reschedule_wake(held, now=NOON).wake_at == NOON
         assert due.reschedule_wake(structs.replace(held, slots=(0,)), now=NOON).wake_at is None
         assert (
@@ -274,7 +274,7 @@ class TestDependents:
         leaving = self.child(**({"parent_success": 5, "seen_success": 2} | changes))
         left, entries = due.leave_parent(leaving, now=NOON)
         assert left.seen_success == 5
-        assert [(one.cause.partition(":")[0], one.decision) for one in entries] == decided
+        assert [(entry.cause.partition(":")[0], entry.decision) for entry in entries] == decided
 
     @pytest.mark.parametrize("hold", ["blocked_by_dead_letter", "group_disabled"])
     def test_a_held_one_remembers_what_it_owes(self, hold):
@@ -364,7 +364,7 @@ class TestExclusions:
     def test_an_outage_that_reaches_into_it_fires_for_the_last_time_before(self):
         before = view(timing=self.LUNCH, next_due_at=noon(-5))
         verdict = due.judge(before, now=noon(10))
-        assert [(one.first_due_at, one.decision) for one in verdict.entries] == [
+        assert [(entry.first_due_at, entry.decision) for entry in verdict.entries] == [
             (noon(-5), "skipped"),
             (noon(-1), "queued"),
             (noon(0), "skipped"),
@@ -388,7 +388,7 @@ REASONS = st.sampled_from(["still_outstanding", "manifest_disabled"])
     ),
 )
 def test_every_due_time_is_decided_exactly_once(step, jitter, looks, pauses, misfire):
-    """However often and seldom somebody looks, and whatever pauses there are."""
+    """Holds for any interval between ticks, and any pauses."""
     every = Timing(cadence=Every(step))
     first = timing.next_due(every, NOON)
     manifest = view(
@@ -398,8 +398,10 @@ def test_every_due_time_is_decided_exactly_once(step, jitter, looks, pauses, mis
     for wait, paused in zip(looks, pauses, strict=False):
         now += timedelta(seconds=wait)
         if paused:
-            manifest, told = due.skip_missed_during_pause(manifest, "manifest_disabled", until=now)
-            entries += told
+            manifest, skipped = due.skip_missed_during_pause(
+                manifest, "manifest_disabled", until=now
+            )
+            entries += skipped
         else:
             verdict = due.judge(manifest, now=now)
             entries += verdict.entries
@@ -411,12 +413,12 @@ def test_every_due_time_is_decided_exactly_once(step, jitter, looks, pauses, mis
             )
     covered, at = 0, first
     while at < manifest.next_due_at:
-        matches = [one for one in entries if one.first_due_at <= at <= one.last_due_at]
+        matches = [entry for entry in entries if entry.first_due_at <= at <= entry.last_due_at]
         assert len(matches) == 1, f"{at} is decided {len(matches)} times"
         covered, at = covered + 1, timing.next_due(every, at)
         if covered > 300:
             break
-    assert len({one.cause for one in entries}) == len(entries)
+    assert len({entry.cause for entry in entries}) == len(entries)
 
 
 class TestRest:
@@ -442,7 +444,7 @@ class TestRest:
 
 
 class TestWindows:
-    """While a manifest is paused nothing is decided; afterwards the misfire policy is asked."""
+    """During a pause nothing is decided; afterwards the misfire policy applies."""
 
     WINDOW = manifest_state.Window(since=noon(-1), reason="new disks")
     OVER = manifest_state.Window(since=noon(-1), until=noon(7.2), reason="new disks")
@@ -473,9 +475,11 @@ class TestWindows:
         assert due.judge(later, now=noon(11)).entries == (skipped(9, 10, "missed"), fired(11))
 
     def test_what_somebody_asked_for_passes(self):
-        asked = manifest_state.Owed(cause="trigger:x", explicit=True)
-        paused = view(hold="paused", window=self.WINDOW, owed=(asked,))
-        assert [one.cause for one in due.queue_owed(paused, now=noon(1)).releases] == ["trigger:x"]
+        trigger = manifest_state.Owed(cause="trigger:x", explicit=True)
+        paused = view(hold="paused", window=self.WINDOW, owed=(trigger,))
+        assert [release.cause for release in due.queue_owed(paused, now=noon(1)).releases] == [
+            "trigger:x"
+        ]
 
     def test_a_change_of_its_timing_skips_what_came_due_in_it(self):
         paused = view(hold="paused", window=self.WINDOW)

@@ -1,4 +1,4 @@
-"""Following history: numbers may appear out of order, and some never do."""
+"""Following history: numbers may appear out of order, or never."""
 
 import pytest
 from headway_console.reading.events import type_pattern
@@ -26,13 +26,13 @@ def test_what_was_rolled_back_is_given_up():
 
 @given(st.permutations(range(1, 30)), st.data())
 def test_each_is_told_once_in_whatever_order_they_appear(order, data):
-    numbers, visible, told = Numbers(0), set(), []
+    numbers, visible, seen = Numbers(0), set(), []
     while order:
         some = data.draw(st.integers(1, len(order)))
         visible |= set(order[:some])
         order = order[some:]
-        told += numbers.news(sorted(one for one in visible if one > numbers.settled), 0.0)
-    assert sorted(told) == sorted(visible)
+        seen += numbers.news(sorted(number for number in visible if number > numbers.settled), 0.0)
+    assert sorted(seen) == sorted(visible)
     assert numbers.settled == 29
 
 

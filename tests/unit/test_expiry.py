@@ -1,4 +1,4 @@
-"""Whether a run that was taken back came too late."""
+"""Expiry of runs that were taken back."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4

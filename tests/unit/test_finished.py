@@ -1,4 +1,4 @@
-"""What a worker remembers of leases that have ended."""
+"""A worker's memory of finished leases."""
 
 import weakref
 from uuid import UUID
@@ -9,7 +9,7 @@ from headway_contract.orders import OrderedRun, RunDispatched
 
 
 class Input:
-    """Stands for a large one."""
+    """A placeholder of a large input."""
 
 
 def _lease(number: int, *, size: int = 100, given: object = None) -> Lease:

@@ -1,4 +1,4 @@
-"""Fire times that appear and vanish when manifests change: exact and bounded."""
+"""Fire times that appear and disappear when manifests change: exact and bounded."""
 
 from datetime import UTC, date, datetime, timedelta
 

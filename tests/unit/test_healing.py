@@ -1,4 +1,4 @@
-"""The rules of healing: what is lost, what is on its way, and when to ask again."""
+"""Rules of healing: lost messages, messages in transit, and retries of requests."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -53,23 +53,23 @@ def test_requests_that_never_came_are_told_again_once_they_cannot_be_on_their_wa
 
 
 @pytest.mark.parametrize(
-    ("seen", "told", "expected"),
+    ("seen", "seconds", "expected"),
     [
         (sight(), -60, None),
         (sight(done_through=100), -60, "passed"),
         (sight(created="second"), -60, "new_stream"),
-        # It went back, and may still hold the older part of what was told.
+        # The stream was restored from an older copy, and may still hold older messages.
         (sight(last_sequence=80, done_through=3), -60, None),
         (sight(last_sequence=80, done_through=80), -60, None),
-        # Told since the mark, or by somebody who may not have committed when it was taken.
+        # Published after the mark, or by a transaction that was open when the mark was taken.
         (sight(done_through=150), -30, "passed"),
         (sight(done_through=150), -29, None),
         (sight(done_through=150), 60, None),
         (sight(created="second"), -10, None),
     ],
 )
-def test_only_what_was_told_before_a_mark_that_is_behind_us_is_lost(seen, told, expected):
-    at = NOON + timedelta(seconds=told)
+def test_only_what_was_told_before_a_mark_that_is_behind_us_is_lost(seen, seconds, expected):
+    at = NOON + timedelta(seconds=seconds)
     assert healing.is_lost(at, MARK, seen, leeway=LEEWAY) == expected
 
 

@@ -1,4 +1,4 @@
-"""Concurrency keys: templates that make a key, and words for those that do not."""
+"""Concurrency keys: templates, and messages about invalid ones."""
 
 import pytest
 from headway_decisions.capacity.keys import LONGEST_KEY, InvalidKey, check_template, render_key

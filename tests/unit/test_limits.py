@@ -1,4 +1,4 @@
-"""Limits as users write them, in Python and in YAML, and what they are told about mistakes."""
+"""Limits in Python and in YAML, and the messages about mistakes."""
 
 from datetime import timedelta
 
@@ -94,7 +94,7 @@ def test_a_manifest_has_the_terms_of_its_job_unless_it_states_its_own():
 
 
 def test_definitions_without_limits_look_as_they_always_did():
-    """A roll-out that knows more fields must not rewrite every manifest."""
+    """A release with more fields must not rewrite every manifest."""
     app = App("shop")
     app.job("job")(lambda ctx: None)
     app.schedule("m", job="job", when=every(hours=1))
@@ -152,7 +152,9 @@ def test_what_is_wrong_with_a_manifest(terms, problem):
         app.schedule("m", job="job", when=every(hours=1), input={}, **terms)
 
     found = problems(declare)
-    assert any(one.startswith("manifest 'm'") and problem in one for one in found), found
+    assert any(problem.startswith("manifest 'm'") and problem in problem for problem in found), (
+        found
+    )
 
 
 def test_a_group_states_its_rate_once_and_in_words_that_can_be_read():
@@ -162,8 +164,8 @@ def test_a_group_states_its_rate_once_and_in_words_that_can_be_read():
         app.group("h", rate="whenever")
 
     found = problems(declare)
-    assert any("group 'g' sets rate twice" in one for one in found)
-    assert any("group 'h': 'whenever' is not a rate" in one for one in found)
+    assert any("group 'g' sets rate twice" in problem for problem in found)
+    assert any("group 'h': 'whenever' is not a rate" in problem for problem in found)
 
 
 def test_a_dormant_dependent_need_not_have_an_input_that_makes_a_key():
@@ -187,7 +189,7 @@ def test_definitions_from_elsewhere_are_checked_too():
     definitions = in_python().definitions()
     broken = structs.replace(
         definitions,
-        manifests=tuple(structs.replace(one, input={}) for one in definitions.manifests),
+        manifests=tuple(structs.replace(manifest, input={}) for manifest in definitions.manifests),
     )
     assert problems_of(broken) == [
         "manifest 'plain': concurrency_key: {input.id} is missing: a key is made of text and "

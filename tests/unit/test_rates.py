@@ -1,4 +1,4 @@
-"""Rates: never more in any stretch of time than was said, and hardly less."""
+"""Rates: never more than the limit in any period, and hardly less."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -88,9 +88,9 @@ def test_no_stretch_of_a_period_sees_more_than_the_rate(count, period, wishes):
             assert rates.room(rate, begun, frees_at) > 0
     length = timedelta(seconds=period)
     for start in log:
-        assert sum(start <= one < start + length for one in log) <= count
+        assert sum(start <= time < start + length for time in log) <= count
     assert len(begun) <= 62
-    # What is remembered too long is at most a sixtieth of the period.
+    # A use is remembered too long by at most a sixtieth of the period.
     later = now + length * (1 + 1 / 60)
     assert rates.room(rate, begun, later) == count
 
@@ -102,7 +102,7 @@ def test_no_stretch_of_a_period_sees_more_than_the_rate(count, period, wishes):
 )
 def test_a_turn_is_when_all_have_begun_that_come_before(count, before, ahead):
     rate = Rate(count=count, period_seconds=60)
-    # Each a bundle of its own, more of them than the rate allows if it was lowered meanwhile.
+    # Separate bundles, more than the rate allows if it was lowered meanwhile.
     began = [
         rates.Bundle(first_at=at, last_at=at, count=number)
         for seconds, number in before
@@ -111,6 +111,6 @@ def test_a_turn_is_when_all_have_begun_that_come_before(count, before, ahead):
     begun, now = list(began), START
     for _ in range(ahead + 1):
         now = rates.frees_at(rate, begun, now) or now
-        # So far apart that none is remembered longer than it counts.
+        # So far apart that none is remembered longer than needed.
         begun = [*begun, rates.Bundle(first_at=now, last_at=now, count=1)]
     assert rates.turn(rate, began, ahead, START) == now

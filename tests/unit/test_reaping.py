@@ -1,4 +1,4 @@
-"""How the runs of a lease end that is taken away."""
+"""Outcomes of the runs of a revoked lease."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""What follows a failure."""
+"""Retries after a failure."""
 
 from datetime import UTC, datetime, timedelta
 

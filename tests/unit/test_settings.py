@@ -1,4 +1,4 @@
-"""Settings: one struct, every problem at once."""
+"""Settings: one struct, all problems at once."""
 
 import json
 import re
@@ -68,7 +68,7 @@ def test_up_heeds_the_defaults_of_definitions_and_tells_all_problems(monkeypatch
     terms = {"worker_commands": [], "data": Path("d"), "seconds": None, "wait": 1.0}
     monkeypatch.setenv("HEADWAY_TIMEOUT_SECONDS", "77")
     plan = make_plan(app, {}, **terms)
-    assert {one.timeout_seconds for one in plan.definitions.manifests} == {77}
+    assert {manifest.timeout_seconds for manifest in plan.definitions.manifests} == {77}
     monkeypatch.setenv("HEADWAY_TIMEOUT_SECONDS", "0")
     monkeypatch.setenv("HEADWAY_GATE_BATCH", "0")
     monkeypatch.setenv("HEADWAY_WORKER_SLOTS", "0")
@@ -127,7 +127,7 @@ def test_what_holds_is_told_with_who_says_so(tmp_path):
     assert share.problem == "'2': Expected `float` <= 1.0"
     assert (most.value, most.source, most.problem) == (5, "environment", None)
     assert (name.value, name.source) == ("nats://user:*****@host", "file")
-    assert [one.source for one in look(Limited, {})] == ["default"] * 3
+    assert [setting.source for setting in look(Limited, {})] == ["default"] * 3
     assert look(Secret, {})[0].problem == "not set"
 
 
@@ -152,21 +152,21 @@ def test_secrets_of_urls_are_masked(given, shown):
 
 @cache
 def every_variable():
-    return {one.variable for section in SECTIONS for one in described(section)}
+    return {setting.variable for section in SECTIONS for setting in described(section)}
 
 
 def test_the_page_has_every_setting():
     [page] = files(ROOT).values()
-    told = set(re.findall(r"^\| `(HEADWAY_\w+)` \|", page, re.MULTILINE))
-    assert told == every_variable()
+    documented = set(re.findall(r"^\| `(HEADWAY_\w+)` \|", page, re.MULTILINE))
+    assert documented == every_variable()
     for section in SECTIONS:
-        assert {variable_of(name) for name in section.struct.__struct_fields__} <= told
-        for one in described(section):
-            assert one.description, one.variable
-            assert one.values, one.variable
+        assert {variable_of(name) for name in section.struct.__struct_fields__} <= documented
+        for setting in described(section):
+            assert setting.description, setting.variable
+            assert setting.values, setting.variable
 
 
-# What the tests and the recipes heed, and the names of streams and of consumers.
+# Variables of tests and recipes, and names of streams and consumers.
 _NO_SETTINGS = re.compile(
     r"HEADWAY_(TEST_\w+|LONG|FAULT_SECONDS|SIMULATE_DAYS|ASYNCAPI_SCHEMA|HISTORIES|CALLER_DIR"
     r"|WORK|RUNS|EVENTS|SETTLED|DOCTOR)"
@@ -174,10 +174,10 @@ _NO_SETTINGS = re.compile(
 
 
 def strangers(text):
-    """The variables in a text that nobody heeds."""
+    """Return the variables in a text that have no effect."""
     found = set(re.findall(r"\bHEADWAY_[A-Z][A-Z_]*[A-Z]\b", text))
-    known = every_variable() | {f"{one}_FILE" for one in every_variable()}
-    return sorted(one for one in found - known if not _NO_SETTINGS.fullmatch(one))
+    known = every_variable() | {f"{variable}_FILE" for variable in every_variable()}
+    return sorted(variable for variable in found - known if not _NO_SETTINGS.fullmatch(variable))
 
 
 def test_every_variable_that_is_written_about_exists():
@@ -206,8 +206,12 @@ def test_the_command_tells_what_holds(monkeypatch, capsys):
     assert re.search(r"HEADWAY_NATS_URL +not set", shown)
     assert "geheim" not in shown
     assert commands.run(["settings", "dispatcher", "--changed", "--json"]) == 0
-    [one] = json.loads(capsys.readouterr().out)
-    assert (one["part"], one["variable"], one["value"]) == ("dispatcher", "HEADWAY_MAX_ACTIVE", 7)
+    [setting] = json.loads(capsys.readouterr().out)
+    assert (setting["part"], setting["variable"], setting["value"]) == (
+        "dispatcher",
+        "HEADWAY_MAX_ACTIVE",
+        7,
+    )
 
 
 def test_the_command_tells_what_is_wrong(monkeypatch, capsys):

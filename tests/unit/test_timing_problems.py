@@ -1,4 +1,4 @@
-"""What is wrong with a timing is told in lines, and never raised."""
+"""Problems of a timing are returned as lines, never raised."""
 
 from datetime import UTC, date, datetime
 
@@ -149,7 +149,7 @@ def test_what_has_no_time_within_ten_years_of_its_declaration_is_refused(timing,
         of(LEAP_DAY),
         of(LEAP_DAY, days=("tue",)),
         of(LEAP_DAY, days=("thu",), start="2050-01-01"),
-        # What was to end may be over, and a one-shot may have been.
+        # A period may be over, and so may a one-shot.
         of(Daily("9:00"), end="2024-05-01"),
         of(Daily("9:00"), start="2024-04-01", end="2024-05-01"),
         of(Once("2024-05-01 09:00")),

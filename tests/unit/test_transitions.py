@@ -1,4 +1,4 @@
-"""The tables of transitions."""
+"""Transition tables."""
 
 import itertools
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Definitions over the wire are checked as strictly as those of an app."""
+"""Definitions from requests are checked as strictly as those of an app."""
 
 import pytest
 from headway import App, daily, manual
@@ -72,7 +72,7 @@ def test_what_is_wrong_with_a_manifest(change, words):
     ],
 )
 def test_what_is_wrong_around_manifests(change, words):
-    assert [one for one in problems_of(definitions(**change)) if words in one]
+    assert [problem for problem in problems_of(definitions(**change)) if words in problem]
 
 
 def test_all_problems_are_told_together():

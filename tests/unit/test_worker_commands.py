@@ -1,4 +1,4 @@
-"""Workers in other languages beside `up`: when they are started again, and what they need."""
+"""Workers in other languages beside `up`: restarts and requirements."""
 
 import os
 import shutil

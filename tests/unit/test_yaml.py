@@ -1,4 +1,4 @@
-"""Definitions in YAML: the same as in Python, and told with lines where they are wrong."""
+"""Definitions in YAML: the same as in Python, with line numbers in error messages."""
 
 import re
 from pathlib import Path
@@ -270,10 +270,10 @@ batches:
     jitter: 5
     items: [{{id: a, daily: 03:15}}, {{id: b, depends_on: many-a}}, {{id: c, manual: true}}]
 """
-    found = {one.external_id: one for one in load_yaml(text).manifests}
+    found = {manifest.external_id: manifest for manifest in load_yaml(text).manifests}
     assert found["many-a"].timing == daily("03:15").timing
     assert found["many-b"].depends_on == "many-a"
-    assert [found[f"many-{one}"].jitter_seconds for one in "abc"] == [5, 0, 0]
+    assert [found[f"many-{key}"].jitter_seconds for key in "abc"] == [5, 0, 0]
     validator = jsonschema_rs.validator_for(schema(), offline=True)
     validator.validate(nodes.plain(nodes.parse(text)))
 
@@ -318,7 +318,7 @@ batches:
     ]
     found = problems(text)
     for line in expected:
-        assert any(one.startswith(line) for one in found), line
+        assert any(problem.startswith(line) for problem in found), line
     assert len(found) == len(expected)
 
 
@@ -330,7 +330,7 @@ batches:
   many: {{job: work, daily: , items: {{a: 1}}}}
   more: {{job: work, dormant: true, items: [{{id: a, manual: true}}]}}
 """
-    assert [one.partition(":")[2] for one in problems(text)] == [
+    assert [problem.partition(":")[2] for problem in problems(text)] == [
         f" manifest 'one' has no cadence: write one of {', '.join(CADENCES)} or depends_on",
         f" batch 'many' has no cadence: write one of {', '.join(CADENCES)} or depends_on",
         " batch 'more' is dormant, so its items take no cadence",
@@ -440,7 +440,7 @@ def test_everything_wrong_is_told_at_once_each_with_its_line():
         "line 34: batch 'e' lacks the key 'items'",
     ]
     for line in expected:
-        assert any(one.startswith(line) for one in found), line
+        assert any(problem.startswith(line) for problem in found), line
     assert len(found) == len(expected)
 
 
@@ -515,7 +515,7 @@ def test_anchors_and_merges_save_typing():
         "  two: {<<: [*more, *base]}\n"
         "  three: *base\n"
     )
-    assert [(one.jitter_seconds, one.priority) for one in definitions.manifests] == [
+    assert [(manifest.jitter_seconds, manifest.priority) for manifest in definitions.manifests] == [
         (5, 9),
         (7, 3),
         (5, 0),

@@ -1,4 +1,4 @@
-"""The schema for editors says of a file what its checks say, as far as a schema can."""
+"""The schema for editors agrees with the checks of a file, as far as a schema can."""
 
 import jsonschema_rs
 import pytest
