@@ -84,6 +84,6 @@ def test_names_are_unique_and_both_files_hold_the_same_rules():
         'rate({__name__=~"a|b"}[5m])',
     ],
 )
-def test_the_check_of_expressions_refuses_what_prometheus_would(wrong):
+def test_the_check_of_expressions_rejects_what_prometheus_rejects(wrong):
     with pytest.raises(NotPromQL):
         Expression(wrong)

@@ -81,7 +81,7 @@ def test_a_file_called_headway_does_not_hide_headway(here):
     ],
 )
 @pytest.mark.parametrize("target", ["broken.py", "broken"])
-def test_what_is_wrong_with_a_module_is_said_in_one_line(here, source, complaint, target):
+def test_a_problem_of_a_module_is_one_line(here, source, complaint, target):
     (here / "broken.py").write_text(source)
     assert_complaint(target, complaint)
 
@@ -112,7 +112,7 @@ def assert_complaint(target, complaint):
     assert "\n" not in str(caught.value)
 
 
-def test_ctrl_c_in_the_module_stays_what_it_is(here):
+def test_ctrl_c_in_the_module_is_passed_on(here):
     (here / "stuck.py").write_text("raise KeyboardInterrupt")
     with pytest.raises(KeyboardInterrupt):
         load_app("stuck.py")
@@ -131,7 +131,7 @@ def test_an_app_may_be_a_yaml_file(here, name):
         app.jobs  # noqa: B018
 
 
-def test_a_yaml_file_that_is_not_there_or_not_right_is_told(here):
+def test_a_missing_or_invalid_yaml_file_is_reported(here):
     assert_complaint("nowhere.yaml", r"there is no file 'nowhere\.yaml': give the path")
     (here / "wrong.yaml").write_text("app: shop\njobs: 5")
     with pytest.raises(InvalidDefinitions, match=r"wrong\.yaml:2: jobs is not valid"):

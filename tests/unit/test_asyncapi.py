@@ -82,7 +82,7 @@ def test_every_reference_leads_somewhere():
 
 
 @pytest.mark.parametrize("name", DOCUMENT["operations"])
-def test_operations_speak_what_their_channel_carries(name):
+def test_operations_use_the_messages_of_their_channel(name):
     operation = DOCUMENT["operations"][name]
     channel = operation["channel"]["$ref"]
     assert all(
@@ -99,7 +99,7 @@ def test_operations_speak_what_their_channel_carries(name):
         )
 
 
-def test_who_asks_is_answered():
+def test_every_request_has_a_reply():
     for subject in requests():
         spoken = [
             operation
@@ -113,7 +113,7 @@ def test_who_asks_is_answered():
         assert served["bindings"]["nats"]["queue"] == service
 
 
-def test_services_may_refuse_and_how_is_said():
+def test_services_document_their_refusals():
     refusal = DOCUMENT["components"]["messages"]["refusal"]
     headers = refusal["headers"]["properties"]
     assert set(headers[subjects.ERROR_CODE_HEADER]["enum"]) == set(NATS_CODE.values())
@@ -138,7 +138,7 @@ def request_subjects(folder: str) -> set[str]:
 
 
 @pytest.mark.parametrize("service", ["scheduler", "dispatcher"])
-def test_what_services_ask_each_other_is_told(service):
+def test_requests_between_services_are_documented(service):
     documented = {
         operation["channel"]["$ref"].removeprefix("#/channels/")
         for name, operation in DOCUMENT["operations"].items()
@@ -147,7 +147,7 @@ def test_what_services_ask_each_other_is_told(service):
     assert request_subjects(service) == documented != set()
 
 
-def test_what_a_worker_says_of_a_lease_is_fenced():
+def test_a_workers_messages_about_a_lease_are_fenced():
     messages = DOCUMENT["components"]["messages"]
     for name in ("headway.lease.claimed.v1", "headway.run.completed.v1"):
         [trait] = messages[name]["traits"]
@@ -205,7 +205,7 @@ class NewRequest(msgspec.Struct):
     """A request without a subject."""
 
 
-def test_what_is_not_described_is_told_with_its_remedy(monkeypatch):
+def test_a_missing_description_is_reported_with_its_remedy(monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(asyncapi, "EVENTS", (*EVENTS, Homeless))
         with pytest.raises(Undescribed, match=r"homeless.*add its module to _STREAMS"):

@@ -60,7 +60,7 @@ def only_problem(app: App) -> str:
     return problem
 
 
-def test_a_manifest_takes_from_its_job_what_it_does_not_state(app):
+def test_a_manifest_inherits_unstated_fields_from_its_job(app):
     app.schedule("plain", job="work", when=HOURLY)
     [manifest] = app.definitions().manifests
     assert (manifest.group, manifest.priority, manifest.timeout_seconds) == ("working", 2, 60)
@@ -100,7 +100,7 @@ def test_a_manifest_goes_before_its_cadence_and_its_job(app):
     assert (manifest.jitter_seconds, manifest.enabled) == (0, False)
 
 
-def test_what_a_dead_letter_does_is_the_jobs_unless_the_manifest_states_it():
+def test_the_dead_letter_policy_is_the_jobs_unless_the_manifest_states_it():
     app = App("test")
 
     @app.job("lenient", on_dead_letter="go_on")
@@ -130,7 +130,7 @@ def test_include_hangs_on_the_root_and_then_include_on_the_cursor(app):
     assert manifests["b"].timing == Timing(cadence=Manual())
 
 
-def test_a_chain_goes_on_from_a_manifest_that_is_declared_elsewhere_or_later(app):
+def test_a_chain_continues_from_a_manifest_that_is_declared_elsewhere_or_later(app):
     app.manifest("nightly").then("mail", job="quiet").then("file", job="work", input=[1])
     app.schedule("nightly", job="quiet", when=daily("02:00"))
     assert parents(app) == {"nightly": None, "mail": "nightly", "file": "mail"}
@@ -142,14 +142,14 @@ def test_a_parent_may_be_a_decorated_job_s_manifest(app):
     assert parents(app) == {"report-daily-06-00": None, "mail": "report-daily-06-00"}
 
 
-def test_a_parent_that_nobody_declares_is_named(app):
+def test_an_undeclared_parent_is_named(app):
     app.manifest("gone").then("mail", job="quiet")
     assert only_problem(app).startswith(
         "manifest 'mail' depends on 'gone', which this app does not declare"
     )
 
 
-def test_a_cycle_is_told_once_with_its_path_in_the_order_of_running(app):
+def test_a_cycle_is_reported_once_with_its_path_in_the_order_of_running(app):
     app.manifest("a").then("b", job="quiet").then("c", job="quiet").then("a", job="quiet")
     app.manifest("c").then("leaf", job="quiet")
     problem = only_problem(app)
@@ -370,7 +370,7 @@ def test_a_batch_of_dependents_hangs_on_the_root_or_on_its_items_parents(app):
         ),
     ],
 )
-def test_what_cannot_be_built_is_told_in_one_line(app, declare, complaint):
+def test_an_invalid_schedule_is_reported_in_one_line(app, declare, complaint):
     declare(app)
     problems = []
     try:

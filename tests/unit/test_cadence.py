@@ -152,7 +152,7 @@ def test_fires(cadence, wall, expected):
     ],
     ids=str,
 )
-def test_only_what_fires_in_every_hour_fires_in_a_repeated_one(cadence, expected):
+def test_only_hourly_cadences_fire_twice_in_a_repeated_hour(cadence, expected):
     assert cadence.fires_in_repeated_hour is expected
 
 
@@ -185,7 +185,7 @@ def test_only_what_fires_in_every_hour_fires_in_a_repeated_one(cadence, expected
         (Manual(), "only when asked for"),
     ],
 )
-def test_cadences_in_words(cadence, expected):
+def test_descriptions_of_cadences(cadence, expected):
     assert str(cadence) == expected
 
 
@@ -272,7 +272,7 @@ def test_days_of_cron(expression, expected):
         ("* " * 101, "longer than 200"),
     ],
 )
-def test_what_cron_refuses(expression, complaint):
+def test_invalid_cron_expressions(expression, complaint):
     with pytest.raises(cron.InvalidCron, match=complaint) as refused:
         cron.check(expression)
     assert "\n" not in str(refused.value)

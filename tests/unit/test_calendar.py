@@ -190,7 +190,7 @@ SHUT = (
         ("2028-01-03 12:00", None),
     ],
 )
-def test_what_covers_a_time(wall, expected):
+def test_exclusions_that_cover_a_time(wall, expected):
     assert covering(SHUT, at(wall)) == expected
 
 

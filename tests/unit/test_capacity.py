@@ -51,7 +51,7 @@ def test_the_global_cap():
     assert reasons(verdicts) == ["admitted", "admitted", "global_cap", "global_cap"]
 
 
-def test_jobs_that_do_not_count_globally_pass_a_full_house_and_fill_nobodys():
+def test_jobs_that_do_not_count_globally_ignore_the_global_limit():
     jobs = {"etl": JobLimit(counts_globally=False)}
     candidates = [*wants(2), *wants(2, job="mail", start=10)]
     verdicts = answers(candidates, active={("g", "etl"): 7}, max_active=1, jobs=jobs)
@@ -80,12 +80,12 @@ def test_a_full_job_does_not_hold_others_and_counts_over_all_groups():
         {"max_active": 2},
     ],
 )
-def test_a_cap_lowered_below_what_runs_admits_nothing(limits):
+def test_a_limit_lowered_below_the_running_number_admits_nothing(limits):
     verdicts = answers(wants(1), active={("g", "etl"): 5}, **limits)
     assert reasons(verdicts)[0].endswith("_cap")
 
 
-def test_a_key_admits_as_many_as_its_limit_says():
+def test_a_key_admits_up_to_its_limit():
     candidates = [
         *wants(1, key="customer:1", key_active=1),
         *wants(2, key="customer:2", start=10),
@@ -104,7 +104,7 @@ def test_a_key_admits_as_many_as_its_limit_says():
 
 
 @pytest.mark.parametrize("kind", ["group", "job"])
-def test_a_rate_admits_what_is_left_of_it(kind):
+def test_a_rate_admits_its_remainder(kind):
     begun = (Bundle(first_at=NOW, last_at=NOW, count=3),)
     rate = Rate(count=5, period_seconds=60)
     limits = (
@@ -181,7 +181,7 @@ class TestSpares:
         verdicts = self.answers(candidates, fleet=fleet, max_active=cap)
         assert verdicts == [verdict, "admitted", "admitted"]
 
-    def test_one_that_lies_ready_makes_nobody_else_busy(self):
+    def test_a_spare_order_takes_no_slot_of_other_jobs(self):
         verdicts = answers(
             wants(2, job="mail"),
             active={("g", "etl"): 2},
@@ -205,7 +205,7 @@ class TestSpares:
         shared = self.answers([*wants(1), *wants(1, key="k", start=1)], jobs=batches)
         assert shared == ["admitted", "workers_full"]
 
-    def test_what_is_left_of_a_lane_that_could_have_one_waits_for_a_slot(self):
+    def test_the_rest_of_a_lane_with_a_spare_order_waits_for_a_slot(self):
         load = Load(active={("g", "etl"): 1}, leases_on_fleet={"etl": 1})
         room = Room(Limits(max_active=9), load, [self.BUSY, self.IDLE], now=NOW)
         assert (room.closed("g", "etl"), room.waits_for("g", "etl")) == (None, "workers_full")
@@ -241,7 +241,7 @@ class TestLeasesOfSeveralRuns:
         ]
         assert self.leases(mixed) == [0, 0, 1, 2, 0, 3]
 
-    def test_what_is_to_run_alone_has_a_lease_of_its_own(self):
+    def test_exclusive_work_has_its_own_lease(self):
         mixed = [*wants(1), *wants(1, exclusive_lease=True, start=10), *wants(1, start=20)]
         assert self.leases(mixed) == [0, 1, 0]
 
@@ -258,7 +258,7 @@ class TestLeasesOfSeveralRuns:
         ("waiting", "free", "runs"),
         [(10, 10, 1), (10, 4, 3), (10, 5, 2), (11, 5, 3), (1, 5, 1), (99, 5, 5), (3, 0, 5)],
     )
-    def test_a_lease_takes_its_share_of_what_waits(self, waiting, free, runs):
+    def test_a_lease_takes_its_share_of_the_waiting_work(self, waiting, free, runs):
         assert runs_of_a_lease(5, waiting=waiting, free_slots=free) == runs
 
     def test_no_slot_stays_free_while_others_have_several(self):

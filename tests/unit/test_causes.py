@@ -33,7 +33,7 @@ def test_a_key_that_is_used_again_has_other_work(cause):
 
 
 @given(key=st.text(), other=st.text(), times=st.integers(1, 12))
-def test_no_key_is_taken_for_what_is_made_again(key, other, times):
+def test_no_key_collides_with_a_repeated_cause(key, other, times):
     """A repeated cause never equals a cause from any key, and keeps its kind."""
     for first, wanted in (
         (identity.trigger_cause(key), identity.trigger_cause(other)),
@@ -58,5 +58,5 @@ def test_no_key_is_taken_for_what_is_made_again(key, other, times):
         (f"success:{WORK}:3", f"success+1:{WORK}:3"),
     ],
 )
-def test_what_is_made_again_says_how_often(cause, again):
+def test_a_repeated_cause_counts_its_repetitions(cause, again):
     assert identity.repeated_cause(cause) == again

@@ -56,7 +56,7 @@ def test_a_time_of_day_that_is_to_come_may_be_tomorrows(given, zone, expected):
 
 
 @pytest.mark.parametrize("given", ["yesterday", "25:00", "3:5", "2027-02-30", ""])
-def test_what_is_no_time_is_refused_with_the_zone_that_would_count(given):
+def test_an_invalid_time_is_rejected_with_the_zone_in_use(given):
     with pytest.raises(click.BadParameter, match=r"invalid time .*: .*it is Europe/Berlin time"):
         read_moment(given, BERLIN, now=NOW)
 
@@ -82,7 +82,7 @@ def test_columns_stand_under_each_other():
     ]
 
 
-def test_what_others_tell_does_not_move_the_cursor():
+def test_text_of_others_does_not_move_the_cursor():
     assert table(("WHY",), [("evil\x1b[2Jtext\x07",)])[1] == "evil [2Jtext"
     assert printable("Zürich ✓") == "Zürich ✓"
 
@@ -118,13 +118,13 @@ def test_the_note_of_an_up_is_there_as_long_as_it_runs(tmp_path):
         ("[]", "cannot be read"),
     ],
 )
-def test_a_note_that_is_stale_or_broken_is_told(tmp_path, note, complaint):
+def test_a_stale_or_broken_note_is_reported(tmp_path, note, complaint):
     (tmp_path / "running.json").write_text(note)
     with pytest.raises(NothingRuns, match=complaint):
         find_running(tmp_path)
 
 
-def test_a_note_of_somebody_elses_process_counts(tmp_path, monkeypatch):
+def test_a_note_of_another_users_process_counts(tmp_path, monkeypatch):
     def refuse(pid: int, number: int) -> None:
         raise PermissionError
 

@@ -30,7 +30,7 @@ def fire(at: datetime, *, excluded: str | None = None) -> FireTime:
 
 
 class TestMonth:
-    def test_days_are_those_of_the_schedules_zone(self):
+    def test_days_are_in_the_schedules_zone(self):
         late = datetime(2027, 3, 10, 23, 30, tzinfo=UTC)  # half past midnight in Berlin
         made = month.grid(date(2027, 3, 1), BERLIN, EMPTY, [fire(late)], today=date(2027, 3, 10))
         assert {day.day: day.coming for week in made.weeks for day in week if day.coming} == {
@@ -64,7 +64,7 @@ class TestMonth:
         marked = [cell.day.day for week in made.weeks for cell in week if cell.tint == "warn"]
         assert marked == [3, 4, 5]
 
-    def test_what_an_exclusion_skips_is_not_to_come(self):
+    def test_excluded_times_are_not_upcoming(self):
         at = datetime(2027, 3, 12, 9, tzinfo=UTC)
         coming = [fire(at, excluded="holiday")]
         made = month.grid(date(2027, 3, 1), BERLIN, EMPTY, coming, today=date(2027, 3, 10))
@@ -72,7 +72,7 @@ class TestMonth:
         [cell] = [day for week in made.weeks for day in week if day.marks]
         assert cell.label == "12 March: 1 excluded (holiday)"
 
-    def test_where_more_may_come_than_was_asked_for_the_calendar_says_so(self):
+    def test_the_calendar_marks_days_that_were_not_counted(self):
         first = datetime(2027, 3, 10, 12, tzinfo=UTC)
         coming = [fire(first + timedelta(minutes=2 * number)) for number in range(1000)]
         made = month.grid(date(2027, 3, 1), BERLIN, EMPTY, coming, today=date(2027, 3, 10))
@@ -171,12 +171,12 @@ class TestForm:
             ("gift", "checkbox", ""),
         ]  # fmt: skip
 
-    def test_what_is_filled_in_has_its_types(self):
+    def test_filled_in_values_have_their_types(self):
         value, form = self.filled(name="Grace", count="3", gift="yes")
         assert forms.is_sound(form)
         assert value == {"name": "Grace", "count": 3, "gift": True}
 
-    def test_what_is_wrong_stands_beside_its_field(self):
+    def test_a_problem_is_shown_beside_its_field(self):
         _, form = self.filled(name="G", count="3")
         assert {field.key for field in form.fields if field.problem} == {"name"}
         _, form = self.filled(name="Grace", count="three")
@@ -202,7 +202,7 @@ class TestForm:
 
 
 class TestCharts:
-    def test_bars_stay_inside_and_what_is_little_is_seen(self):
+    def test_bars_stay_inside_and_small_values_are_visible(self):
         stretches = [
             Throughput(at=NOW, completed=1000, failed=1, cancelled=0),
             Throughput(at=NOW, completed=0, failed=0, cancelled=0),
@@ -258,7 +258,7 @@ def test_a_plan_counts_the_fire_times_that_it_does_not_show():
     assert view.hidden == 1439
 
 
-def test_a_plan_tells_by_how_much_jitter_puts_a_time_off():
+def test_a_plan_shows_the_delay_by_jitter():
     late = structs.replace(fire(NOW), fire_at=NOW + timedelta(seconds=65))
     change = FireChange(manifest="m", zone="UTC", appear=[late], appearing=1)
     assert view_of(change).appear == ["2027-03-10 12:00:00+00:00, 65 s later by jitter"]

@@ -33,12 +33,12 @@ def test_a_run_links_to_its_trace_where_jaeger_is_known(jaeger, trace, link):
     assert trace_link(ConsoleSettings(**SETTINGS, jaeger_url=jaeger), trace) == link
 
 
-def test_every_reason_to_wait_has_words():
+def test_every_waiting_reason_has_a_text():
     assert set(Reason.__args__) <= set(REASONS)
     assert waits_for("a_new_reason") == "a new reason"
 
 
-def test_what_became_of_many_is_counted():
+def test_results_of_bulk_actions_are_counted():
     results = [
         LetterResult(dead_letter=ID, result=result) for result in ("retried", "retried", "pruned")
     ]
@@ -56,7 +56,7 @@ def test_what_became_of_many_is_counted():
     )
 
 
-def test_settings_say_who_said_them_and_no_secret():
+def test_settings_show_their_source_and_no_secret():
     settings = ConsoleSettings(**SETTINGS, session_key="hush", session_hours=3.0)
     environment = {"HEADWAY_NATS_URL": "nats://n:4222", "HEADWAY_SESSION_HOURS": "5"}
     found = {setting.variable: setting for setting in settings_in_effect(settings, environment)}
@@ -99,7 +99,7 @@ def test_settings_say_who_said_them_and_no_secret():
         ("priority", 7, "7"),
     ],
 )
-def test_settings_of_a_schedule_in_words(name, value, text):
+def test_texts_of_a_schedules_settings(name, value, text):
     assert messages.setting_text(name, value) == text
 
 
@@ -116,7 +116,7 @@ def entry(before: dict, after: dict) -> AuditEntry:
     )
 
 
-def test_the_audit_tells_what_differs():
+def test_the_audit_shows_differences():
     found = changes_of(
         entry(
             {"retry": {"attempts": 3, "backoff": 2.0}, "operator_fields": [], "gone": "here"},
@@ -130,7 +130,7 @@ def test_the_audit_tells_what_differs():
     ]
 
 
-def test_the_audit_tells_no_more_than_somebody_reads():
+def test_the_audit_shortens_long_changes():
     found = changes_of(entry({}, {f"value{number}": "x" * 500 for number in range(20)}))
     assert len(found) == 6
     assert all(len(change.after) < 200 for change in found)

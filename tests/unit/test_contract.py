@@ -112,7 +112,7 @@ def test_a_body_may_hold_several_events():
         b'"time":"2027-01-01T00:00:00Z","data":{"group":"a b","version":1}}',
     ],
 )
-def test_what_is_no_event_is_malformed(body):
+def test_an_invalid_event_is_malformed(body):
     with pytest.raises(Malformed):
         decode(body)
 

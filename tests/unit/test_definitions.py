@@ -115,7 +115,7 @@ def test_an_equal_definition_has_an_equal_fingerprint_and_a_changed_one_has_not(
     assert build("UTC") != build("Europe/Berlin")
 
 
-def test_every_problem_is_told_at_once():
+def test_all_problems_are_reported_at_once():
     app = App("billing")
 
     @app.job("sync")
@@ -197,7 +197,7 @@ def test_an_app_s_own_name_is_checked():
         App("my app")
 
 
-def test_groups_are_those_stated_and_those_used():
+def test_groups_are_stated_or_used():
     app = App("billing")
     app.group("ops", max_active=2)
 
@@ -285,7 +285,7 @@ class TestKindsOfFailure:
         with pytest.raises(TypeError, match="retry_on takes exceptions or their names"):
             retry(retry_on=given)
 
-    def test_they_reach_the_manifest_and_a_bad_one_is_told(self):
+    def test_they_reach_the_manifest_and_invalid_ones_are_reported(self):
         app = App("test")
 
         @app.job("work")

@@ -234,7 +234,7 @@ def test_a_stream_or_consumer_with_a_problem(item, verdict, words):
     assert (found, text.startswith(words)) == (verdict, True), text
 
 
-def test_services_of_several_versions_are_said():
+def test_several_versions_of_services_are_reported():
     [(verdict, text), _] = problems(judge_services(ANSWERING, "0.2.0"))
     assert (verdict, text) == ("warning", "services: 2 schedulers, version 0.1.0")
 
@@ -311,7 +311,7 @@ def test_a_console_that_does_not_answer(problem, remedy):
     assert finding.remedy.startswith(remedy)
 
 
-def test_a_job_that_nobody_serves_is_trouble_if_it_is_used():
+def test_an_unserved_job_is_trouble_if_it_is_used():
     jobs = [Job(name="import", manifests=2, workers=0), Job(name="idle", manifests=0, workers=0)]
     [(verdict, text)] = problems(judge_jobs(jobs))
     assert (verdict, text) == (

@@ -66,7 +66,7 @@ def test_a_trace_is_drawn_in_the_order_in_which_spans_began():
     assert (top.attributes, top.ended - top.began) == ({"manifest": "parent"}, 1_500_000)
 
 
-def test_another_order_and_another_telling():
+def test_another_order_and_another_text():
     spans = read(ANSWER)
     [top] = roots(spans)
     drawn = draw(top, spans, order=lambda span: -span.began, text=lambda span: span.id)
@@ -102,7 +102,7 @@ def test_the_command_prints_a_trace_with_its_times(page, capsys):
     assert drawn[2] == "  worker run 1 ValueError (at 2.0 ms, 1.5 ms)"
 
 
-def test_what_is_not_there_is_one_line(page, capsys):
+def test_a_missing_trace_is_reported_in_one_line(page, capsys):
     assert main(["b" * 32, "--url", page]) == 2
     assert main([TRACE, "--url", "http://127.0.0.1:1"]) == 2
     first, second = capsys.readouterr().err.splitlines()

@@ -80,7 +80,7 @@ class TestMissed:
         assert (verdict.next_due_at, verdict.wake_at) == (noon(8), None)
 
     @pytest.mark.parametrize(("slots", "cancelled"), [((), False), ((0,), True)])
-    def test_those_that_are_caught_up_with_do_not_cancel_each_other(self, slots, cancelled):
+    def test_fires_of_a_catch_up_do_not_cancel_each_other(self, slots, cancelled):
         behind = view(misfire=Misfire(policy="catch_up", limit=3), overlap=CANCEL, slots=slots)
         verdict = due.judge(behind, now=noon(2.5))
         first = owed(0) if slots else fired(0)
@@ -124,7 +124,7 @@ class TestPauses:
             ({"slots": (0,), "overlap": CANCEL, "owed": (Owed(cause="x"),)}, "one_already_waits"),
         ],
     )
-    def test_a_pause_has_a_reason_and_nobody_looks_meanwhile(self, changes, reason):
+    def test_a_pause_has_a_reason_and_no_wake_time(self, changes, reason):
         paused = view(**changes)
         assert due.pause(paused) == reason
         assert due.wake_at(paused) is None
@@ -152,7 +152,7 @@ class TestPauses:
             [],
         )
 
-    def test_what_came_due_after_the_pause_is_judged_as_missed(self):
+    def test_due_times_after_the_pause_are_judged_as_missed(self):
         """The work ended at five past, and its outcome arrived at ten past, after an outage."""
         after, entries = due.skip_missed_during_pause(
             view(slots=(0,)), "still_outstanding", until=noon(5)
@@ -179,13 +179,13 @@ class TestOverlap:
         assert verdict.entries == (fired(0, slot=1),)
         assert verdict.wake_at is None
 
-    def test_what_is_owed_goes_first(self):
+    def test_pending_triggers_go_first(self):
         waiting = (Owed(cause="due:a"), Owed(cause="trigger:b"))
         verdict = due.judge(view(owed=waiting, next_due_at=noon(1)), now=NOON)
         assert verdict.releases == (Release(cause="due:a", slot=0),)
         assert verdict.wake_at is None
 
-    def test_a_due_time_does_not_overtake_what_is_owed(self):
+    def test_a_due_time_does_not_overtake_pending_triggers(self):
         waiting = (Owed(cause="due:a"),)
         verdict = due.judge(view(owed=waiting), now=NOON)
         assert verdict.releases == (Release(cause="due:a", slot=0),)
@@ -193,13 +193,13 @@ class TestOverlap:
 
 
 class TestHolds:
-    def test_a_disabled_manifest_lets_only_through_what_somebody_asked_for(self):
+    def test_a_disabled_manifest_queues_only_explicit_triggers(self):
         waiting = (Owed(cause="due:a"), Owed(cause="trigger:b", explicit=True))
         held = view(hold="manifest_disabled", owed=waiting, next_due_at=None)
         assert due.judge(held, now=NOON).releases == (Release(cause="trigger:b", slot=0),)
 
     @pytest.mark.parametrize("hold", ["manifest_disabled", "group_disabled", "paused"])
-    def test_when_there_is_room_again_it_is_looked_at_for_what_somebody_asked_for(self, hold):
+    def test_a_freed_slot_wakes_a_manifest_with_an_explicit_trigger(self, hold):
         trigger = Owed(cause="trigger:b", explicit=True)
         held = view(hold=hold, owed=(Owed(cause="due:a"), trigger), next_due_at=None)
         assert due.reschedule_wake(held, now=NOON).wake_at == NOON
@@ -277,7 +277,7 @@ class TestDependents:
         assert [(entry.cause.partition(":")[0], entry.decision) for entry in entries] == decided
 
     @pytest.mark.parametrize("hold", ["blocked_by_dead_letter", "group_disabled"])
-    def test_a_held_one_remembers_what_it_owes(self, hold):
+    def test_a_held_manifest_keeps_its_pending_triggers(self, hold):
         held = self.child(parent_success=2, hold=hold)
         assert due.owes_success(held)
         assert due.judge(held, now=NOON) == Verdict(manifest=MANIFEST, seen_success=0)
@@ -314,7 +314,7 @@ class TestSpaced:
         verdict = due.judge(self.spaced(timing=at_night, settled_at=NOON), now=noon(1))
         assert verdict.next_due_at == NOON.replace(hour=22)
 
-    def test_nobody_looks_before_its_jitter_lets_it_go(self):
+    def test_it_wakes_only_after_its_jitter(self):
         shaken = self.spaced(settled_at=NOON, jitter_seconds=300.0)
         fires_at = jitter.draw_jitter(NAME, noon(10), 300)
         assert noon(10) < fires_at < noon(15)
@@ -330,7 +330,7 @@ class TestSpaced:
     @pytest.mark.parametrize(
         ("late", "due_at"), [(0.5, 29.5), (30, 60 * 24)], ids=["a moment late", "after a pause"]
     )
-    def test_what_let_its_time_pass_waits_for_the_window_again(self, late, due_at):
+    def test_a_late_fire_waits_for_the_next_window(self, late, due_at):
         at_noon = Timing(cadence=Spaced(600), filters=Filters(between="12:00-12:30"))
         standing = self.spaced(timing=at_noon, settled_at=noon(19.5), next_due_at=noon(29.5))
         verdict = due.judge(standing, now=noon(29.5 + late))
@@ -354,7 +354,7 @@ class TestExclusions:
     def test_it_sleeps_through_an_exclusion(self):
         assert due.wake_at(view(timing=self.LUNCH)) == noon(30)
 
-    def test_and_says_so_when_it_wakes(self):
+    def test_the_skip_is_recorded_when_it_wakes(self):
         verdict = due.judge(view(timing=self.LUNCH), now=noon(30))
         [skip, fire] = verdict.entries
         assert (skip.first_due_at, skip.last_due_at) == (noon(0), noon(29))
@@ -422,7 +422,7 @@ def test_every_due_time_is_decided_exactly_once(step, jitter, looks, pauses, mis
 
 
 class TestRest:
-    def test_it_decides_nothing_and_says_when_to_look(self):
+    def test_it_decides_nothing_and_returns_its_wake_time(self):
         verdict = due.reschedule_wake(view(), now=noon(60))
         assert verdict == Verdict(manifest=MANIFEST, next_due_at=NOON, wake_at=NOON)
 
@@ -435,7 +435,7 @@ class TestRest:
     @pytest.mark.parametrize(
         "changes", [{"owed": (Owed(cause="x"),)}, {"parent": WORK, "parent_success": 1}]
     )
-    def test_what_is_owed_wants_to_be_looked_at_now(self, changes):
+    def test_pending_triggers_wake_it_now(self, changes):
         waiting = view(timing=Timing(cadence=Manual()), next_due_at=None, **changes)
         assert due.reschedule_wake(waiting, now=NOON).wake_at == NOON
         assert due.reschedule_wake(structs.replace(waiting, slots=(0,)), now=NOON).wake_at is None
@@ -470,18 +470,18 @@ class TestWindows:
         assert verdict.entries == entries
         assert verdict.next_due_at == noon(8)
 
-    def test_what_was_missed_later_is_not_blamed_on_it(self):
+    def test_later_misses_are_not_attributed_to_the_pause(self):
         later = view(next_due_at=noon(9), window=self.OVER)
         assert due.judge(later, now=noon(11)).entries == (skipped(9, 10, "missed"), fired(11))
 
-    def test_what_somebody_asked_for_passes(self):
+    def test_explicit_triggers_pass(self):
         trigger = manifest_state.Owed(cause="trigger:x", explicit=True)
         paused = view(hold="paused", window=self.WINDOW, owed=(trigger,))
         assert [release.cause for release in due.queue_owed(paused, now=noon(1)).releases] == [
             "trigger:x"
         ]
 
-    def test_a_change_of_its_timing_skips_what_came_due_in_it(self):
+    def test_a_change_of_timing_skips_the_due_times_of_the_pause(self):
         paused = view(hold="paused", window=self.WINDOW)
         after, entries = due.skip_missed_during_pause(paused, manifest_state.PAUSED, until=noon(3))
         assert entries == [skipped(0, 3, "paused: new disks")]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 
-def test_what_comes_late_is_not_missed():
+def test_late_numbers_are_not_missed():
     numbers = Numbers(10)
     assert numbers.news([11, 13], 0.0) == [11, 13]
     assert numbers.settled == 11
@@ -15,7 +15,7 @@ def test_what_comes_late_is_not_missed():
     assert numbers.settled == 13
 
 
-def test_what_was_rolled_back_is_given_up():
+def test_rolled_back_numbers_are_given_up():
     numbers = Numbers(0)
     assert numbers.news([2], 0.0) == [2]
     assert numbers.news([2], PATIENCE_SECONDS - 1) == []
@@ -25,7 +25,7 @@ def test_what_was_rolled_back_is_given_up():
 
 
 @given(st.permutations(range(1, 30)), st.data())
-def test_each_is_told_once_in_whatever_order_they_appear(order, data):
+def test_each_number_is_reported_once_in_any_order(order, data):
     numbers, visible, seen = Numbers(0), set(), []
     while order:
         some = data.draw(st.integers(1, len(order)))

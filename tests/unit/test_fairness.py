@@ -44,7 +44,7 @@ def test_each_group_has_its_share_and_the_rest_goes_to_the_higher_ones(groups, l
     st.lists(st.builds(group, st.uuids().map(str), st.integers(1, 900), st.integers(0, 31))),
     st.integers(1, 500),
 )
-def test_no_room_is_wasted_and_nobody_with_a_claim_gets_nothing(groups, limit):
+def test_no_capacity_is_wasted_and_every_group_gets_its_base_share(groups, limit):
     shares = share(groups, limit)
     assert sum(shares.values()) == min(limit, sum(group.due for group in groups))
     base = limit // len(groups) if groups else 0

@@ -56,7 +56,7 @@ async def test_a_jobs_own_limit_counts():
     assert len(await worker._fetch(orders, "a")) == 3
 
 
-async def test_two_who_take_at_once_do_not_promise_the_same_slots():
+async def test_concurrent_fetches_do_not_reserve_the_same_slots():
     worker, first, second = worker_of("a", "b", slots=10), Orders(), Orders()
     first.may_come.clear()
     taking = asyncio.create_task(worker._fetch(first, "a"))

@@ -36,7 +36,7 @@ from msgspec import UNSET
         ("two\n  lines", "two lines"),
     ],
 )
-def test_what_differs_from_run_to_run_is_masked(first, second):
+def test_varying_parts_are_masked(first, second):
     assert mask_message(first) == mask_message(second)
 
 
@@ -49,7 +49,7 @@ def test_what_differs_from_run_to_run_is_masked(first, second):
         ("", "x"),
     ],
 )
-def test_what_is_said_counts(first, second):
+def test_different_messages_differ(first, second):
     assert mask_message(first) != mask_message(second)
 
 

@@ -151,7 +151,7 @@ SECOND_PROCESS = {"lease": LEASE, "token": "secret", "nonce": "n2"}
         (RunCompleted(**STOLEN, run=RUN), DISPATCHER, "wrong_token"),
     ],
 )
-def test_what_is_refused_changes_nothing(data, worker, refusal):
+def test_a_refused_event_changes_nothing(data, worker, refusal):
     claimed = acceptance.judge(MINE, {RUN: Run(id=RUN)}, arrived(CLAIMED, STARTED))
     judged = acceptance.judge(
         claimed.lease,
@@ -183,7 +183,7 @@ def test_the_dispatcher_takes_a_lease_away():
     assert late.refusals == ("run_ended",)
 
 
-def test_nobody_claims_a_lease_that_was_withdrawn():
+def test_a_withdrawn_lease_cannot_be_claimed():
     revoked = fact(LeaseRevoked(**RIGHTS, reason="undelivered"), worker=DISPATCHER)
     judged = acceptance.judge(MINE, {RUN: Run(id=RUN)}, arrived(revoked, FAILED, worker=DISPATCHER))
     assert judged.refusals == (None, None)
@@ -231,7 +231,7 @@ def test_an_activation_that_its_run_s_end_has_overtaken_counts():
     assert second.lease.sequence == 4
 
 
-def test_nobody_but_the_claimant_activates():
+def test_only_the_claimant_activates():
     claimed = acceptance.judge(MINE, {RUN: Run(id=RUN)}, arrived(CLAIMED, STARTED))
     stolen = fact(RunActivated(**SECOND_PROCESS, run=RUN, activations=[MAIL]))
     judged = acceptance.judge(

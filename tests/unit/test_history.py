@@ -246,7 +246,7 @@ def test_in_any_order_and_any_number_of_times_it_is_the_same(events, data):
 
 
 @given(lives(), st.data())
-def test_a_snapshot_stands_for_all_that_it_covers(events, data):
+def test_a_snapshot_replaces_the_events_that_it_covers(events, data):
     covered = data.draw(st.integers(1, len(events)))
     then = fold(events[:covered])
     assert then.work is not None
@@ -442,7 +442,7 @@ class TestAStory:
             [] if expected is UNSET else ["edit"]
         )
 
-    def test_brought_forward_before_a_retry_says_nothing_about_it(self):
+    def test_bringing_forward_before_a_retry_does_not_affect_it(self):
         life = Life()
         life.queue(not_before=START + timedelta(days=1))
         life.bring_forward()
@@ -459,7 +459,7 @@ class TestAStory:
         life.settle("cancelled")
         assert fold(life.events) == WorkRows()
 
-    def test_what_it_does_not_know_changes_nothing(self):
+    def test_unknown_events_change_nothing(self):
         life = Life()
         life.queue()
         before = fold(life.events)
@@ -508,7 +508,7 @@ class TestComparing:
         ]
         assert kinds == ["unknown", "unknown"]
 
-    def test_while_they_go_what_is_left_must_be_right(self):
+    def test_remaining_rows_must_be_right_during_deletion(self):
         found = self.found()
         found.runs = {}
         assert compare(self.folded(), found, absence="may") == []

@@ -72,7 +72,7 @@ def test_keys_that_cannot_be_stored(value):
 @given(
     st.text(), st.one_of(st.none(), st.integers(), st.text(), st.dictionaries(st.text(), st.text()))
 )
-def test_any_template_makes_a_key_or_says_why_not(template, value):
+def test_any_template_makes_a_key_or_a_problem(template, value):
     try:
         key = render(template, value)
     except InvalidKey:

@@ -95,11 +95,11 @@ def test_each_timing_counts_from_just_after_its_start_to_that_of_the_next():
         ({"paused": False}, [(4, 6, OVERDUE)]),
     ],
 )
-def test_what_is_not_decided_yet_is_a_gap_only_if_nothing_holds_it(facts, expected):
+def test_an_undecided_time_is_a_gap_only_if_nothing_holds_it(facts, expected):
     assert findings(check(at(1, 2, 3), next_due_at=hour(4), **facts)) == expected
 
 
-def test_what_its_jitter_holds_back_is_no_gap_until_it_should_have_fired():
+def test_a_time_delayed_by_jitter_is_no_gap_until_its_fire_time():
     let_go_at = jitter.fire_at(HOURLY, "m", hour(6), 3000)
     assert let_go_at > hour(6)
     for now, gaps in ((let_go_at, []), (let_go_at + timedelta(minutes=5), [(6, 6, OVERDUE)])):
@@ -128,7 +128,7 @@ def test_cadences_without_times_of_their_own_are_exempt():
     assert findings(check([], versions=manual, next_due_at=None)) == []
 
 
-def test_what_becomes_spaced_may_be_due_at_once_but_not_before():
+def test_a_change_to_spaced_may_be_due_at_once_but_not_before():
     versions = [Version(START, HOURLY), Version(hour(2.5), Timing(cadence=Spaced(600.0)))]
     assert findings(check(at(1, 2, 2.5), versions=versions)) == []
     assert findings(check(at(1, 2, 2.4), versions=versions)) == [(2.4, 2.4, NOT_DUE)]
@@ -156,7 +156,7 @@ def test_nor_does_it_count_as_a_second_decision_where_another_timing_had_times()
     ]
 
 
-def test_only_what_was_asked_for_is_checked():
+def test_only_the_requested_period_is_checked():
     assert findings(check(at(5, 6), since=hour(4.5))) == []
     assert findings(check([stretch(2, 5), *at(6)], since=hour(4.5))) == []
 
@@ -170,6 +170,6 @@ def test_a_long_stretch_of_a_dense_cadence_is_stepped_over():
     assert (checked.fire_times, checked.gaps, checked.until) == (1, [], None)
 
 
-def test_too_many_times_are_left_and_that_is_told():
+def test_too_many_times_are_left_out_and_reported():
     checked = check(at(1, 2, 3), most=2)
     assert (checked.fire_times, checked.until) == (2, hour(3))

@@ -39,11 +39,11 @@ def test_a_retry_begins_the_next_round():
         ({"state": "retried", "taken_by": uuid4()}, "already_retried"),
     ],
 )
-def test_what_cannot_be_is_refused(change, why):
+def test_impossible_actions_are_refused(change, why):
     assert verdicts(replace(LETTER, **change)) == [Refused(why=why)]
 
 
-def test_it_waits_for_whoever_is_in_its_slot():
+def test_it_waits_for_the_work_in_its_slot():
     other = uuid4()
     assert verdicts(replace(LETTER, taken_by=other)) == [RetryWaits(taken_by=other)]
 

@@ -31,7 +31,7 @@ def meter():
     return Meter([DONE, ALONE, LATE, DEEP], answers=UP)
 
 
-async def test_counters_count_and_those_without_labels_begin_at_nothing():
+async def test_counters_count_and_start_at_zero_without_labels():
     made = meter()
     made.add(DONE, "a", amount=2)
     made.add(DONE, "a")
@@ -82,7 +82,7 @@ class FakeSource:
         return {DEEP: {("g",): float(self.times)}}
 
 
-async def test_what_is_asked_for_is_not_asked_too_often():
+async def test_a_source_is_not_read_too_often():
     made, source = meter(), FakeSource()
     made.ask(Source(name="s", measures=(DEEP,), ask=source), at_most_every=600)
     for _ in range(3):
@@ -91,7 +91,7 @@ async def test_what_is_asked_for_is_not_asked_too_often():
     assert found["headway_x_metrics_source_up", ("source", "s")] == 1
 
 
-async def test_a_source_that_is_away_is_left_out_and_said_so():
+async def test_an_unavailable_source_is_left_out_and_reported():
     made, source = meter(), FakeSource()
     made.ask(Source(name="s", measures=(DEEP,), ask=source), at_most_every=0)
     made.add(DONE, "a")
@@ -105,7 +105,7 @@ async def test_a_source_that_is_away_is_left_out_and_said_so():
     assert samples(await scrape([made]))["headway_x_metrics_source_up", ("source", "s")] == 1
 
 
-async def test_a_source_that_hangs_holds_nobody_up_and_is_not_asked_again_meanwhile():
+async def test_a_source_that_hangs_delays_no_scrape_and_is_not_read_again():
     made, source = meter(), FakeSource()
     made.ask(Source(name="s", measures=(DEEP,), ask=source), at_most_every=0, patience=0.01)
     source.answers.clear()

@@ -145,7 +145,7 @@ special_weekdays = st.sampled_from(
     starred(0, 23),
     walls,
 )
-def test_our_search_finds_what_croniter_s_own_does(days, minute, hour, wall):
+def test_our_search_equals_croniters(days, minute, hour, wall):
     # No month-day beside a # or W: croniter ignores one of the two.
     expression = f"{minute} {hour} {days[0]} * {days[1]}"
     try:
@@ -252,7 +252,7 @@ dated = st.one_of(
 
 @settings(max_examples=120, deadline=None, derandomize=True)
 @given(dated, st.integers(2022, 2030))
-def test_cadences_fire_where_counting_says(cadence, year):
+def test_cadences_fire_as_counted(cadence, year):
     found, wall = [], datetime(year, 1, 1) - timedelta(seconds=1)
     while (wall := cadence.next_wall(wall)).year == year:
         found.append(wall)

@@ -30,7 +30,7 @@ def test_nothing_changes():
     assert lines == ["no fire times of the next 7 days change"]
 
 
-def test_times_are_listed_in_order_with_what_is_odd_about_them():
+def test_times_are_listed_in_order_with_their_oddities():
     change = FireChange(
         manifest="m",
         zone="UTC",
@@ -48,7 +48,7 @@ def test_times_are_listed_in_order_with_what_is_odd_about_them():
     ]
 
 
-def test_what_is_not_shown_is_counted():
+def test_omitted_times_are_counted():
     change = FireChange(
         manifest="m",
         zone="UTC",
@@ -62,7 +62,7 @@ def test_what_is_not_shown_is_counted():
     assert lines[-1] == "    … and 1,420 more"
 
 
-def test_what_was_not_compared_is_said():
+def test_times_that_were_not_compared_are_reported():
     change = FireChange(manifest="m", zone="Europe/Berlin", vanishing=9, compared_until=NOW)
     left_out = FiresLeftOut(changing=2001, appearing=4002, vanishing=1, not_compared=1)
     assert lines_of(change, left_out=left_out) == [

@@ -35,7 +35,7 @@ def test_excluded_times_do_not_use_up_the_count():
     assert all(fire.excluded is None and fire.times == 1 for fire in fires)
 
 
-def test_one_excluded_time_alone_is_told_as_it_is():
+def test_a_single_excluded_time_is_listed():
     fires = preview(Daily("12:00"), ExcludedDays(("sun",)), count=3)
     assert [(fire.due_at.day, fire.excluded, fire.until, fire.times) for fire in fires] == [
         (24, None, None, 1),
@@ -72,13 +72,13 @@ def test_more_than_anybody_counts_are_not_counted(monkeypatch):
     assert (run.times, run.until) == (0, fire.due_at - timedelta(seconds=1))
 
 
-def test_each_due_time_is_told_if_somebody_wants_that():
+def test_each_due_time_is_listed_on_request():
     fires = preview(Every(60), FORTNIGHT, each=True)
     assert len(fires) == 20
     assert all(fire.excluded and fire.until is None for fire in fires)
 
 
-def test_a_spaced_one_is_told_with_its_jitter():
+def test_a_spaced_cadence_is_listed_with_its_jitter():
     row = {
         "external_id": "m",
         "trouble": None,

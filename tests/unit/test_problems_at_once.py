@@ -123,7 +123,7 @@ def test_a_manifest_of_an_unknown_job_is_looked_at_all_the_same(app):
     assert any("time of day '25:00'" in line for line in lines)
 
 
-def test_what_is_stated_once_is_told_once():
+def test_a_problem_stated_once_is_reported_once():
     app = App("shop", defaults={"jitter": -1, "overlap": allow(0)})
 
     @app.job("bad name", timeout=-1)
@@ -142,7 +142,7 @@ def test_what_is_stated_once_is_told_once():
 
 
 @pytest.mark.parametrize("key", ["{input.", 5])
-def test_a_key_that_is_none_is_told_once_with_its_job(key):
+def test_an_invalid_key_is_reported_once_with_its_job(key):
     app = App("shop")
     app.job("work", concurrency_key=key)(lambda ctx: None)
     app.schedule("one", job="work", when=HOURLY)
@@ -154,7 +154,7 @@ def test_a_key_that_is_none_is_told_once_with_its_job(key):
 
 
 @pytest.mark.parametrize("term", ["on_dead_letter", "on_lost_contact", "concurrency_limit"])
-def test_a_job_that_states_none_where_that_is_nothing_is_told(term):
+def test_a_job_that_states_none_where_it_is_invalid_is_reported(term):
     app = App("shop")
     app.job("work", **{term: None})(lambda ctx: None)
     app.schedule("one", job="work", when=HOURLY)
@@ -163,13 +163,13 @@ def test_a_job_that_states_none_where_that_is_nothing_is_told(term):
 
 
 @pytest.mark.parametrize("window", [9, ("09:00", "17:00")])
-def test_a_window_that_is_no_text_is_told(app, window):
+def test_a_window_that_is_no_text_is_reported(app, window):
     app.schedule("m", job="quiet", when=every(hours=1, between=window))
     [problem] = problems(app)
     assert problem.endswith(f"window {window!r} is not valid: write it as 'HH:MM-HH:MM'")
 
 
-def test_what_only_follows_from_a_mistake_is_not_told(app):
+def test_consequences_of_a_mistake_are_not_reported(app):
     app.schedule("month", job="quiet", when=monthly(32, "25:00", tz="Mars/Base"))
     app.schedule("week", job="quiet", when=weekly("moon", "09:00", months=13))
     app.schedule_many("a b", job="work", items={"x": 1, "y": 2}, when=HOURLY)
@@ -179,14 +179,14 @@ def test_what_only_follows_from_a_mistake_is_not_told(app):
     assert sum("'a b" in line for line in lines) == 1
 
 
-def test_a_timing_that_never_fires_is_told_beside_a_wrong_policy(app):
+def test_a_timing_that_never_fires_is_reported_beside_a_wrong_policy(app):
     when = daily("09:00", between="10:00-11:00", overlap="queue")
     app.schedule("m", job="quiet", when=when)
     assert any("never fires" in line for line in problem_lines(app))
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_what_json_would_make_none_is_told(app, value):
+def test_values_that_json_turns_into_null_are_reported(app, value):
     app.group("g", max_active=value)
     assert problem_lines(app) == {
         f"group 'g': max_active {value} is not valid: use a whole number from 0 to 1000000"
@@ -202,7 +202,7 @@ class TestBatches:
             "of items"
         }
 
-    def test_code_that_raises_is_told_for_each_item(self, app):
+    def test_code_that_raises_is_reported_for_each_item(self, app):
         items = [{"id": 1}, {"x": 1}, {"y": 1}]
         app.schedule_many("b", job="work", items=items, key=lambda item: item["id"], when=HOURLY)
         app.schedule_many(
@@ -251,7 +251,7 @@ class TestWithoutMeaning:
             "success: leave it out",
         }
 
-    def test_defaults_and_terms_of_a_batch_are_for_those_that_have_fire_times(self):
+    def test_defaults_and_terms_of_a_batch_apply_to_items_with_fire_times(self):
         app = App("shop", defaults={"jitter": 5, "misfire": "skip"})
         app.job("work")(lambda ctx, thing: None)
         app.schedule("m", job="work", when=manual())
@@ -300,7 +300,7 @@ def test_a_manifest_of_a_file_in_which_everything_is_wrong():
 
 
 class TestAtRunTime:
-    def test_what_the_client_is_asked_for(self):
+    def test_requests_of_the_client(self):
         with pytest.raises(InvalidDefinitions) as caught:
             one_manifest("m", job="a b", when=daily("25:00"), given=None, terms={"priority": 99})
         assert len(caught.value.problems) == 3
@@ -309,7 +309,7 @@ class TestAtRunTime:
         with pytest.raises(InvalidDefinitions, match="items None is not valid"):
             one_batch("b", job="work", items=None, when=HOURLY, key=None, prune=True, configure=None, terms={})  # fmt: skip
 
-    def test_what_came_over_the_wire(self):
+    def test_definitions_from_requests(self):
         manifest = {
             "external_id": "m",
             "job": "work",
@@ -345,7 +345,7 @@ class TestAtRunTime:
         ]
 
     @pytest.mark.parametrize("sent", [[], None, "x", {}, {"manifests": 5}])
-    def test_what_is_far_from_definitions(self, sent):
+    def test_bodies_that_are_no_definitions(self, sent):
         with pytest.raises(UnreadableDefinitions, match="not definitions"):
             unpack(zlib.compress(msgspec.json.encode(sent)))
 
@@ -359,7 +359,7 @@ class TestFitting:
         inner: "TestFitting.Inner | None" = None
         count: int = 0
 
-    def test_what_fits_is_kept_and_what_does_not_is_left_at_its_default(self):
+    def test_valid_fields_are_kept_and_others_get_their_default(self):
         fitted = fit({"inner": {"size": "x", "name": "y", "more": 1}, "count": 5}, self.Outer)
         assert fitted.value == self.Outer(inner=self.Inner(name="y"), count=5)
         assert fitted.misfits == [
@@ -372,7 +372,7 @@ class TestFitting:
             assert problem_of(given, int) is not None
 
 
-def test_what_a_batch_states_for_items_that_it_does_not_have(app):
+def test_terms_of_a_batch_without_matching_items(app):
     app.schedule_many("none", job="gone", items={}, when=daily("25:00", weekdays="someday"))
     own = {"when": daily("24:30")}
     app.schedule_many(
@@ -387,7 +387,7 @@ def test_what_a_batch_states_for_items_that_it_does_not_have(app):
     assert len(lines) == 5
 
 
-def test_what_a_batch_without_items_states_in_a_file():
+def test_terms_of_a_batch_without_items_in_a_file():
     with pytest.raises(InvalidDefinitions) as caught:
         load_yaml("app: shop\njobs: {work: {}}\nbatches:\n  b: {job: work, items: {}, cron: 'x'}\n")
     [line] = caught.value.problems

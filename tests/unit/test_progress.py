@@ -37,13 +37,13 @@ def line(number: int, message: str = "said", **fields) -> LogLine:
         ({}, {"lease": RUN}, "unknown_run"),
     ],
 )
-def test_who_may_tell(changes, news, expected):
+def test_only_the_claimant_may_report(changes, news, expected):
     teller = Teller(**{"run": RUN, "lease": LEASE, "token": "t", "claimed_by": "w1", **changes})
     found = refusal(teller, News(worker="w1", lease=LEASE, progress=report(**news)), now=NOW)
     assert found == expected
 
 
-def test_nobody_knows_a_run_that_is_not_there():
+def test_an_unknown_run_is_refused():
     assert (
         refusal(None, News(worker="w1", lease=LEASE, progress=report()), now=NOW) == "unknown_run"
     )
@@ -59,7 +59,7 @@ def test_order_and_doubles_do_not_matter(news):
     )
 
 
-def test_what_does_not_fit_is_dropped_and_counted():
+def test_excess_lines_are_dropped_and_counted():
     lines = [line(LINES_LIMIT), line(LINES_LIMIT + 1), line(1, fields={"a": 1})]
     kept = digest(TELLER, [report(lines=lines)])
     assert ([entry.number for entry in kept.lines], kept.dropped) == ([1, LINES_LIMIT], 1)
@@ -68,7 +68,7 @@ def test_what_does_not_fit_is_dropped_and_counted():
     assert digest(full, [report(lines=[line(1, "")], dropped=7)]).dropped == 7
 
 
-def test_what_is_too_long_or_unknown_is_cut():
+def test_long_and_unknown_values_are_cut():
     odd = line(1, "x" * 9999, level="shout", fields={"k": 1})
     [kept] = digest(TELLER, [report(lines=[odd])]).lines
     assert (kept.level, len(kept.message), kept.fields) == ("info", 4096, {"k": 1})

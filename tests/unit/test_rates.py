@@ -24,7 +24,7 @@ START = datetime(2027, 3, 28, 1, 15, tzinfo=UTC)
         ("1/0.5 seconds", 1, 0.5, "1/0.5 seconds"),
     ],
 )
-def test_rates_are_read_and_told(text, count, seconds, again):
+def test_rates_are_read_and_written(text, count, seconds, again):
     rate = rates.parse_rate(text)
     assert rate == Rate(count=count, period_seconds=seconds)
     assert rates.rate_in_words(rate) == again
@@ -35,7 +35,7 @@ def test_rates_are_read_and_told(text, count, seconds, again):
     "text",
     ["", "100", "0/minute", "-1/minute", "1/fortnight", "1/0 seconds", "2000000/day", "1/400 days"],
 )
-def test_what_is_no_rate_is_told_with_an_example(text):
+def test_an_invalid_rate_is_reported_with_an_example(text):
     with pytest.raises(ValueError, match="write it like '100/minute'"):
         rates.parse_rate(text)
 

@@ -33,7 +33,7 @@ def test_flags_win_over_the_environment_and_that_over_defaults():
     )
 
 
-def test_all_problems_are_told_together():
+def test_all_problems_are_reported_together():
     with pytest.raises(InvalidSettings) as caught:
         read(Example, {"HEADWAY_SLOTS": "many", "HEADWAY_NATS_URL": "b"})
     assert "HEADWAY_DATABASE_URL is not set" in str(caught.value)
@@ -63,7 +63,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         read(Secret, {"HEADWAY_DATABASE_URL_FILE": str(tmp_path / "empty")})
 
 
-def test_up_heeds_the_defaults_of_definitions_and_tells_all_problems(monkeypatch):
+def test_up_applies_defaults_of_definitions_and_reports_all_problems(monkeypatch):
     app = str(ROOT / "tests" / "support" / "counting_app.py")
     terms = {"worker_commands": [], "data": Path("d"), "seconds": None, "wait": 1.0}
     monkeypatch.setenv("HEADWAY_TIMEOUT_SECONDS", "77")
@@ -104,7 +104,7 @@ class Chosen(Struct, frozen=True, kw_only=True):
     most: int = 3
 
 
-def test_all_problems_are_told_one_a_line_with_what_there_is_to_choose():
+def test_problems_are_one_a_line_with_the_choices():
     with pytest.raises(InvalidSettings) as caught:
         read(Chosen, {"HEADWAY_PRUNE": "delte", "HEADWAY_MOST": "x"})
     assert str(caught.value).splitlines() == [
@@ -118,7 +118,7 @@ def test_none_lifts_a_limit_and_is_a_word_elsewhere():
     assert (found.most, found.name) == (None, "none")
 
 
-def test_what_holds_is_told_with_who_says_so(tmp_path):
+def test_effective_values_have_a_source(tmp_path):
     path = tmp_path / "name"
     path.write_text("nats://user:geheim@host")
     environment = {"HEADWAY_NAME_FILE": str(path), "HEADWAY_MOST": "5", "HEADWAY_SHARE": "2"}
@@ -195,7 +195,7 @@ def test_every_variable_that_is_written_about_exists():
     assert strangers("HEADWAY_MAX_ACTIVE HEADWAY_MAX_ACTIF") == ["HEADWAY_MAX_ACTIF"]
 
 
-def test_the_command_tells_what_holds(monkeypatch, capsys):
+def test_the_command_shows_effective_values(monkeypatch, capsys):
     monkeypatch.setenv("HEADWAY_DATABASE_URL", "postgresql://me:geheim@db/headway")
     monkeypatch.setenv("HEADWAY_MAX_ACTIVE", "7")
     monkeypatch.delenv("HEADWAY_NATS_URL", raising=False)
@@ -214,7 +214,7 @@ def test_the_command_tells_what_holds(monkeypatch, capsys):
     )
 
 
-def test_the_command_tells_what_is_wrong(monkeypatch, capsys):
+def test_the_command_shows_problems(monkeypatch, capsys):
     monkeypatch.setenv("HEADWAY_DATABASE_URL", "mysql://me:geheim@db/headway")
     monkeypatch.setenv("HEADWAY_HISTORY_DAYS", "-1")
     assert commands.run(["settings"]) == 2

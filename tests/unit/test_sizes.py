@@ -37,7 +37,7 @@ def event_of(data):
         LeaseRenewed(**RIGHTS),
     ],
 )
-def test_what_fits_stays_as_it_is(data):
+def test_events_that_fit_are_unchanged(data):
     assert bound_event(event_of(data), LARGE) == event_of(data)
 
 
@@ -53,7 +53,7 @@ def test_an_output_is_measured_only_where_the_message_is_large():
     assert str(OUTPUT_LIMIT) in failed.data.failure.message
 
 
-def test_what_is_too_long_is_cut():
+def test_long_texts_are_cut():
     assert len(bound_event(event_of(LeaseClaimed(**RIGHTS, host="h" * 999)), 999).data.host) == 255
     cancelled = RunCancelled(**RIGHTS, run=LEASE, reason="r" * 9999)
     assert len(bound_event(event_of(cancelled), 9999).data.reason) == 4096

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
         ('"\U0001f600"'.encode(), "\U0001f600"),
     ],
 )
-def test_what_cannot_be_stored_is_replaced(body, text):
+def test_characters_that_cannot_be_stored_are_replaced(body, text):
     assert msgspec.json.decode(storable_json(body)) == text
 
 
@@ -38,7 +38,7 @@ def test_in_keys_too():
 
 
 @pytest.mark.parametrize("body", [b"", b"rubbish", b"\\", b'"\\u00', b"[" * 9])
-def test_what_is_no_json_is_left_alone(body):
+def test_invalid_json_is_unchanged(body):
     assert storable_json(body) == body
 
 

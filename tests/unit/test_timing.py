@@ -145,7 +145,7 @@ def test_due_times_over_clock_changes(timing, after, until, expected):
     assert walk(timing, after, until) == expected
 
 
-def test_exclusions_judge_what_the_clock_shows_at_the_fire():
+def test_exclusions_apply_to_the_wall_clock_at_the_fire():
     # The time 02:30 is in the gap and fires at 03:00, which is not excluded.
     timing = Timing(cadence=Daily("02:30"), zone=BERLIN, exclusions=(ExcludedTimes("02:00-03:00"),))
     assert walk(
@@ -166,7 +166,7 @@ def test_exclusions_are_looked_at_again_when_the_clock_goes_back():
 
 
 @pytest.mark.parametrize("cadence", [Spaced(60), Manual()])
-def test_what_knows_no_wall_clock_is_never_due(cadence):
+def test_cadences_without_a_wall_clock_are_never_due(cadence):
     timing = Timing(cadence=cadence)
     now = at("2027-05-01T00:00+00:00")
     assert timings.next_due(timing, now) is None
@@ -353,7 +353,7 @@ def test_local_times_carry_their_offset():
     assert timings.local(timing, at("2027-10-31T01:30+00:00")) == "2027-10-31 02:30:00+01:00"
 
 
-def test_what_excludes_in_words():
+def test_descriptions_of_exclusions():
     timing = Timing(
         cadence=Every(60),
         zone=BERLIN,
@@ -374,7 +374,7 @@ def test_what_excludes_in_words():
     assert timings.excluded_by(timing, at("2027-05-04T12:59+02:00")) == "between 12:00-13:00"
 
 
-def test_a_timing_in_words():
+def test_description_of_a_timing():
     timing = Timing(
         cadence=Daily("03:15"),
         zone=BERLIN,

@@ -98,7 +98,7 @@ def test_everything_that_matters_is_there():
     assert "\x1b" not in shown
 
 
-def test_what_is_missing_or_late_is_said():
+def test_missing_and_late_data_is_reported():
     health = Health(
         leader=None,
         backlogs=[Backlog(name="dispatcher_outbox", waiting=4, oldest_at=ago(70))],

@@ -42,7 +42,7 @@ def first_closed(found) -> str | None:
     job_names,
     st.integers(0, 4),
 )
-def test_what_people_are_told_is_what_the_gate_goes_by(
+def test_the_listed_gates_agree_with_the_gate(
     running, leases, cap, groups, jobs, group, job, slots
 ):
     limits = Limits(max_active=cap, groups=groups, jobs=jobs)
@@ -56,14 +56,14 @@ def test_what_people_are_told_is_what_the_gate_goes_by(
 @pytest.mark.parametrize(
     ("held", "text"), [(True, "is disabled or paused, and nobody asked"), (False, "not in its way")]
 )
-def test_a_pause_is_not_told_as_a_switch(held, text):
+def test_a_pause_is_not_reported_as_disabled(held, text):
     waiter = Waiter(group="g", job="etl", manifest="m", manifest_disabled=held, not_before=NOW)
     found = gates(waiter, Limits(max_active=1), Load(), [], now=NOW)
     [gate] = [gate for gate in found if gate.gate == "manifest_disabled"]
     assert (gate.open, text in gate.text) == (not held, True)
 
 
-def test_figures_are_told():
+def test_numbers_are_reported():
     limits = Limits(
         max_active=10,
         groups={"g": GroupLimit(max_active=2)},
@@ -126,7 +126,7 @@ def test_a_key_that_the_gate_keeps_is_closed_though_it_has_room(active):
         (2, [-60], 20),
     ],
 )
-def test_a_start_is_estimated_from_who_runs_and_who_is_ahead(ahead, running, expected):
+def test_a_start_is_estimated_from_running_and_earlier_work(ahead, running, expected):
     at = estimate_start(
         ends=[NOW + (number + 10) * SECOND for number in running],
         ahead=[10 * SECOND] * ahead,

@@ -77,7 +77,7 @@ def problems(text: str | Path) -> list[str]:
         ("manual: true", manual()),
     ],
 )  # fmt: skip
-def test_cadences_mean_what_they_mean_in_python(stated, when):
+def test_cadences_equal_those_in_python(stated, when):
     [manifest] = load_yaml(f"{JOB}manifests:\n  one:\n    job: work\n    {stated}\n").manifests
     assert manifest.timing == when.timing
 
@@ -98,7 +98,7 @@ def test_a_filter_on_weekdays_is_stated_once(stated, problem):
     assert found.endswith(problem)
 
 
-def test_a_file_says_the_same_as_python():
+def test_a_file_equals_python():
     app = App("shop", generation=4)
     app.group("ops", max_active=2, priority=3, enabled=False)
 
@@ -278,7 +278,7 @@ batches:
     validator.validate(nodes.plain(nodes.parse(text)))
 
 
-def test_everything_that_is_wrong_with_items_is_told_with_their_lines():
+def test_problems_of_items_are_reported_with_their_lines():
     text = f"""{JOB}
 batches:
   many:
@@ -397,7 +397,7 @@ batches:
 """
 
 
-def test_everything_wrong_is_told_at_once_each_with_its_line():
+def test_all_problems_are_reported_at_once_with_their_lines():
     found = problems(WRONG)
     expected = [
         "line 1: app name 'api' is reserved",
@@ -575,7 +575,7 @@ def test_the_example_is_sound_and_fits_the_schema_for_editors():
         "app: shop\nbatches: {one: {job: work, manual: true, items: [{id: a, daily: 03:15, once: 2027-06-01 09:00}]}}",
     ],
 )
-def test_the_schema_for_editors_refuses_what_is_broken(text):
+def test_the_schema_for_editors_rejects_broken_files(text):
     validator = jsonschema_rs.validator_for(schema(), offline=True)
     assert not validator.is_valid(nodes.plain(nodes.parse(text)))
     assert problems(f"{text}\n")
