@@ -52,7 +52,7 @@ def test_with_room_left_it_wakes_at_the_next_due_time():
 
 
 class TestMissed:
-    def test_fire_once_fires_for_the_latest_and_owns_up_to_the_rest(self):
+    def test_fire_once_fires_for_the_latest_and_records_the_rest(self):
         verdict = due.judge(view(), now=noon(7.5))
         assert verdict.entries == (skipped(0, 6, "missed"), fired(7))
         assert verdict.next_due_at == noon(8)
@@ -98,7 +98,7 @@ class TestMissed:
         verdict = due.judge(view(misfire=Misfire(policy="catch_up", limit=50)), now=noon(1.5))
         assert verdict.entries == (fired(0), owed(1))
 
-    def test_catching_up_is_no_licence_to_pile_up_in_ordinary_times(self):
+    def test_catch_up_queues_nothing_in_ordinary_times(self):
         busy = view(misfire=Misfire(policy="catch_up", limit=5), slots=(0,))
         assert due.judge(busy, now=NOON).entries == (skipped(0, 0, "still_outstanding"),)
 
@@ -208,14 +208,10 @@ class TestHolds:
             due.reschedule_wake(structs.replace(held, owed=held.owed[:1]), now=NOON).wake_at is None
         )
 
-    def test_a_blocked_one_is_not_looked_at(self):
+    def test_a_blocked_manifest_neither_wakes_nor_queues(self):
         waiting = (Owed(cause="trigger:b", explicit=True),)
         held = view(hold="blocked_by_dead_letter", owed=waiting, next_due_at=None)
         assert due.reschedule_wake(held, now=NOON).wake_at is None
-
-    def test_a_blocked_one_lets_nothing_through(self):
-        waiting = (Owed(cause="trigger:b", explicit=True),)
-        held = view(hold="blocked_by_dead_letter", owed=waiting, next_due_at=None)
         assert due.judge(held, now=NOON) == Verdict(manifest=MANIFEST)
 
 
@@ -270,14 +266,14 @@ class TestDependents:
         ],
         ids=["busy", "blocked", "group disabled", "disabled", "nothing new"],
     )
-    def test_one_that_leaves_its_parent_still_owes_the_latest_success(self, changes, decided):
+    def test_a_dependent_that_leaves_its_parent_keeps_the_latest_success(self, changes, decided):
         leaving = self.child(**({"parent_success": 5, "seen_success": 2} | changes))
         left, entries = due.leave_parent(leaving, now=NOON)
         assert left.seen_success == 5
         assert [(entry.cause.partition(":")[0], entry.decision) for entry in entries] == decided
 
     @pytest.mark.parametrize("hold", ["blocked_by_dead_letter", "group_disabled"])
-    def test_a_held_manifest_keeps_its_pending_triggers(self, hold):
+    def test_a_held_dependent_keeps_its_pending_success(self, hold):
         held = self.child(parent_success=2, hold=hold)
         assert due.owes_success(held)
         assert due.judge(held, now=NOON) == Verdict(manifest=MANIFEST, seen_success=0)
@@ -288,7 +284,7 @@ class TestSpaced:
         fields = {"timing": Timing(cadence=Spaced(600)), "next_due_at": None}
         return view(**(fields | changes))
 
-    def test_a_new_one_fires_at_once(self):
+    def test_a_new_manifest_fires_at_once(self):
         verdict = due.judge(self.spaced(), now=NOON)
         assert verdict.entries == (fired(0),)
         assert (verdict.next_due_at, verdict.wake_at) == (None, None)
@@ -302,14 +298,14 @@ class TestSpaced:
         verdict = due.judge(self.spaced(settled_at=NOON, slots=(0,)), now=noon(60))
         assert verdict == Verdict(manifest=MANIFEST)
 
-    def test_a_pause_does_not_eat_it(self):
+    def test_a_pause_does_not_skip_it(self):
         paused = self.spaced(next_due_at=NOON, hold="manifest_disabled")
         assert due.skip_missed_during_pause(paused, "manifest_disabled", until=noon(60)) == (
             paused,
             [],
         )
 
-    def test_a_filter_puts_it_off(self):
+    def test_a_filter_delays_it(self):
         at_night = Timing(cadence=Spaced(600), filters=Filters(between="22:00-02:00"))
         verdict = due.judge(self.spaced(timing=at_night, settled_at=NOON), now=noon(1))
         assert verdict.next_due_at == NOON.replace(hour=22)
@@ -324,7 +320,7 @@ class TestSpaced:
         assert due.judge(ripe, now=fires_at).entries == (fired(10),)
 
     @pytest.mark.parametrize("settled_at", [noon(-600), None], ids=["long ago", "never"])
-    def test_one_that_was_something_else_before_is_not_due_in_the_past(self, settled_at):
+    def test_a_manifest_with_another_cadence_before_is_not_due_in_the_past(self, settled_at):
         assert due.reschedule_wake(self.spaced(settled_at=settled_at), now=NOON).next_due_at == NOON
 
     @pytest.mark.parametrize(
@@ -337,7 +333,7 @@ class TestSpaced:
         assert verdict.entries == ((fired(29.5),) if late < 1 else ())
         assert verdict.next_due_at == (None if late < 1 else noon(due_at))
 
-    def test_or_begins_at_once_if_it_may(self):
+    def test_a_late_fire_starts_at_once_if_allowed(self):
         standing = self.spaced(settled_at=noon(-10), next_due_at=NOON)
         assert due.judge(standing, now=noon(500)).entries == (fired(0),)
 
@@ -426,7 +422,7 @@ class TestRest:
         verdict = due.reschedule_wake(view(), now=noon(60))
         assert verdict == Verdict(manifest=MANIFEST, next_due_at=NOON, wake_at=NOON)
 
-    def test_a_new_spaced_one_is_due_now(self):
+    def test_a_new_spaced_manifest_is_due_now(self):
         new = view(timing=Timing(cadence=Spaced(600)), next_due_at=None)
         assert due.reschedule_wake(new, now=NOON) == Verdict(
             manifest=MANIFEST, next_due_at=NOON, wake_at=NOON
