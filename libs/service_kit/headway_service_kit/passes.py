@@ -10,6 +10,9 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 from headway_clock import jitter, monotonic
+from headway_jetstream_kit import BrokerUnavailable, ConsumerMissing
+from headway_postgres_kit import DatabaseUnavailable
+from headway_postgres_kit.database import ANSWER_SECONDS
 from headway_tracing.log import get_logger
 
 log = get_logger(__name__)
@@ -17,9 +20,19 @@ log = get_logger(__name__)
 SAFETY_POLL = 5.0
 _FIRST_BACKOFF = 0.2
 
+# A longer run counts as hanging. A run on a database that hangs fails only after twice the time
+# that an answer may take: for the statement and for the rollback.
+_PATIENCE = 2 * ANSWER_SECONDS + 5
+
+RunOnce = Callable[[], Awaitable[float | None]]
+
 
 class ExpectedFault(Exception):
     """A fault of a pass that is no bug; its text says what failed."""
+
+
+# Faults that are no bugs: the pass logs a line and tries again.
+EXPECTED_FAULTS = (ExpectedFault, DatabaseUnavailable, BrokerUnavailable, ConsumerMissing)
 
 
 class Wakeup:
@@ -77,32 +90,59 @@ class Wakeup:
             self._event.clear()
 
 
-# Called after each pass with its name, and its duration if it succeeded.
-OnPass = Callable[[str, float | None], None]
+class Pass:
+    """Runs a pass until cancelled, and answers for its health.
 
+    `run_once` returns the seconds that it may rest, or `None`. `on_end` is called after each run
+    with the name, and with the duration of a success.
+    """
 
-class Vitals:
-    """The health of a pass: when it last ended and succeeded, and its last error."""
-
-    def __init__(self, name: str, patience: float, on_pass: OnPass | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        run_once: RunOnce,
+        wakeup: Wakeup | None = None,
+        *,
+        poll: float = SAFETY_POLL,
+        longest_backoff: float = 10.0,
+        on_end: Callable[[str, float | None], None] | None = None,
+    ) -> None:
         self.name = name
-        self._patience = patience
-        self._on_pass = on_pass
+        self.wakeup = wakeup or Wakeup()
+        self._run_once = run_once
+        self._poll = poll
+        self._longest_backoff = longest_backoff
+        self._on_end = on_end
         self._ended_at = self._succeeded_at = monotonic()
         self._error: str | None = None
 
-    def succeeded(self, seconds: float) -> None:
-        """Record a success and its duration."""
-        self._ended_at = self._succeeded_at = monotonic()
-        self._error = None
-        if self._on_pass is not None:
-            self._on_pass(self.name, seconds)
+    async def keep_running(self) -> None:
+        """Run the pass for ever, with a backoff after failures."""
+        backoff = _FIRST_BACKOFF
+        while True:
+            began = monotonic()
+            try:
+                rest = await self._run_once()
+            except Exception as error:
+                self._end(None, f"{type(error).__name__}: {error}")
+                fields = {"name": self.name, "error": error, "retry_seconds": round(backoff, 1)}
+                if isinstance(error, EXPECTED_FAULTS):
+                    log.warning("pass failed", **fields)
+                else:
+                    log.exception("pass failed", **fields)
+                await asyncio.sleep(backoff * (1 + jitter(0.2)))
+                backoff = min(backoff * 2, self._longest_backoff)
+            else:
+                self._end(monotonic() - began, None)
+                backoff = _FIRST_BACKOFF
+                await self.wakeup.rest(self._poll if rest is None else min(rest, self._poll))
 
-    def failed(self, error: BaseException) -> None:
-        """Record a failure."""
-        self._ended_at, self._error = monotonic(), f"{type(error).__name__}: {error}"
-        if self._on_pass is not None:
-            self._on_pass(self.name, None)
+    def _end(self, seconds: float | None, error: str | None) -> None:
+        self._ended_at, self._error = monotonic(), error
+        if error is None:
+            self._succeeded_at = self._ended_at
+        if self._on_end is not None:
+            self._on_end(self.name, seconds)
 
     def age(self) -> float:
         """Return the seconds since the last success, or since the start."""
@@ -111,38 +151,9 @@ class Vitals:
     async def silence(self) -> str | None:
         """Return a problem if the pass hangs: it neither succeeds nor fails."""
         silent = monotonic() - self._ended_at
-        return f"{self.name}: no result for {silent:.0f} s" if silent > self._patience else None
+        is_hanging = silent > self._poll + _PATIENCE
+        return f"{self.name}: no result for {silent:.0f} s" if is_hanging else None
 
     async def trouble(self) -> str | None:
         """Return a problem if the last run of the pass failed."""
         return f"{self.name}: {self._error}" if self._error else None
-
-
-async def keep_running(
-    run_once: Callable[[], Awaitable[float | None]],
-    *,
-    vitals: Vitals,
-    wakeup: Wakeup,
-    expected_faults: tuple[type[Exception], ...] = (),
-    poll: float = SAFETY_POLL,
-    longest_backoff: float = 10.0,
-) -> None:
-    """Run a pass until cancelled; `run_once` returns the seconds that it may rest, or `None`."""
-    backoff = _FIRST_BACKOFF
-    while True:
-        began = monotonic()
-        try:
-            rest = await run_once()
-        except Exception as error:
-            vitals.failed(error)
-            fields = {"name": vitals.name, "error": error, "retry_seconds": round(backoff, 1)}
-            if isinstance(error, (ExpectedFault, *expected_faults)):
-                log.warning("pass failed", **fields)
-            else:
-                log.exception("pass failed", **fields)
-            await asyncio.sleep(backoff * (1 + jitter(0.2)))
-            backoff = min(backoff * 2, longest_backoff)
-        else:
-            vitals.succeeded(monotonic() - began)
-            backoff = _FIRST_BACKOFF
-            await wakeup.rest(poll if rest is None else min(rest, poll))

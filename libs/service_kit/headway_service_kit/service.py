@@ -5,28 +5,19 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from headway_jetstream_kit import Broker, BrokerUnavailable, ConsumerMissing
+from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_jetstream_kit.tasks import end
 from headway_jetstream_kit.watchdog import Patience
 from headway_postgres_kit import Database, DatabaseUnavailable
-from headway_postgres_kit.database import ANSWER_SECONDS
 
 from headway_service_kit.health import Check, Health
 from headway_service_kit.ignored_messages import new_counts
 from headway_service_kit.metrics import Measure, Meter, Readings
 from headway_service_kit.own_metrics import OwnMeasures, read_connections
-from headway_service_kit.passes import SAFETY_POLL, Vitals, Wakeup, keep_running
+from headway_service_kit.passes import SAFETY_POLL, Pass, RunOnce, Wakeup
 from headway_service_kit.process import keep_trying
 from headway_service_kit.settings import ServiceSettings
 
-# Faults of a pass that are no bugs: it logs a line and tries again.
-EXPECTED_FAULTS = (DatabaseUnavailable, BrokerUnavailable, ConsumerMissing)
-
-# A longer pass counts as hanging. A pass on a database that hangs fails only after twice the time
-# that an answer may take: for the statement and for the rollback.
-_PATIENCE = 2 * ANSWER_SECONDS + 5
-
-RunOnce = Callable[[], Awaitable[float | None]]
 Result = TypeVar("Result")
 
 
@@ -50,9 +41,8 @@ class Service:
         self.counts = new_counts()
         self.broker = broker
         self.health: Health | None = None
-        self._vitals: list[Vitals] = []
+        self._passes: dict[str, Pass] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._wakeups: dict[str, Wakeup] = {}
         self._watchers: dict[str, Callable[[], None]] = {}
         self._own = OwnMeasures(name)
         self.meter = Meter([*self._own.all(), *measures], answers=self._own.answers)
@@ -71,30 +61,26 @@ class Service:
         longest_backoff: float = 10.0,
     ) -> None:
         """Run a pass until the service stops."""
-        vitals = Vitals(name, patience=poll + _PATIENCE, on_pass=self._record_pass)
-        self._vitals.append(vitals)
-        self._wakeups[name] = wakeup = wakeup or Wakeup()
-        self._tasks[name] = asyncio.create_task(
-            keep_running(
-                run_once,
-                vitals=vitals,
-                wakeup=wakeup,
-                expected_faults=EXPECTED_FAULTS,
-                poll=poll,
-                longest_backoff=longest_backoff,
-            ),
-            name=f"{self.name}-{name}",
+        self._passes[name] = kept = Pass(
+            name,
+            run_once,
+            wakeup,
+            poll=poll,
+            longest_backoff=longest_backoff,
+            on_end=self._record_pass,
         )
+        self._tasks[name] = asyncio.create_task(kept.keep_running(), name=f"{self.name}-{name}")
 
     async def answer_for_health(self, address: str, *, live: Sequence[Check] = ()) -> int:
         """Serve health checks, including those in `live`; returns the port."""
+        passes = self._passes.values()
         self.health = Health(
             self.name,
-            live=[*(vitals.silence for vitals in self._vitals), *live],
+            live=[*(kept.silence for kept in passes), *live],
             ready=[
                 _reachable("PostgreSQL", self.database.ping),
                 _reachable("NATS", self.broker.ping),
-                *(vitals.trouble for vitals in self._vitals),
+                *(kept.trouble for kept in passes),
             ],
             meters=[self.meter],
             counts=[self.counts],
@@ -154,11 +140,11 @@ class Service:
 
     def wake(self, name: str) -> None:
         """Run a pass at once instead of after its rest."""
-        self._wakeup_of(name).call()
+        self._pass(name).wakeup.call()
 
     def rests(self, name: str) -> bool:
         """Return whether a pass rests and was not called."""
-        return self._wakeup_of(name).is_waited_for
+        return self._pass(name).wakeup.is_waited_for
 
     def watch(self, name: str, on_pass: Callable[[], None]) -> None:
         """Call `on_pass` after each success of a pass."""
@@ -192,13 +178,13 @@ class Service:
                 self._watchers[name]()
 
     def _read_passes(self) -> Readings:
-        return {self._own.pass_age: {(vitals.name,): vitals.age() for vitals in self._vitals}}
+        return {self._own.pass_age: {(name,): kept.age() for name, kept in self._passes.items()}}
 
-    def _wakeup_of(self, name: str) -> Wakeup:
-        if name not in self._wakeups:
-            known = ", ".join(self._wakeups) or "none"
+    def _pass(self, name: str) -> Pass:
+        if name not in self._passes:
+            known = ", ".join(self._passes) or "none"
             raise KeyError(f"{self.name} has no pass {name!r}; its passes are: {known}")
-        return self._wakeups[name]
+        return self._passes[name]
 
 
 def _reachable(server: str, ping: Callable[[], Awaitable[None]]) -> Check:
