@@ -7,7 +7,7 @@ from headway_cli.serve.worker import MEASURES as WORKER
 from headway_dispatcher.public import MEASURES as DISPATCHER
 from headway_scheduler.public import MEASURES as SCHEDULER
 from headway_service_kit.metrics import Measure
-from headway_service_kit.own_metrics import own_measures
+from headway_service_kit.own_metrics import OwnMeasures
 
 from generators.alert_rules import ALERTS
 
@@ -40,11 +40,10 @@ In Kubernetes the pods carry the annotations `prometheus.io/scrape`, `prometheus
 
 def every_measure() -> dict[str, list[Measure]]:
     """List all metrics by service."""
-    own = {name: own_measures(name) for name in ("scheduler", "dispatcher", "console")}
     return {
-        "scheduler": [*SCHEDULER, *own["scheduler"].all(), own["scheduler"].answers],
-        "dispatcher": [*DISPATCHER, *own["dispatcher"].all(), own["dispatcher"].answers],
-        "console": [*own["console"].all(), own["console"].answers],
+        "scheduler": [*SCHEDULER, *OwnMeasures("scheduler").all()],
+        "dispatcher": [*DISPATCHER, *OwnMeasures("dispatcher").all()],
+        "console": OwnMeasures("console").all(),
         "worker": list(WORKER),
     }
 

@@ -36,7 +36,10 @@ CLEAN = (
     "libs/headway/headway/yaml_file",
     "libs/history",
     "libs/jetstream_kit",
+    "libs/postgres_kit",
     "libs/relay",
+    "libs/service_kit",
+    "libs/testing",
     "libs/tracing",
     "proto-schemas",
     "services/cli/headway_cli/bench",
@@ -64,6 +67,7 @@ CLEAN = (
     "tests/faults",
     "tests/simulation",
     "tests/support",
+    "tests/unit",
 )
 
 ALLOW = "# language: allow"

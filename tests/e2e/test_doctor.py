@@ -70,7 +70,7 @@ async def test_what_is_broken_is_named_with_its_remedy_and_the_rest_is_looked_at
     for words in (
         "does not know you",
         "set HEADWAY_TOKEN to a token of its file",
-        "the database's schema 'dispatcher' lacks 1 migration(s), first 0001_schema -> run 'head",
+        "the database's schema 'dispatcher' lacks migrations from 0001_schema on -> run 'head",
         "the role headway_reader can change scheduler.job -> run: REVOKE INSERT",
         "consumer: HEADWAY_SETTLED/scheduler is missing -> run 'headway provision'",
     ):

@@ -280,7 +280,7 @@ async def test_a_killed_supervisor_takes_its_server_along(folder):
         for server in (servers.postgres, servers.nats):
             process, supervisor = server.process_id, server.process.supervisor_id
             os.kill(supervisor, signal.SIGKILL)
-            assert await server.wait() == -signal.SIGKILL
+            assert await server.process.wait() == -signal.SIGKILL
             await until_gone(process, supervisor)
             await server.start()
             assert server.recovered

@@ -16,8 +16,7 @@ from headway_relay import Handover, OutboxMessage, Relay
 from headway_relay import relay as relay_module
 from headway_scheduler.fire.tick import Tick
 from headway_scheduler.store import OUTBOX
-from headway_service_kit.passes import SAFETY_POLL, Vitals, keep_running
-from headway_service_kit.service import EXPECTED_FAULTS
+from headway_service_kit.passes import SAFETY_POLL, Pass
 from msgspec import structs
 from support.cadences import when_made_due
 from support.healing import purge
@@ -245,14 +244,7 @@ class SteadyLoad(Handover):
 @contextlib.asynccontextmanager
 async def kept(relay: Relay, handover: Handover):
     """Run the relay as a service does."""
-    task = asyncio.create_task(
-        keep_running(
-            relay.run_once,
-            vitals=Vitals("relay", patience=60),
-            wakeup=handover,
-            expected_faults=EXPECTED_FAULTS,
-        )
-    )
+    task = asyncio.create_task(Pass("relay", relay.run_once, handover).keep_running())
     try:
         yield
     finally:

@@ -169,5 +169,5 @@ async def test_a_cancel_works_at_any_time(world, clock):
 
 async def test_only_a_pass_that_is_kept_can_be_woken(world):
     service = await world.dispatcher()
-    with pytest.raises(KeyError, match="keeps no pass 'tick'"):
+    with pytest.raises(KeyError, match="has no pass 'tick'"):
         service.wake("tick")

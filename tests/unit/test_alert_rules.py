@@ -1,4 +1,4 @@
-"""Alert rules: each is well formed, and about metrics and labels that the code exports."""
+"""Alert rules: well formed, and about metrics and labels that the code exports."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from generators import alert_rules
 from generators.metrics_page import every_measure
 
 ROOT = Path(__file__).parents[2]
-MEASURES = {one.name: one for measures in every_measure().values() for one in measures}
+MEASURES = {measure.name: measure for measures in every_measure().values() for measure in measures}
 RULES = [
     rule
     for group in yaml.safe_load((ROOT / alert_rules.RULES).read_text())["groups"]
@@ -20,7 +20,7 @@ RULES = [
 
 
 def exported(metric: str) -> set[str]:
-    """The labels of a metric that some service exports; of a histogram, by its series."""
+    """Return the labels of an exported metric; those of a histogram depend on its series."""
     if metric in MEASURES and MEASURES[metric].kind != "histogram":
         return set(MEASURES[metric].labels)
     base, _, series = metric.rpartition("_")
@@ -34,15 +34,15 @@ def exported(metric: str) -> set[str]:
 def test_every_rule_is_about_metrics_and_labels_that_exist(rule):
     selected = Expression(rule["expr"]).selected
     assert selected
-    for one in selected:
+    for selector in selected:
         names = (
-            [one.metric]
-            if one.metric
-            else [name for name in MEASURES if re.fullmatch(one.pattern, name)]
+            [selector.metric]
+            if selector.metric
+            else [name for name in MEASURES if re.fullmatch(selector.pattern, name)]
         )
-        assert names, one
+        assert names, selector
         for name in names:
-            assert {*one.labels, *one.by} <= {*exported(name), "__name__"}, one
+            assert {*selector.labels, *selector.by} <= {*exported(name), "__name__"}, selector
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
@@ -84,6 +84,6 @@ def test_names_are_unique_and_both_files_hold_the_same_rules():
         'rate({__name__=~"a|b"}[5m])',
     ],
 )
-def test_the_check_of_expressions_refuses_what_prometheus_would(wrong):
+def test_the_check_of_expressions_rejects_what_prometheus_rejects(wrong):
     with pytest.raises(NotPromQL):
         Expression(wrong)

@@ -1,4 +1,4 @@
-"""Finding the user's app, and saying what is wrong with it."""
+"""Loading of the user's app, and its error messages."""
 
 import sys
 
@@ -6,13 +6,13 @@ import pytest
 from headway import App, InvalidDefinitions
 from headway_cli.serve.find_app import AppNotFound, load_app
 
-ONE = "from headway import App\napp = App('shop')\n"
+APP_FILE = "from headway import App\napp = App('shop')\n"
 TWO = "from headway import App\nfirst, second = App('a'), App('b')\n"
 
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """An empty current folder; what is imported from it is forgotten afterwards."""
+    """Change to an empty folder; drop the modules imported from it afterwards."""
     before = set(sys.modules)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path[:])
@@ -34,9 +34,9 @@ def here(tmp_path, monkeypatch):
     ],
 )
 def test_an_app_is_found_by_file_or_module(here, target):
-    (here / "orders.py").write_text(ONE)
+    (here / "orders.py").write_text(APP_FILE)
     (here / "sub").mkdir()
-    (here / "sub" / "inner.py").write_text(ONE)
+    (here / "sub" / "inner.py").write_text(APP_FILE)
     app = load_app(target)
     assert isinstance(app, App)
     assert app.name == "shop"
@@ -48,20 +48,20 @@ def test_one_of_several_is_found_by_name(here):
 
 
 def test_one_app_under_two_names_is_one(here):
-    (here / "aliased.py").write_text(f"{ONE}same = app\n")
+    (here / "aliased.py").write_text(f"{APP_FILE}same = app\n")
     assert load_app("aliased").name == "shop"
 
 
 def test_a_file_imports_its_neighbours_and_itself_only_once(here):
     (here / "sub").mkdir()
     (here / "sub" / "jobs.py").write_text("from shop_app import app\nnames = [app.name]\n")
-    (here / "sub" / "shop_app.py").write_text(f"{ONE}import jobs\n")
+    (here / "sub" / "shop_app.py").write_text(f"{APP_FILE}import jobs\n")
     app = load_app("sub/shop_app.py")
     assert sys.modules["jobs"].app is app
 
 
 def test_a_file_called_headway_does_not_hide_headway(here):
-    (here / "headway.py").write_text(ONE)
+    (here / "headway.py").write_text(APP_FILE)
     assert load_app("headway.py").name == "shop"
     assert sys.modules["headway"].App is App
 
@@ -81,7 +81,7 @@ def test_a_file_called_headway_does_not_hide_headway(here):
     ],
 )
 @pytest.mark.parametrize("target", ["broken.py", "broken"])
-def test_what_is_wrong_with_a_module_is_said_in_one_line(here, source, complaint, target):
+def test_a_problem_of_a_module_is_one_line(here, source, complaint, target):
     (here / "broken.py").write_text(source)
     assert_complaint(target, complaint)
 
@@ -102,7 +102,7 @@ def test_what_is_wrong_with_a_module_is_said_in_one_line(here, source, complaint
     ],
 )
 def test_where_there_is_no_app_the_remedy_is_named(here, target, complaint):
-    (here / "orders.py").write_text(ONE)
+    (here / "orders.py").write_text(APP_FILE)
     assert_complaint(target, complaint)
 
 
@@ -112,7 +112,7 @@ def assert_complaint(target, complaint):
     assert "\n" not in str(caught.value)
 
 
-def test_ctrl_c_in_the_module_stays_what_it_is(here):
+def test_ctrl_c_in_the_module_is_passed_on(here):
     (here / "stuck.py").write_text("raise KeyboardInterrupt")
     with pytest.raises(KeyboardInterrupt):
         load_app("stuck.py")
@@ -126,12 +126,12 @@ def test_an_app_may_be_a_yaml_file(here, name):
     )
     app = load_app(name)
     assert app.name == "shop"
-    assert [one.external_id for one in app.definitions().manifests] == ["one"]
+    assert [manifest.external_id for manifest in app.definitions().manifests] == ["one"]
     with pytest.raises(InvalidDefinitions, match=r"shop\.ya?ml declares jobs without bodies"):
         app.jobs  # noqa: B018
 
 
-def test_a_yaml_file_that_is_not_there_or_not_right_is_told(here):
+def test_a_missing_or_invalid_yaml_file_is_reported(here):
     assert_complaint("nowhere.yaml", r"there is no file 'nowhere\.yaml': give the path")
     (here / "wrong.yaml").write_text("app: shop\njobs: 5")
     with pytest.raises(InvalidDefinitions, match=r"wrong\.yaml:2: jobs is not valid"):

@@ -1,4 +1,4 @@
-"""The AsyncAPI document: complete, without loose ends, and of the official shape."""
+"""The AsyncAPI document: complete, without dangling references, valid by the official schema."""
 
 import json
 import os
@@ -27,21 +27,25 @@ OFFICIAL = os.environ.get("HEADWAY_ASYNCAPI_SCHEMA")
 
 
 def references(value: Any, path: str = "#") -> list[tuple[str, str]]:
-    """Every reference, and where it stands."""
+    """List all references with their paths."""
     if isinstance(value, dict):
         found = [(path, value["$ref"])] if isinstance(value.get("$ref"), str) else []
         return found + [
-            one for key, inner in value.items() for one in references(inner, f"{path}/{key}")
+            reference
+            for key, inner in value.items()
+            for reference in references(inner, f"{path}/{key}")
         ]
     if isinstance(value, list):
         return [
-            one for index, inner in enumerate(value) for one in references(inner, f"{path}/{index}")
+            reference
+            for index, inner in enumerate(value)
+            for reference in references(inner, f"{path}/{index}")
         ]
     return []
 
 
 def resolve(reference: str) -> Any:
-    """What a reference leads to."""
+    """Return the target of a reference."""
     file, _, pointer = reference.partition("#")
     found = DOCUMENT if not file else json.loads((FOLDER / file).read_bytes())
     for step in pointer.split("/")[1:]:
@@ -51,8 +55,8 @@ def resolve(reference: str) -> Any:
 
 def test_every_event_and_every_request_is_a_message():
     names = set(DOCUMENT["components"]["messages"])
-    assert {one.type for one in EVENTS} | set(CONTROL) <= names
-    carried = {one for channel in DOCUMENT["channels"].values() for one in channel["messages"]}
+    assert {event.type for event in EVENTS} | set(CONTROL) <= names
+    carried = {name for channel in DOCUMENT["channels"].values() for name in channel["messages"]}
     assert carried == names, "a message that no channel carries"
 
 
@@ -78,36 +82,38 @@ def test_every_reference_leads_somewhere():
 
 
 @pytest.mark.parametrize("name", DOCUMENT["operations"])
-def test_operations_speak_what_their_channel_carries(name):
+def test_operations_use_the_messages_of_their_channel(name):
     operation = DOCUMENT["operations"][name]
     channel = operation["channel"]["$ref"]
-    assert all(one["$ref"].startswith(f"{channel}/messages/") for one in operation["messages"])
+    assert all(
+        message["$ref"].startswith(f"{channel}/messages/") for message in operation["messages"]
+    )
     assert operation["action"] in ("send", "receive")
     [tag] = operation["tags"]
     assert name.startswith(f"{tag['name']}.{operation['action']}.")
     if "reply" in operation:
         replies = operation["reply"]
         assert all(
-            one["$ref"].startswith(f"{replies['channel']['$ref']}/messages/")
-            for one in replies["messages"]
+            message["$ref"].startswith(f"{replies['channel']['$ref']}/messages/")
+            for message in replies["messages"]
         )
 
 
-def test_who_asks_is_answered():
+def test_every_request_has_a_reply():
     for subject in requests():
         spoken = [
-            one
-            for one in DOCUMENT["operations"].values()
-            if one["channel"]["$ref"] == f"#/channels/{subject}"
+            operation
+            for operation in DOCUMENT["operations"].values()
+            if operation["channel"]["$ref"] == f"#/channels/{subject}"
         ]
-        assert {one["action"] for one in spoken} == {"receive", "send"}
-        assert all("reply" in one for one in spoken)
-        [served] = [one for one in spoken if one["action"] == "receive"]
+        assert {operation["action"] for operation in spoken} == {"receive", "send"}
+        assert all("reply" in operation for operation in spoken)
+        [served] = [operation for operation in spoken if operation["action"] == "receive"]
         service = "schedulers" if subject.startswith(subjects.SCHEDULER_CONTROL) else "dispatchers"
         assert served["bindings"]["nats"]["queue"] == service
 
 
-def test_services_may_refuse_and_how_is_said():
+def test_services_document_their_refusals():
     refusal = DOCUMENT["components"]["messages"]["refusal"]
     headers = refusal["headers"]["properties"]
     assert set(headers[subjects.ERROR_CODE_HEADER]["enum"]) == set(NATS_CODE.values())
@@ -117,30 +123,31 @@ def test_services_may_refuse_and_how_is_said():
     )
     for operation in DOCUMENT["operations"].values():
         replies = [
-            one["$ref"].rpartition("/")[2] for one in operation.get("reply", NONE)["messages"]
+            message["$ref"].rpartition("/")[2]
+            for message in operation.get("reply", NONE)["messages"]
         ]
         is_service = "/headway.control." in operation["channel"]["$ref"]
         assert ("refusal" in replies) == is_service
 
 
-def asked_in(folder: str) -> set[str]:
-    """The subjects on which a service asks another, by its code."""
+def request_subjects(folder: str) -> set[str]:
+    """Find the subjects of a service's requests in its code."""
     code = "\n".join(path.read_text() for path in (SERVICES / folder).rglob("*.py"))
     called = re.findall(r"\bask\(\s*(?:self\._)?broker,\s*subjects\.([A-Z_]+)", code)
     return {getattr(subjects, name) for name in called}
 
 
 @pytest.mark.parametrize("service", ["scheduler", "dispatcher"])
-def test_what_services_ask_each_other_is_told(service):
-    told = {
+def test_requests_between_services_are_documented(service):
+    documented = {
         operation["channel"]["$ref"].removeprefix("#/channels/")
         for name, operation in DOCUMENT["operations"].items()
         if name.startswith(f"{service}.send.") and "reply" in operation
     }
-    assert asked_in(service) == told != set()
+    assert request_subjects(service) == documented != set()
 
 
-def test_what_a_worker_says_of_a_lease_is_fenced():
+def test_a_workers_messages_about_a_lease_are_fenced():
     messages = DOCUMENT["components"]["messages"]
     for name in ("headway.lease.claimed.v1", "headway.run.completed.v1"):
         [trait] = messages[name]["traits"]
@@ -163,7 +170,7 @@ SAMPLES = [
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=str)
 def test_samples_fit_the_payloads_that_the_document_names(sample):
-    # A later sample of the same type is called after what it adds.
+    # A later sample of a type is named after the added field.
     name = sample.stem.partition("+")[0]
     message = DOCUMENT["components"]["messages"][name]
     schema = resolve(message["payload"]["schema"]["$ref"])
@@ -189,22 +196,22 @@ def test_addresses_are_read_off_the_functions_that_make_subjects():
 
 
 class Homeless(EventData, frozen=True, kw_only=True):
-    """An event of a module that no stream is known for."""
+    """An event of a module without a stream."""
 
     type = "headway.homeless.v1"
 
 
-class Asked(msgspec.Struct):
+class NewRequest(msgspec.Struct):
     """A request without a subject."""
 
 
-def test_what_is_not_described_is_told_with_its_remedy(monkeypatch):
+def test_a_missing_description_is_reported_with_its_remedy(monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(asyncapi, "EVENTS", (*EVENTS, Homeless))
         with pytest.raises(Undescribed, match=r"homeless.*add its module to _STREAMS"):
             document()
     with monkeypatch.context() as patched:
-        patched.setitem(asyncapi.CONTROL, "asked.request", Asked)
+        patched.setitem(asyncapi.CONTROL, "asked.request", NewRequest)
         with pytest.raises(Undescribed, match=r"no subject is known for \['asked.request'\]"):
             document()
     with monkeypatch.context() as patched:
@@ -214,8 +221,8 @@ def test_what_is_not_described_is_told_with_its_remedy(monkeypatch):
 
 
 def test_a_new_request_appears_by_itself(monkeypatch):
-    monkeypatch.setitem(asyncapi.CONTROL, "new.request", Asked)
-    monkeypatch.setitem(asyncapi.CONTROL, "new.answer", Asked)
+    monkeypatch.setitem(asyncapi.CONTROL, "new.request", NewRequest)
+    monkeypatch.setitem(asyncapi.CONTROL, "new.answer", NewRequest)
     monkeypatch.setattr(subjects, "NEW_REQUEST", "headway.control.dispatcher.new", raising=False)
     made = document()
     assert "operator.send.control.dispatcher.new" in made["operations"]

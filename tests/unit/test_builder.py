@@ -1,4 +1,4 @@
-"""Schedules that are built: chains of dependents, batches, and what is said of mistakes."""
+"""Built schedules: chains of dependents, batches and their error messages."""
 
 import itertools
 import re
@@ -50,7 +50,7 @@ def app() -> App:
 
 
 def parents(app: App) -> dict[str, str | None]:
-    return {one.external_id: one.depends_on for one in app.definitions().manifests}
+    return {manifest.external_id: manifest.depends_on for manifest in app.definitions().manifests}
 
 
 def only_problem(app: App) -> str:
@@ -60,7 +60,7 @@ def only_problem(app: App) -> str:
     return problem
 
 
-def test_a_manifest_takes_from_its_job_what_it_does_not_state(app):
+def test_a_manifest_inherits_unstated_fields_from_its_job(app):
     app.schedule("plain", job="work", when=HOURLY)
     [manifest] = app.definitions().manifests
     assert (manifest.group, manifest.priority, manifest.timeout_seconds) == ("working", 2, 60)
@@ -100,7 +100,7 @@ def test_a_manifest_goes_before_its_cadence_and_its_job(app):
     assert (manifest.jitter_seconds, manifest.enabled) == (0, False)
 
 
-def test_what_a_dead_letter_does_is_the_jobs_unless_the_manifest_states_it():
+def test_the_dead_letter_policy_is_the_jobs_unless_the_manifest_states_it():
     app = App("test")
 
     @app.job("lenient", on_dead_letter="go_on")
@@ -110,7 +110,9 @@ def test_what_a_dead_letter_does_is_the_jobs_unless_the_manifest_states_it():
     app.schedule("strict", job=lenient, when=HOURLY, on_dead_letter="block").then(
         "after", job=lenient
     )
-    found = {one.external_id: one.on_dead_letter for one in app.definitions().manifests}
+    found = {
+        manifest.external_id: manifest.on_dead_letter for manifest in app.definitions().manifests
+    }
     assert found == {"lenient-every-1h": "go_on", "strict": "block", "after": "go_on"}
     app.schedule("odd", job=lenient, when=HOURLY, on_dead_letter="stop")
     with pytest.raises(InvalidDefinitions, match="on_dead_letter"):
@@ -123,12 +125,12 @@ def test_include_hangs_on_the_root_and_then_include_on_the_cursor(app):
     chain.then("c", job="quiet").include("d", job="quiet", dormant=True)
     chain.then_include("e", job="quiet")
     assert parents(app) == {"root": None, "a": "root", "b": "a", "c": "b", "d": "root", "e": "d"}
-    manifests = {one.external_id: one for one in app.definitions().manifests}
-    assert {name for name, one in manifests.items() if one.dormant} == {"d"}
+    manifests = {manifest.external_id: manifest for manifest in app.definitions().manifests}
+    assert {name for name, manifest in manifests.items() if manifest.dormant} == {"d"}
     assert manifests["b"].timing == Timing(cadence=Manual())
 
 
-def test_a_chain_goes_on_from_a_manifest_that_is_declared_elsewhere_or_later(app):
+def test_a_chain_continues_from_a_manifest_that_is_declared_elsewhere_or_later(app):
     app.manifest("nightly").then("mail", job="quiet").then("file", job="work", input=[1])
     app.schedule("nightly", job="quiet", when=daily("02:00"))
     assert parents(app) == {"nightly": None, "mail": "nightly", "file": "mail"}
@@ -140,21 +142,23 @@ def test_a_parent_may_be_a_decorated_job_s_manifest(app):
     assert parents(app) == {"report-daily-06-00": None, "mail": "report-daily-06-00"}
 
 
-def test_a_parent_that_nobody_declares_is_named(app):
+def test_an_undeclared_parent_is_named(app):
     app.manifest("gone").then("mail", job="quiet")
     assert only_problem(app).startswith(
         "manifest 'mail' depends on 'gone', which this app does not declare"
     )
 
 
-def test_a_cycle_is_told_once_with_its_path_in_the_order_of_running(app):
+def test_a_cycle_is_reported_once_with_its_path_in_the_order_of_running(app):
     app.manifest("a").then("b", job="quiet").then("c", job="quiet").then("a", job="quiet")
     app.manifest("c").then("leaf", job="quiet")
     problem = only_problem(app)
     path = re.search(r"dependency cycle: ([^:]*):", problem)[1].split(" → ")
     assert path[0] == path[-1]
     assert set(path) == {"a", "b", "c"}
-    assert all(f"{one} → {other}" in "a → b → c → a → b" for one, other in itertools.pairwise(path))
+    assert all(
+        f"{before} → {after}" in "a → b → c → a → b" for before, after in itertools.pairwise(path)
+    )
 
 
 def test_a_manifest_that_follows_itself_is_a_cycle(app):
@@ -180,11 +184,13 @@ def test_dependents_take_no_timing(app):
 def test_a_batch_takes_its_items_in_many_shapes(app, items, key):
     app.schedule_many("crm", job="sync", items=items, key=key, when=HOURLY)
     definitions = app.definitions()
-    assert {one.external_id: one.input for one in definitions.manifests} == {
+    assert {manifest.external_id: manifest.input for manifest in definitions.manifests} == {
         "crm-ada": {"id": 1, "name": "Ada"},
         "crm-grace": {"id": 2, "name": "Grace"},
     }
-    assert {(one.group, one.batch) for one in definitions.manifests} == {("crm", "crm")}
+    assert {(manifest.group, manifest.batch) for manifest in definitions.manifests} == {
+        ("crm", "crm")
+    }
     assert definitions.batches == (Batch(name="crm", prune=True),)
 
 
@@ -237,7 +243,9 @@ def test_a_batch_of_dependents_hangs_on_the_root_or_on_its_items_parents(app):
         "last": "root",
         "tail-x": "fan-x",
     }
-    [fan] = [one for one in app.definitions().manifests if one.external_id == "fan-x"]
+    [fan] = [
+        manifest for manifest in app.definitions().manifests if manifest.external_id == "fan-x"
+    ]
     assert (fan.dormant, fan.batch, fan.group) == (True, "fan", "fan")
 
 
@@ -362,14 +370,14 @@ def test_a_batch_of_dependents_hangs_on_the_root_or_on_its_items_parents(app):
         ),
     ],
 )
-def test_what_cannot_be_built_is_told_in_one_line(app, declare, complaint):
+def test_an_invalid_schedule_is_reported_in_one_line(app, declare, complaint):
     declare(app)
     problems = []
     try:
         app.definitions()
     except InvalidDefinitions as error:
-        # A parent that is missing because of the mistake itself is not what is asked here.
-        problems = [one for one in error.problems if "does not declare" not in one]
+        # Ignore the missing parent, a consequence of the mistake itself.
+        problems = [problem for problem in error.problems if "does not declare" not in problem]
     [problem] = problems
     assert re.search(complaint, problem)
 
@@ -378,7 +386,7 @@ def test_batches_whose_names_overlap_are_fine_while_their_ids_differ(app):
     app.schedule_many("m", job="work", items={"1": 1}, when=HOURLY)
     app.schedule_many("m-eu", job="work", items={"1": 1}, when=HOURLY)
     app.schedule("m-single", job="work", when=HOURLY)
-    assert {(one.external_id, one.batch) for one in app.definitions().manifests} == {
+    assert {(manifest.external_id, manifest.batch) for manifest in app.definitions().manifests} == {
         ("m-1", "m"),
         ("m-eu-1", "m-eu"),
         ("m-single", None),

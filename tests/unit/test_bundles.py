@@ -1,4 +1,4 @@
-"""Events that travel together: in order, and never more than fits into a message."""
+"""Bundles of events: in order, and within the size limit of a message."""
 
 from datetime import UTC, datetime
 from uuid import UUID
@@ -42,7 +42,7 @@ def test_all_of_them_travel_in_order_and_as_few_messages_as_may_be(count):
     events = [settled(number) for number in range(count)]
     messages = bundled("headway.settled.g", events)
     assert len(messages) == -(-count // outbox._MAX_EVENTS)
-    assert [one for message in messages for one in decode(message.body)] == events
+    assert [event for message in messages for event in decode(message.body)] == events
     assert {message.subject for message in messages} == {"headway.settled.g"}
 
 

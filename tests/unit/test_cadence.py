@@ -1,4 +1,4 @@
-"""When each cadence fires on the naive wall clock, and how it is said in words."""
+"""Fire times of cadences on the naive wall clock, and their descriptions."""
 
 from datetime import date, datetime, timedelta
 
@@ -22,11 +22,11 @@ def at(text):
 
 
 def walk(cadence, wall, count):
-    """The fires that follow a wall-clock time."""
+    """Return the fires after a wall-clock time."""
     found, wall = [], at(wall)
     while len(found) < count and (wall := cadence.next_wall(wall)) is not None:
         found.append(wall)
-    return [f"{one:%Y-%m-%d %H:%M:%S}".removesuffix(":00") for one in found]
+    return [f"{fire:%Y-%m-%d %H:%M:%S}".removesuffix(":00") for fire in found]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def walk(cadence, wall, count):
             id="first-and-last-monday",
         ),
         pytest.param(
-            # February 2027 has four of each weekday, so that the fourth is the last.
+            # February 2027 has four of each weekday, so the fourth is the last.
             MonthlyDow(("fourth", "last"), ("sun",), "08:00"),
             "2027-01-25 00:00",
             ["2027-01-31 08:00", "2027-02-28 08:00", "2027-03-28 08:00"],
@@ -152,7 +152,7 @@ def test_fires(cadence, wall, expected):
     ],
     ids=str,
 )
-def test_only_what_fires_in_every_hour_fires_in_a_repeated_one(cadence, expected):
+def test_only_hourly_cadences_fire_twice_in_a_repeated_hour(cadence, expected):
     assert cadence.fires_in_repeated_hour is expected
 
 
@@ -185,7 +185,7 @@ def test_only_what_fires_in_every_hour_fires_in_a_repeated_one(cadence, expected
         (Manual(), "only when asked for"),
     ],
 )
-def test_cadences_in_words(cadence, expected):
+def test_descriptions_of_cadences(cadence, expected):
     assert str(cadence) == expected
 
 
@@ -200,7 +200,7 @@ def test_cadences_in_words(cadence, expected):
 )
 def test_times_of_cron(expression, expected):
     found = walk(Cron(expression), "2027-05-01 23:45", len(expected))
-    assert [one.split(" ")[1] for one in found] == expected
+    assert [fire.split(" ")[1] for fire in found] == expected
 
 
 @pytest.mark.parametrize(
@@ -216,11 +216,11 @@ def test_times_of_cron(expression, expected):
         ("0 0 15W * *", ["05-14", "06-15", "07-15", "08-16"]),
         ("0 0 1W * *", ["05-03", "06-01"]),
         ("0 0 31W * *", ["05-31", "06-30", "07-30"]),
-        # Where both are restricted, either suffices.
+        # If both are restricted, either suffices.
         ("0 0 13 * 5", ["05-07", "05-13", "05-14"]),
         ("0 0 13 * 5#3", ["05-13", "05-21", "06-13", "06-18"]),
         ("0 0 15W * 3", ["05-05", "05-12", "05-14", "05-19"]),
-        # A star with steps is no restriction: both have to match.
+        # A star with steps does not count as a restriction: both have to match.
         ("0 0 */10 * 1", ["05-31", "06-21", "10-11"]),
         ("0 0 13 * */2", ["05-13", "06-13", "07-13"]),
         ("0 0 ? * 1", ["05-03", "05-10"]),
@@ -235,7 +235,7 @@ def test_times_of_cron(expression, expected):
 )
 def test_days_of_cron(expression, expected):
     found = walk(Cron(expression), "2027-05-01 00:00", len(expected))
-    assert [one[5:10] for one in found] == expected
+    assert [fire[5:10] for fire in found] == expected
     cron.check(expression)
 
 
@@ -272,7 +272,7 @@ def test_days_of_cron(expression, expected):
         ("* " * 101, "longer than 200"),
     ],
 )
-def test_what_cron_refuses(expression, complaint):
+def test_invalid_cron_expressions(expression, complaint):
     with pytest.raises(cron.InvalidCron, match=complaint) as refused:
         cron.check(expression)
     assert "\n" not in str(refused.value)
@@ -287,7 +287,7 @@ def test_the_29th_of_february():
 
 
 def test_cron_gives_up_after_ten_years():
-    # A February has a fifth Monday only if its 29th is one.
+    # A February has a fifth Monday only if its 29th is a Monday.
     seldom = Cron("0 0 * 2 1#5")
     assert seldom.next_wall(datetime(2030, 1, 1)) is None
     assert seldom.next_wall(datetime(2035, 1, 1)) == datetime(2044, 2, 29)

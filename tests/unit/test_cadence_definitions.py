@@ -1,4 +1,4 @@
-"""Cadences as they are written: their values, their names, and the policies that they bring along."""
+"""Cadences in definitions: their values, names and policies."""
 
 import re
 from datetime import UTC, date, datetime, time
@@ -180,7 +180,7 @@ def test_the_thirteenth_if_it_is_a_friday():
     assert describe(timing) == "monthly on the 13th day at 09:00, on Friday (Europe/Berlin)"
 
 
-def test_what_restricts_nothing_is_no_filter():
+def test_a_restriction_that_allows_everything_is_no_filter():
     when = daily("09:00", days=Days.ALL, months=Months.ALL, weeks=Weeks.ALL)
     assert when == daily("09:00")
 
@@ -204,7 +204,7 @@ def test_days_are_a_step_or_a_filter():
         {"enabled": False},
     ],
 )
-def test_names_leave_out_what_may_change_under_an_operator_s_hands(changed):
+def test_names_leave_out_fields_that_an_operator_may_change(changed):
     assert daily("09:00", **changed).name == "daily-09-00"
     app = App("billing")
     app.job("job")(daily("09:00")(daily("09:00", **changed)(lambda ctx: None)))
@@ -219,14 +219,18 @@ def test_names_do_not_depend_on_order_or_on_others():
 
         def body(ctx): ...
 
-        for one in cadences:
-            one(body)
+        for cadence in cadences:
+            cadence(body)
         app.job("job")(body)
-        return {one.external_id for one in app.definitions().manifests}
+        return {manifest.external_id for manifest in app.definitions().manifests}
 
-    one, other = daily("09:00"), daily("09:00", days="weekdays")
-    assert ids(one) == {"job-daily-09-00"}
-    assert ids(one, other) == ids(other, one) == {"job-daily-09-00", "job-daily-09-00-weekdays"}
+    plain, weekdays = daily("09:00"), daily("09:00", days="weekdays")
+    assert ids(plain) == {"job-daily-09-00"}
+    assert (
+        ids(plain, weekdays)
+        == ids(weekdays, plain)
+        == {"job-daily-09-00", "job-daily-09-00-weekdays"}
+    )
 
 
 def test_the_same_cadence_twice_is_a_problem():
@@ -354,7 +358,7 @@ def test_policies_by_name_and_by_value(given, policy):
         (once("2027-06-01"), "names no time"),
     ],
 )
-def test_a_cadence_that_cannot_be_kept_is_told_in_one_line(when, complaint):
+def test_an_invalid_cadence_is_reported_in_one_line(when, complaint):
     app = App("billing")
     app.job("job")(when(lambda ctx: None))
     [problem] = problems(app)

@@ -1,4 +1,4 @@
-"""What filters let pass and exclusions cut out, on the naive wall clock."""
+"""Filters and exclusions on the naive wall clock."""
 
 from datetime import date, datetime, timedelta
 from functools import cache
@@ -28,7 +28,7 @@ def walk(cadence, filters, wall, count):
     filtered, found, wall = Filtered(cadence, passage(filters)), [], at(wall)
     while len(found) < count and (wall := filtered.next_wall(wall)) is not None:
         found.append(wall)
-    return [f"{one:%Y-%m-%d %H:%M:%S}".removesuffix(":00") for one in found]
+    return [f"{fire:%Y-%m-%d %H:%M:%S}".removesuffix(":00") for fire in found]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def walk(cadence, filters, wall, count):
     ],
 )
 def test_filters(cadence, filters, wall, expected):
-    # Of those with one fire or none it is asked that nothing follows.
+    # With one expected fire or none, check that nothing follows.
     count = len(expected) if len(expected) > 1 else 3
     assert walk(cadence, filters, wall, count) == expected
 
@@ -190,7 +190,7 @@ SHUT = (
         ("2028-01-03 12:00", None),
     ],
 )
-def test_what_covers_a_time(wall, expected):
+def test_exclusions_that_cover_a_time(wall, expected):
     assert covering(SHUT, at(wall)) == expected
 
 
@@ -198,7 +198,7 @@ def test_what_covers_a_time(wall, expected):
     ("wall", "expected"),
     [
         ("2027-04-30 22:00", "2027-04-30 22:00"),
-        # Over Saturday, Sunday, an excluded Monday and the small hours of Tuesday.
+        # Skips Saturday, Sunday, an excluded Monday and the small hours of Tuesday.
         ("2027-04-30 23:30", "2027-05-04 01:00"),
         ("2027-12-24 05:00", "2028-01-03 01:00"),
     ],
@@ -235,7 +235,7 @@ some_filters = st.builds(
 
 @cache
 def weeks_by_counting(day):
-    """Which of its weekday a date is, told from a list of all of them in its month."""
+    """Return the position of a date among the same weekdays of its month."""
     same_weekday = [
         other
         for other in (day.replace(day=1) + timedelta(days=n) for n in range(31))
@@ -247,7 +247,7 @@ def weeks_by_counting(day):
 
 
 def passes(filters, wall):
-    """The filters once more, read a time at a time."""
+    """Apply the filters to a single time, independently of the implementation."""
     weekday = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")[wall.weekday()]
     clock = f"{wall:%H:%M}"
     first, _, last = (filters.between or "00:00-24:00").partition("-")

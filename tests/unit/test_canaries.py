@@ -1,4 +1,4 @@
-"""Retrying dead letters of one failure: one, then ten, then all."""
+"""Gradual retry of the dead letters of a failure: one, then ten, then all."""
 
 import pytest
 from headway_decisions.retries.canaries import (
@@ -16,7 +16,7 @@ FATES = ("under_way", "completed", "came_back", "failed_otherwise", "ended")
 
 
 def fates(*steps: dict[str, int]) -> list[dict[str, int]]:
-    """Letters by fate in each step, with steps that have not begun."""
+    """Return letters by result in each step, including steps that have not begun."""
     return [*steps, {}, {}, {}][:3]
 
 

@@ -1,4 +1,4 @@
-"""What the gate lets through."""
+"""Admission by the gate."""
 
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar
@@ -51,7 +51,7 @@ def test_the_global_cap():
     assert reasons(verdicts) == ["admitted", "admitted", "global_cap", "global_cap"]
 
 
-def test_jobs_that_do_not_count_globally_pass_a_full_house_and_fill_nobodys():
+def test_jobs_that_do_not_count_globally_ignore_the_global_limit():
     jobs = {"etl": JobLimit(counts_globally=False)}
     candidates = [*wants(2), *wants(2, job="mail", start=10)]
     verdicts = answers(candidates, active={("g", "etl"): 7}, max_active=1, jobs=jobs)
@@ -80,12 +80,12 @@ def test_a_full_job_does_not_hold_others_and_counts_over_all_groups():
         {"max_active": 2},
     ],
 )
-def test_a_cap_lowered_below_what_runs_admits_nothing(limits):
+def test_a_limit_lowered_below_the_running_number_admits_nothing(limits):
     verdicts = answers(wants(1), active={("g", "etl"): 5}, **limits)
     assert reasons(verdicts)[0].endswith("_cap")
 
 
-def test_a_key_admits_as_many_as_its_limit_says():
+def test_a_key_admits_up_to_its_limit():
     candidates = [
         *wants(1, key="customer:1", key_active=1),
         *wants(2, key="customer:2", start=10),
@@ -104,7 +104,7 @@ def test_a_key_admits_as_many_as_its_limit_says():
 
 
 @pytest.mark.parametrize("kind", ["group", "job"])
-def test_a_rate_admits_what_is_left_of_it(kind):
+def test_a_rate_admits_its_remainder(kind):
     begun = (Bundle(first_at=NOW, last_at=NOW, count=3),)
     rate = Rate(count=5, period_seconds=60)
     limits = (
@@ -116,7 +116,7 @@ def test_a_rate_admits_what_is_left_of_it(kind):
     verdicts = admit([*wants(3), *wants(1, group="h", job="mail", start=10)], room)
     assert reasons(verdicts) == ["admitted", "admitted", "rate", "admitted"]
     [use] = room.rate_uses()
-    assert (use.kind, sum(one.count for one in use.begun)) == (kind, 5)
+    assert (use.kind, sum(start.count for start in use.begun)) == (kind, 5)
     assert use.frees_at == room.rates_free_at() == NOW + timedelta(seconds=60)
 
 
@@ -149,7 +149,7 @@ def test_workers_get_their_slots_and_a_margin_over_all_their_jobs():
 
 
 class TestSpares:
-    """Orders that lie ready for a slot which is still taken."""
+    """Spare orders, ready for a slot that is still in use."""
 
     BUSY: ClassVar = Worker(jobs=("etl",), slots=1, held={"etl": 1})
     IDLE: ClassVar = Worker(jobs=("mail",), slots=2)
@@ -181,7 +181,7 @@ class TestSpares:
         verdicts = self.answers(candidates, fleet=fleet, max_active=cap)
         assert verdicts == [verdict, "admitted", "admitted"]
 
-    def test_one_that_lies_ready_makes_nobody_else_busy(self):
+    def test_a_spare_order_takes_no_slot_of_other_jobs(self):
         verdicts = answers(
             wants(2, job="mail"),
             active={("g", "etl"): 2},
@@ -205,7 +205,7 @@ class TestSpares:
         shared = self.answers([*wants(1), *wants(1, key="k", start=1)], jobs=batches)
         assert shared == ["admitted", "workers_full"]
 
-    def test_what_is_left_of_a_lane_that_could_have_one_waits_for_a_slot(self):
+    def test_the_rest_of_a_lane_with_a_spare_order_waits_for_a_slot(self):
         load = Load(active={("g", "etl"): 1}, leases_on_fleet={"etl": 1})
         room = Room(Limits(max_active=9), load, [self.BUSY, self.IDLE], now=NOW)
         assert (room.closed("g", "etl"), room.waits_for("g", "etl")) == (None, "workers_full")
@@ -224,9 +224,9 @@ class TestLeasesOfSeveralRuns:
     JOBS: ClassVar = {"etl": JobLimit(batch=3)}
 
     def leases(self, candidates, *, more=True, **stated) -> list[int]:
-        """By default while more waits than is looked at: then leases are as full as can be."""
+        """Return the lease of each candidate; by default more work waits, so leases are filled."""
         verdicts = answers(candidates, jobs=self.JOBS, more=more, **stated)
-        return [one.lease if isinstance(one, Admitted) else -1 for one in verdicts]
+        return [verdict.lease if isinstance(verdict, Admitted) else -1 for verdict in verdicts]
 
     def test_runs_of_a_job_share_up_to_its_batch(self):
         assert self.leases(wants(7)) == [0, 0, 0, 1, 1, 1, 2]
@@ -241,7 +241,7 @@ class TestLeasesOfSeveralRuns:
         ]
         assert self.leases(mixed) == [0, 0, 1, 2, 0, 3]
 
-    def test_what_is_to_run_alone_has_a_lease_of_its_own(self):
+    def test_exclusive_work_has_its_own_lease(self):
         mixed = [*wants(1), *wants(1, exclusive_lease=True, start=10), *wants(1, start=20)]
         assert self.leases(mixed) == [0, 1, 0]
 
@@ -258,7 +258,7 @@ class TestLeasesOfSeveralRuns:
         ("waiting", "free", "runs"),
         [(10, 10, 1), (10, 4, 3), (10, 5, 2), (11, 5, 3), (1, 5, 1), (99, 5, 5), (3, 0, 5)],
     )
-    def test_a_lease_takes_its_share_of_what_waits(self, waiting, free, runs):
+    def test_a_lease_takes_its_share_of_the_waiting_work(self, waiting, free, runs):
         assert runs_of_a_lease(5, waiting=waiting, free_slots=free) == runs
 
     def test_no_slot_stays_free_while_others_have_several(self):
@@ -327,34 +327,34 @@ def test_no_limit_is_ever_exceeded_and_everybody_gets_an_answer(
     fleet = [Worker(jobs=("etl", "mail"), slots=slots)]
     room = Room(limits, Load(active=running), fleet, now=NOW)
     verdicts = admit(candidates, room)
-    assert [verdict.work for verdict in verdicts] == [one.work for one in candidates]
-    leases = {one.work: one.lease for one in verdicts if isinstance(one, Admitted)}
-    admitted = [one for one in candidates if one.work in leases]
+    assert [verdict.work for verdict in verdicts] == [candidate.work for candidate in candidates]
+    leases = {verdict.work: verdict.lease for verdict in verdicts if isinstance(verdict, Admitted)}
+    admitted = [candidate for candidate in candidates if candidate.work in leases]
 
     def fits(limit, before, more):
         return limit is None or more == 0 or before + more <= limit
 
-    counted = [one for one in admitted if limits.job(one.job).counts_globally]
+    counted = [candidate for candidate in admitted if limits.job(candidate.job).counts_globally]
     before = sum(n for (_, job), n in running.items() if limits.job(job).counts_globally)
     assert fits(cap, before, len(counted))
     for name, limit in groups.items():
-        more = sum(one.group == name for one in admitted)
+        more = sum(candidate.group == name for candidate in admitted)
         assert fits(limit.max_active, sum(n for (g, _), n in running.items() if g == name), more)
         assert fits(limit.rate and limit.rate.count, 0, more)
         assert limit.enabled or more == 0
     for name, limit in jobs.items():
-        more = sum(one.job == name for one in admitted)
+        more = sum(candidate.job == name for candidate in admitted)
         assert fits(limit.max_active, sum(n for (_, j), n in running.items() if j == name), more)
         assert fits(limit.rate and limit.rate.count, 0, more)
     for key in ("x", "y"):
-        assert fits(2, keyed.get(key, 0), sum(one.key == key for one in admitted))
-    assert not any(one.manifest_disabled for one in admitted)
+        assert fits(2, keyed.get(key, 0), sum(candidate.key == key for candidate in admitted))
+    assert not any(candidate.manifest_disabled for candidate in admitted)
     assert len(set(leases.values())) <= slots + MARGIN
     for lease in set(leases.values()):
-        sharing = [one for one in admitted if leases[one.work] == lease]
-        assert len({one.job for one in sharing}) == 1
+        sharing = [candidate for candidate in admitted if leases[candidate.work] == lease]
+        assert len({candidate.job for candidate in sharing}) == 1
         assert len(sharing) <= limits.job(sharing[0].job).batch
-        assert len(sharing) == 1 or not any(one.exclusive_lease for one in sharing)
+        assert len(sharing) == 1 or not any(candidate.exclusive_lease for candidate in sharing)
 
 
 @given(
@@ -368,7 +368,7 @@ def test_no_limit_is_ever_exceeded_and_everybody_gets_an_answer(
 def test_a_lane_has_room_exactly_if_its_first_candidate_would_be_admitted(
     running, cap, groups, jobs, group, job
 ):
-    """What the database is asked for is what the rules would let through."""
+    """The database query selects the work that the rules admit."""
     room = Room(
         Limits(max_active=cap, groups=groups, jobs=jobs), Load(active=running), FLEET, now=NOW
     )

@@ -1,4 +1,4 @@
-"""Causes and the work that they make: the same for the same, and never taken for another."""
+"""Causes and the ids of their work: deterministic and without collisions."""
 
 from datetime import timedelta
 
@@ -33,9 +33,9 @@ def test_a_key_that_is_used_again_has_other_work(cause):
 
 
 @given(key=st.text(), other=st.text(), times=st.integers(1, 12))
-def test_no_key_is_taken_for_what_is_made_again(key, other, times):
-    """Whatever anybody writes: what is made again has a name of its own, and is of the same kind."""
-    for first, asked in (
+def test_no_key_collides_with_a_repeated_cause(key, other, times):
+    """A repeated cause never equals a cause from any key, and keeps its kind."""
+    for first, wanted in (
         (identity.trigger_cause(key), identity.trigger_cause(other)),
         (identity.activation_cause(WORK, key), identity.activation_cause(WORK, other)),
     ):
@@ -43,8 +43,8 @@ def test_no_key_is_taken_for_what_is_made_again(key, other, times):
         for _ in range(times):
             made.append(identity.repeated_cause(made[-1]))
         assert len(set(made)) == times + 1
-        assert asked not in made[1:]
-        assert len({identity.kind_of(one) for one in (asked, *made)}) == 1
+        assert wanted not in made[1:]
+        assert len({identity.kind_of(cause) for cause in (wanted, *made)}) == 1
 
 
 @pytest.mark.parametrize(
@@ -58,5 +58,5 @@ def test_no_key_is_taken_for_what_is_made_again(key, other, times):
         (f"success:{WORK}:3", f"success+1:{WORK}:3"),
     ],
 )
-def test_what_is_made_again_says_how_often(cause, again):
+def test_a_repeated_cause_counts_its_repetitions(cause, again):
     assert identity.repeated_cause(cause) == again

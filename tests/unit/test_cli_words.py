@@ -1,4 +1,4 @@
-"""What the command line reads and shows: times, tables, the note of an `up`."""
+"""Input and output of the command line: times, tables, the notice of an `up`."""
 
 import os
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ BERLIN = "Europe/Berlin"
         ("2027-03-28 03:15", BERLIN, False, "2027-03-28T01:15"),
         ("2027-03-28 03:15", "UTC", False, "2027-03-28T03:15"),
         ("2027-03-28", BERLIN, False, "2027-03-27T23:00"),
-        # The clock jumps over it: a fire of that time comes at the first instant after.
+        # The clock skips it: a fire of that time comes at the first instant after.
         ("2027-03-28 02:30", BERLIN, False, "2027-03-28T01:00"),
         ("2027-03-28 02:00", BERLIN, False, "2027-03-28T01:00"),
         # The clock shows it twice.
@@ -50,13 +50,13 @@ def test_times_are_read_in_the_zone_that_they_do_not_name(given, zone, past, exp
     ],
 )
 def test_a_time_of_day_that_is_to_come_may_be_tomorrows(given, zone, expected):
-    """A night's work is begun in the evening, and lasts until the morning."""
+    """Night work starts in the evening and lasts until the morning."""
     read = read_moment(given, zone, now=NOW, ahead=True)
     assert read == datetime.fromisoformat(f"{expected}+00:00")
 
 
 @pytest.mark.parametrize("given", ["yesterday", "25:00", "3:5", "2027-02-30", ""])
-def test_what_is_no_time_is_refused_with_the_zone_that_would_count(given):
+def test_an_invalid_time_is_rejected_with_the_zone_in_use(given):
     with pytest.raises(click.BadParameter, match=r"invalid time .*: .*it is Europe/Berlin time"):
         read_moment(given, BERLIN, now=NOW)
 
@@ -82,7 +82,7 @@ def test_columns_stand_under_each_other():
     ]
 
 
-def test_what_others_tell_does_not_move_the_cursor():
+def test_text_of_others_does_not_move_the_cursor():
     assert table(("WHY",), [("evil\x1b[2Jtext\x07",)])[1] == "evil [2Jtext"
     assert printable("Zürich ✓") == "Zürich ✓"
 
@@ -94,7 +94,7 @@ def test_a_narrow_terminal_gets_a_table_that_fits():
     assert table(headings, rows, width=200) == wide
     [_, line] = table(headings, rows, width=50)
     assert line == "0f0e7c1a-5b1f  a-very-long-…  short  a reason of …"
-    [_, line] = table(headings, rows, width=10)  # there is an end to it: ids are never cut
+    [_, line] = table(headings, rows, width=10)  # ids are never shortened
     assert line.startswith("0f0e7c1a-5b1f  a-very-lo…")
 
 
@@ -118,13 +118,13 @@ def test_the_note_of_an_up_is_there_as_long_as_it_runs(tmp_path):
         ("[]", "cannot be read"),
     ],
 )
-def test_a_note_that_is_stale_or_broken_is_told(tmp_path, note, complaint):
+def test_a_stale_or_broken_note_is_reported(tmp_path, note, complaint):
     (tmp_path / "running.json").write_text(note)
     with pytest.raises(NothingRuns, match=complaint):
         find_running(tmp_path)
 
 
-def test_a_note_of_somebody_elses_process_counts(tmp_path, monkeypatch):
+def test_a_note_of_another_users_process_counts(tmp_path, monkeypatch):
     def refuse(pid: int, number: int) -> None:
         raise PermissionError
 

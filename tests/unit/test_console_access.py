@@ -1,4 +1,4 @@
-"""Who comes in: the rules that need no server."""
+"""Rules of authentication that need no server."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -27,7 +27,7 @@ def settings(**given) -> ConsoleSettings:
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:8080", ":8080", "[::]:8080", "10.0.0.7:80", "box:80"])
-def test_nobody_listens_to_a_network_without_knowing_who_comes(address):
+def test_a_network_address_requires_authentication(address):
     with pytest.raises(AuthMissing, match="HEADWAY_API_TOKENS_FILE"):
         check_exposure(settings(console_address=address))
     check_exposure(settings(console_address=address, api_tokens_file="tokens.yaml"))
@@ -90,7 +90,7 @@ def test_roles_are_found_in_claims():
         ("/" * 3000, "/"),
     ],
 )
-def test_nobody_is_sent_elsewhere_after_signing_in(given, to):
+def test_no_redirect_to_another_site_after_sign_in(given, to):
     assert safe_path(given) == to
 
 
@@ -122,7 +122,7 @@ def test_names_and_pages_that_are_ours():
     assert known_origins(proxied, 8000) == {"https://headway.example.org"}
 
 
-def test_a_file_of_tokens_is_read_again_and_a_broken_one_lets_nobody_in(tmp_path):
+def test_a_token_file_is_reread_and_a_broken_file_admits_no_token(tmp_path):
     file = tmp_path / "tokens.yaml"
     first, entry = new_token("ada", "viewer")
     file.write_text(as_yaml(entry))
@@ -144,7 +144,7 @@ def test_a_file_of_tokens_is_read_again_and_a_broken_one_lets_nobody_in(tmp_path
     "content",
     ["name: x", "- name: x\n  role: boss\n  sha256: " + "0" * 64, "- name: x\n  role: viewer", "{"],
 )
-def test_what_is_wrong_with_a_file_of_tokens_is_told(tmp_path, content):
+def test_problems_of_a_token_file_are_reported(tmp_path, content):
     file = tmp_path / "tokens.yaml"
     file.write_text(content)
     with pytest.raises(
@@ -177,7 +177,7 @@ class TestAttempts:
         with pytest.raises(TooManyAttempts):
             attempts.begin("a", 60.5)
 
-    def test_all_together_are_bounded_and_so_is_what_is_remembered(self):
+    def test_the_total_and_the_memory_are_bounded(self):
         attempts = Attempts(per_address=3, in_all=5, within=60)
         for number in range(5):
             attempts.begin(f"a{number}", float(number))
@@ -188,7 +188,7 @@ class TestAttempts:
         assert len(attempts._failed) == 5
         attempts.begin("b", 60.5)
 
-    def test_who_comes_in_has_not_failed(self):
+    def test_a_success_does_not_count_as_a_failure(self):
         attempts = Attempts(per_address=2)
         for at in range(50):
             attempts.begin("a", float(at))

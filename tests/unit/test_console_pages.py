@@ -1,4 +1,4 @@
-"""What pages work out before they show it: calendars, graphs, forms, charts."""
+"""Data of pages: calendars, graphs, forms, charts."""
 
 from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
@@ -30,7 +30,7 @@ def fire(at: datetime, *, excluded: str | None = None) -> FireTime:
 
 
 class TestMonth:
-    def test_days_are_those_of_the_schedules_zone(self):
+    def test_days_are_in_the_schedules_zone(self):
         late = datetime(2027, 3, 10, 23, 30, tzinfo=UTC)  # half past midnight in Berlin
         made = month.grid(date(2027, 3, 1), BERLIN, EMPTY, [fire(late)], today=date(2027, 3, 10))
         assert {day.day: day.coming for week in made.weeks for day in week if day.coming} == {
@@ -46,7 +46,7 @@ class TestMonth:
         ]
         past = Past(days=counts, stretches=[], in_full=True)
         made = month.grid(date(2027, 3, 1), BERLIN, past, [], today=date(2027, 3, 10))
-        [cell] = [one for week in made.weeks for one in week if one.marks]
+        [cell] = [cell for week in made.weeks for cell in week if cell.marks]
         assert cell.tint == "bad"
         assert cell.label == (
             "09 March: 20 completed, 2 skipped (still outstanding), 1 dead lettered"
@@ -61,10 +61,10 @@ class TestMonth:
         )
         past = Past(days=[], stretches=[stretch], in_full=True)
         made = month.grid(date(2027, 3, 1), BERLIN, past, [], today=date(2027, 3, 10))
-        marked = [one.day.day for week in made.weeks for one in week if one.tint == "warn"]
+        marked = [cell.day.day for week in made.weeks for cell in week if cell.tint == "warn"]
         assert marked == [3, 4, 5]
 
-    def test_what_an_exclusion_skips_is_not_to_come(self):
+    def test_excluded_times_are_not_upcoming(self):
         at = datetime(2027, 3, 12, 9, tzinfo=UTC)
         coming = [fire(at, excluded="holiday")]
         made = month.grid(date(2027, 3, 1), BERLIN, EMPTY, coming, today=date(2027, 3, 10))
@@ -72,7 +72,7 @@ class TestMonth:
         [cell] = [day for week in made.weeks for day in week if day.marks]
         assert cell.label == "12 March: 1 excluded (holiday)"
 
-    def test_where_more_may_come_than_was_asked_for_the_calendar_says_so(self):
+    def test_the_calendar_marks_days_that_were_not_counted(self):
         first = datetime(2027, 3, 10, 12, tzinfo=UTC)
         coming = [fire(first + timedelta(minutes=2 * number)) for number in range(1000)]
         made = month.grid(date(2027, 3, 1), BERLIN, EMPTY, coming, today=date(2027, 3, 10))
@@ -85,7 +85,7 @@ class TestMonth:
         assert made.counted_until is None
         daily = [fire(first + timedelta(days=number)) for number in range(1000)]
         made = month.grid(date(2027, 3, 1), BERLIN, EMPTY, daily, today=date(2027, 3, 10))
-        assert made.counted_until is None  # of this month all are counted
+        assert made.counted_until is None  # all fires of this month are counted
         assert not any(day.is_cut for week in made.weeks for day in week)
 
     def test_the_span_goes_from_a_monday_to_a_sunday_across_a_change_of_clocks(self):
@@ -125,7 +125,7 @@ class TestGraph:
 
 
 def family(*links: str) -> Family:
-    """Manifests by `child<parent`, parents first."""
+    """Make manifests from `child<parent`, parents first."""
     nodes: dict[str, Relative] = {}
     edges = []
     for number, link in enumerate(links, start=1):
@@ -166,27 +166,27 @@ class TestForm:
 
     def test_plain_fields_become_fields(self):
         form = forms.made_of(SCHEMA, {"name": "Ada"}, takes_input=True)
-        assert [(one.key, one.kind, one.value) for one in form.fields] == [
+        assert [(field.key, field.kind, field.value) for field in form.fields] == [
             ("name", "text", "Ada"), ("count", "number", "1"), ("size", "choice", ""),
             ("gift", "checkbox", ""),
         ]  # fmt: skip
 
-    def test_what_is_filled_in_has_its_types(self):
+    def test_filled_in_values_have_their_types(self):
         value, form = self.filled(name="Grace", count="3", gift="yes")
         assert forms.is_sound(form)
         assert value == {"name": "Grace", "count": 3, "gift": True}
 
-    def test_what_is_wrong_stands_beside_its_field(self):
+    def test_a_problem_is_shown_beside_its_field(self):
         _, form = self.filled(name="G", count="3")
-        assert {one.key for one in form.fields if one.problem} == {"name"}
+        assert {field.key for field in form.fields if field.problem} == {"name"}
         _, form = self.filled(name="Grace", count="three")
-        [count] = [one for one in form.fields if one.problem]
+        [count] = [field for field in form.fields if field.problem]
         assert (count.key, count.value) == ("count", "three")
 
     def test_anything_else_is_a_text_of_json(self):
         schema = {"type": "array", "items": {"type": "integer"}}
         empty = forms.made_of(schema, [1], takes_input=True)
-        assert [one.kind for one in empty.fields] == ["json"]
+        assert [field.kind for field in empty.fields] == ["json"]
         value, form = forms.read(empty, {"input": "[1, 2]"})
         assert value == [1, 2]
         assert forms.is_sound(forms.checked(form, schema, value, takes_input=True))
@@ -202,7 +202,7 @@ class TestForm:
 
 
 class TestCharts:
-    def test_bars_stay_inside_and_what_is_little_is_seen(self):
+    def test_bars_stay_inside_and_small_values_are_visible(self):
         stretches = [
             Throughput(at=NOW, completed=1000, failed=1, cancelled=0),
             Throughput(at=NOW, completed=0, failed=0, cancelled=0),
@@ -258,7 +258,7 @@ def test_a_plan_counts_the_fire_times_that_it_does_not_show():
     assert view.hidden == 1439
 
 
-def test_a_plan_tells_by_how_much_jitter_puts_a_time_off():
+def test_a_plan_shows_the_delay_by_jitter():
     late = structs.replace(fire(NOW), fire_at=NOW + timedelta(seconds=65))
     change = FireChange(manifest="m", zone="UTC", appear=[late], appearing=1)
     assert view_of(change).appear == ["2027-03-10 12:00:00+00:00, 65 s later by jitter"]

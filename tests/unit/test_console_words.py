@@ -1,4 +1,4 @@
-"""What pages of the console say."""
+"""Texts of the console's pages."""
 
 from datetime import UTC, datetime
 from uuid import UUID
@@ -15,10 +15,10 @@ from headway_console.settings import ConsoleSettings
 from headway_contract.dead_letters import LetterResult
 from headway_contract.work_queue import CancelAnswer, CancelResult
 from headway_decisions.capacity.capacity import Reason
-from headway_service_kit.settings_text import holding
+from headway_service_kit.settings_text import settings_in_effect
 
 SETTINGS = {"database_url": "postgresql://me:secret@db/headway", "nats_url": "nats://n:4222"}
-ONE = UUID(int=1)
+ID = UUID(int=1)
 
 
 @pytest.mark.parametrize(
@@ -33,14 +33,14 @@ def test_a_run_links_to_its_trace_where_jaeger_is_known(jaeger, trace, link):
     assert trace_link(ConsoleSettings(**SETTINGS, jaeger_url=jaeger), trace) == link
 
 
-def test_every_reason_to_wait_has_words():
+def test_every_waiting_reason_has_a_text():
     assert set(Reason.__args__) <= set(REASONS)
     assert waits_for("a_new_reason") == "a new reason"
 
 
-def test_what_became_of_many_is_counted():
+def test_results_of_bulk_actions_are_counted():
     results = [
-        LetterResult(dead_letter=ONE, result=one) for one in ("retried", "retried", "pruned")
+        LetterResult(dead_letter=ID, result=result) for result in ("retried", "retried", "pruned")
     ]
     text, kind = letter_summary(results)
     assert (text, kind) == (
@@ -48,26 +48,28 @@ def test_what_became_of_many_is_counted():
         "good",
     )
     assert letter_summary([])[1] == "bad"
-    stopped = [CancelResult(id=ONE, result=one) for one in ("settled", "asked_to_stop", "settled")]
+    stopped = [
+        CancelResult(id=ID, result=result) for result in ("settled", "asked_to_stop", "settled")
+    ]
     assert cancel_summary(CancelAnswer(results=stopped)) == (
         "2 cancelled before start, 1 asked to stop"
     )
 
 
-def test_settings_say_who_said_them_and_no_secret():
+def test_settings_show_their_source_and_no_secret():
     settings = ConsoleSettings(**SETTINGS, session_key="hush", session_hours=3.0)
     environment = {"HEADWAY_NATS_URL": "nats://n:4222", "HEADWAY_SESSION_HOURS": "5"}
-    found = {one.variable: one for one in holding(settings, environment)}
+    found = {setting.variable: setting for setting in settings_in_effect(settings, environment)}
     assert found["HEADWAY_NATS_URL"].source == "environment"
-    assert found["HEADWAY_SESSION_HOURS"].value == 3.0
+    assert found["HEADWAY_SESSION_HOURS"].value == "3"
     assert found["HEADWAY_SESSION_HOURS"].source == "flag"
     assert found["HEADWAY_OIDC_SCOPES"].source == "default"
-    assert "secret" not in str(found["HEADWAY_DATABASE_URL"].value)
+    assert "secret" not in found["HEADWAY_DATABASE_URL"].value
     assert found["HEADWAY_SESSION_KEY"].value == "*****"
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "text"),
     [
         ("retry", {"attempts": 1, "interval_seconds": 60.0}, "one attempt"),
         (
@@ -97,8 +99,8 @@ def test_settings_say_who_said_them_and_no_secret():
         ("priority", 7, "7"),
     ],
 )
-def test_settings_of_a_schedule_in_words(name, value, said):
-    assert messages.setting_text(name, value) == said
+def test_texts_of_a_schedules_settings(name, value, text):
+    assert messages.setting_text(name, value) == text
 
 
 def entry(before: dict, after: dict) -> AuditEntry:
@@ -114,21 +116,21 @@ def entry(before: dict, after: dict) -> AuditEntry:
     )
 
 
-def test_the_audit_tells_what_differs():
+def test_the_audit_shows_differences():
     found = changes_of(
         entry(
             {"retry": {"attempts": 3, "backoff": 2.0}, "operator_fields": [], "gone": "here"},
             {"retry": {"attempts": 5, "backoff": 2.0}, "operator_fields": ["retry"], "note": "so"},
         )
     )
-    assert [(one.name, one.before, one.after) for one in found] == [
+    assert [(change.name, change.before, change.after) for change in found] == [
         ("retry.attempts", "3", "5"),
         ("note", "", "so"),
         ("gone", "here", "none"),
     ]
 
 
-def test_the_audit_tells_no_more_than_somebody_reads():
+def test_the_audit_shortens_long_changes():
     found = changes_of(entry({}, {f"value{number}": "x" * 500 for number in range(20)}))
     assert len(found) == 6
-    assert all(len(one.after) < 200 for one in found)
+    assert all(len(change.after) < 200 for change in found)

@@ -1,4 +1,4 @@
-"""The contract: samples decode for ever, unknown types pass, rubbish is told apart."""
+"""The contract: old samples decode, unknown types are ignored, invalid bodies are rejected."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +30,7 @@ LEASE = UUID("01930000-0000-7000-8000-000000000003")
 
 
 def holds(found, sample) -> bool:
-    """Whether everything in an old sample is still there; fields may have been added."""
+    """Return whether everything in an old sample is kept; fields may have been added."""
     if isinstance(sample, dict):
         return all(key in found and holds(found[key], value) for key, value in sample.items())
     if isinstance(sample, list):
@@ -39,7 +39,7 @@ def holds(found, sample) -> bool:
 
 
 def samples_of(name: str) -> list[bytes]:
-    """The sample of a type, and later ones (`name+what.json`) with fields added since."""
+    """List the samples of a type, including later ones (`name+what.json`) with added fields."""
     later = sorted(SAMPLES.glob(f"{name}+*.json"))
     return [path.read_bytes() for path in (SAMPLES / f"{name}.json", *later)]
 
@@ -84,15 +84,15 @@ def test_unknown_fields_are_ignored():
 
 
 def test_a_body_may_hold_several_events():
-    one = make_event(
+    event = make_event(
         GroupChanged(group="ops", version=1),
         id="a",
         source="s",
         subject="ops",
         time=datetime(2027, 1, 1, tzinfo=UTC),
     )
-    assert decode(encode([one, one])) == [one, one]
-    assert decode(encode([one])) == [one]
+    assert decode(encode([event, event])) == [event, event]
+    assert decode(encode([event])) == [event]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_body_may_hold_several_events():
         b'"time":"2027-01-01T00:00:00Z","data":{"group":"a b","version":1}}',
     ],
 )
-def test_what_is_no_event_is_malformed(body):
+def test_an_invalid_event_is_malformed(body):
     with pytest.raises(Malformed):
         decode(body)
 
@@ -185,7 +185,7 @@ def test_a_question_names_the_process():
 
 
 def test_null_stands_for_an_empty_list():
-    """Go writes a nil slice so; `null` in the data of users stays what it is."""
+    """Go writes a nil slice as `null`; `null` in the data of users is kept."""
     sample = msgspec.json.decode((SAMPLES / "headway.run.failed.v1.json").read_bytes())
     sample["data"]["failure"]["kinds"] = None
     [failed] = decode(msgspec.json.encode(sample))

@@ -1,4 +1,4 @@
-"""Defaults of definitions: the nearest statement wins, whoever else has stated something."""
+"""Defaults of definitions: the most specific value wins."""
 
 import pytest
 from headway import App, InvalidDefinitions, daily, every, load_yaml, manual, retry
@@ -35,11 +35,11 @@ def app_with(*, defaults=None, job=None, when=None, **terms):
     return app
 
 
-def test_the_settings_say_what_is_built_in():
+def test_the_settings_show_the_built_in_defaults():
     assert DefinitionSettings().defaults() == BUILT_IN
 
 
-def test_the_environment_holds_where_nobody_states_anything():
+def test_the_environment_applies_to_unstated_fields():
     found = manifest_of(app_with(), GIVEN)
     assert (found.priority, found.timeout_seconds, found.cancel_grace_seconds) == (3, 50, 5)
     assert found.retry == RetryPolicy(attempts=7, interval_seconds=5)
@@ -56,11 +56,11 @@ def test_the_app_wins_over_the_environment_the_job_over_the_app_and_the_manifest
     assert manifest_of(of_job, GIVEN).timeout_seconds == 30
     of_manifest = app_with(defaults=stated, job={"timeout": 30}, timeout=20, priority=0)
     found = manifest_of(of_manifest, GIVEN)
-    # Zero is a statement, too.
+    # Zero is a value too.
     assert (found.timeout_seconds, found.priority) == (20, 0)
 
 
-def test_a_retry_policy_takes_what_it_does_not_state_from_the_next_one():
+def test_a_retry_policy_inherits_unstated_fields():
     app = App("a", defaults={"retry": retry(interval=1)})
 
     @app.job("j")
@@ -104,7 +104,7 @@ def test_a_file_has_defaults_as_well():
     assert (m.misfire.threshold_seconds, n.misfire.threshold_seconds) == (300, 300)
 
 
-def test_defaults_that_make_no_sense_are_told_with_all_other_problems():
+def test_invalid_defaults_are_reported_with_all_other_problems():
     with pytest.raises(TypeError, match=r"takes no keyword 'time_out'.*did you mean 'timeout'"):
         App("a", defaults={"time_out": 3})
     app = app_with(defaults={"retry": 3, "misfire": "never"})
@@ -135,7 +135,7 @@ def test_the_zone_of_a_cadence_is_its_own_or_the_apps_or_that_of_the_environment
     ]
     assert zones(app_with().definitions(in_tokyo)) == ["Asia/Tokyo"]
     assert zones(app_with().definitions()) == ["UTC"]
-    # A cadence without a zone is the same definition as one that states the app's.
+    # A cadence without a zone equals a cadence with the app's zone.
     assert manifest_of(app_with(defaults={"tz": "UTC"})).fingerprint() == (
         manifest_of(app_with(when=every(hours=1, tz="UTC"))).fingerprint()
     )
@@ -144,7 +144,7 @@ def test_the_zone_of_a_cadence_is_its_own_or_the_apps_or_that_of_the_environment
     assert zones(read_app(file).definitions(in_tokyo)) == ["Europe/Berlin", "UTC"]
 
 
-def test_a_default_zone_that_is_unknown_is_told_once():
+def test_an_unknown_default_zone_is_reported_once():
     with pytest.raises(InvalidDefinitions) as caught:
         app_with(defaults={"tz": "Mars/Olympus"}).definitions()
     assert caught.value.problems == [

@@ -1,4 +1,4 @@
-"""What an app declares, and what it is told about its mistakes."""
+"""Definitions of an app, and the messages about its mistakes."""
 
 import math
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ def test_decorators_stack_and_may_stand_above_the_job():
     @app.job("sync")
     def sync(ctx): ...
 
-    assert {one.external_id for one in app.definitions().manifests} == {
+    assert {manifest.external_id for manifest in app.definitions().manifests} == {
         "sync-every-5m",
         "sync-hourly",
     }
@@ -78,7 +78,7 @@ def test_a_scheduled_job_gets_its_input_checked_and_turned_into_json():
     app.schedule("bill-7", job="bill", when=every(hours=1), input=Invoice(7))
     app.schedule("list", job=anything, when=every(hours=1), input=[1, [2]])
     definitions = app.definitions()
-    assert [one.input for one in definitions.manifests] == [
+    assert [manifest.input for manifest in definitions.manifests] == [
         {"id": 1, "name": "Ada"},
         {"number": 7},
         [1, [2]],
@@ -115,7 +115,7 @@ def test_an_equal_definition_has_an_equal_fingerprint_and_a_changed_one_has_not(
     assert build("UTC") != build("Europe/Berlin")
 
 
-def test_every_problem_is_told_at_once():
+def test_all_problems_are_reported_at_once():
     app = App("billing")
 
     @app.job("sync")
@@ -197,7 +197,7 @@ def test_an_app_s_own_name_is_checked():
         App("my app")
 
 
-def test_groups_are_those_stated_and_those_used():
+def test_groups_are_stated_or_used():
     app = App("billing")
     app.group("ops", max_active=2)
 
@@ -236,7 +236,9 @@ def test_an_input_type_without_a_schema_is_a_problem_of_the_job():
     def job(ctx, thing: Plain | int): ...
 
     app.schedule("use", job=job, when=every(hours=1), input=1)
-    assert any("job 'job': its input type has no JSON Schema" in one for one in problems(app))
+    assert any(
+        "job 'job': its input type has no JSON Schema" in problem for problem in problems(app)
+    )
 
 
 def test_the_name_of_manifests_made_at_run_time_is_reserved():
@@ -283,7 +285,7 @@ class TestKindsOfFailure:
         with pytest.raises(TypeError, match="retry_on takes exceptions or their names"):
             retry(retry_on=given)
 
-    def test_they_reach_the_manifest_and_a_bad_one_is_told(self):
+    def test_they_reach_the_manifest_and_invalid_ones_are_reported(self):
         app = App("test")
 
         @app.job("work")
@@ -321,7 +323,7 @@ class TestLabels:
         app.job("job", labels={"team": "data", "tier": "2"})(body)
         app.schedule("plain", job="job", when=every(hours=1))
         app.schedule("own", job="job", when=every(hours=1), labels={"tier": "1", "eu": ""})
-        found = {one.external_id: one.labels for one in app.definitions().manifests}
+        found = {manifest.external_id: manifest.labels for manifest in app.definitions().manifests}
         assert found["plain"] == {"team": "data", "tier": "2"}
         assert found["own"] == {"team": "data", "tier": "1", "eu": ""}
 

@@ -144,17 +144,21 @@ def test_a_healthy_part_has_only_ok_findings(judge, facts):
     ],
 )
 def test_a_server_with_a_problem(change, verdict, words):
-    [(found, told)] = problems(judge_database(replace(DATABASE, server={**SERVER, **change})))
-    assert (found, told.startswith(words)) == (verdict, True), told
+    [(found, text)] = problems(judge_database(replace(DATABASE, server={**SERVER, **change})))
+    assert (found, text.startswith(words)) == (verdict, True), text
 
 
 @pytest.mark.parametrize(
     ("change", "verdict", "words"),
     [
         (
-            {"schemas": {"scheduler": "the schema lacks 1 migration(s): run 'headway migrate'"}},
+            {
+                "schemas": {
+                    "scheduler": "the schema lacks migrations from 0002_x on: run 'headway migrate'"
+                }
+            },
             "trouble",
-            "schema: the schema lacks 1 migration(s)",
+            "schema: the schema lacks migrations from 0002_x on",
         ),
         ({"write_error": "full"}, "trouble", "disk: PostgreSQL cannot write 20 MB: full"),
         ({"writable": ["scheduler.job"]}, "trouble", "reading: the role headway_reader can change"),
@@ -172,8 +176,8 @@ def test_a_server_with_a_problem(change, verdict, words):
     ],
 )
 def test_a_database_with_a_problem(change, verdict, words):
-    [(found, told)] = problems(judge_database(replace(DATABASE, **change)))
-    assert (found, told.startswith(words)) == (verdict, True), told
+    [(found, text)] = problems(judge_database(replace(DATABASE, **change)))
+    assert (found, text.startswith(words)) == (verdict, True), text
 
 
 @pytest.mark.parametrize(
@@ -191,8 +195,8 @@ def test_a_database_with_a_problem(change, verdict, words):
     ],
 )
 def test_a_broker_with_a_problem(change, verdict, words):
-    [(found, told)] = problems(judge_broker(replace(BROKER, **change)))
-    assert (found, told.startswith(words)) == (verdict, True), told
+    [(found, text)] = problems(judge_broker(replace(BROKER, **change)))
+    assert (found, text.startswith(words)) == (verdict, True), text
 
 
 LAGGING = {"name": "c", "replicas": [{"name": "n2", "current": False}, {"name": "n3"}]}
@@ -226,13 +230,13 @@ LAGGING = {"name": "c", "replicas": [{"name": "n2", "current": False}, {"name": 
     ],
 )
 def test_a_stream_or_consumer_with_a_problem(item, verdict, words):
-    [(found, told)] = problems(judge_broker(replace(BROKER, provisioned=[item])))
-    assert (found, told.startswith(words)) == (verdict, True), told
+    [(found, text)] = problems(judge_broker(replace(BROKER, provisioned=[item])))
+    assert (found, text.startswith(words)) == (verdict, True), text
 
 
-def test_services_of_several_versions_are_said():
-    [(verdict, told), _] = problems(judge_services(ANSWERING, "0.2.0"))
-    assert (verdict, told) == ("warning", "services: 2 schedulers, version 0.1.0")
+def test_several_versions_of_services_are_reported():
+    [(verdict, text), _] = problems(judge_services(ANSWERING, "0.2.0"))
+    assert (verdict, text) == ("warning", "services: 2 schedulers, version 0.1.0")
 
 
 def overview(**changes: object) -> ConsoleFacts:
@@ -289,8 +293,8 @@ LATE = Backlog(name="dispatcher_outbox", waiting=1, oldest_at=NOW - timedelta(se
     ],
 )
 def test_a_system_with_a_problem(facts, verdict, words):
-    [(found, told)] = problems(judge_console(facts))
-    assert (found, told.startswith(words)) == (verdict, True), told
+    [(found, text)] = problems(judge_console(facts))
+    assert (found, text.startswith(words)) == (verdict, True), text
 
 
 @pytest.mark.parametrize(
@@ -307,10 +311,10 @@ def test_a_console_that_does_not_answer(problem, remedy):
     assert finding.remedy.startswith(remedy)
 
 
-def test_a_job_that_nobody_serves_is_trouble_if_it_is_used():
+def test_an_unserved_job_is_trouble_if_it_is_used():
     jobs = [Job(name="import", manifests=2, workers=0), Job(name="idle", manifests=0, workers=0)]
-    [(verdict, told)] = problems(judge_jobs(jobs))
-    assert (verdict, told) == (
+    [(verdict, text)] = problems(judge_jobs(jobs))
+    assert (verdict, text) == (
         "trouble",
         "jobs: no live worker serves job import of 2 manifests",
     )

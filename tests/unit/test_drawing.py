@@ -1,4 +1,4 @@
-"""Traces as text, and as Jaeger tells them."""
+"""Traces as text, and as Jaeger returns them."""
 
 from support.drawing import draw, roots
 from support.jaeger import read
@@ -14,7 +14,10 @@ def span(identity: str, name: str, *, of: str = "", at: int = 0, service: str = 
         "spanID": identity,
         "operationName": name,
         "references": references
-        + [{"refType": "FOLLOWS_FROM", "traceID": trace, "spanID": one} for trace, one in links],
+        + [
+            {"refType": "FOLLOWS_FROM", "traceID": trace, "spanID": span_id}
+            for trace, span_id in links
+        ],
         "startTime": 1_000_000 + at,
         "duration": 1_500,
         "tags": [{"key": f"headway.{key}", "value": value} for key, value in tags.items()],
@@ -22,13 +25,13 @@ def span(identity: str, name: str, *, of: str = "", at: int = 0, service: str = 
     }
 
 
-TOLD = {
+ANSWER = {
     "traceID": TRACE,
     "processes": {
         "p1": {"serviceName": "headway-scheduler"},
         "p2": {"serviceName": "headway-worker"},
     },
-    # Not in the order in which they began.
+    # Not in order of their start.
     "spans": [
         span(
             "d",
@@ -52,14 +55,14 @@ scheduler decide
 
 
 def test_a_trace_is_drawn_in_the_order_in_which_spans_began():
-    spans = read(TOLD)
+    spans = read(ANSWER)
     [top] = roots(spans)
     assert draw(top, spans) == TREE
     assert (top.attributes, top.ended - top.began) == ({"manifest": "parent"}, 1_500_000)
 
 
-def test_another_order_and_another_telling():
-    spans = read(TOLD)
+def test_another_order_and_another_text():
+    spans = read(ANSWER)
     [top] = roots(spans)
-    drawn = draw(top, spans, order=lambda one: -one.began, text=lambda one: one.id)
+    drawn = draw(top, spans, order=lambda span: -span.began, text=lambda span: span.id)
     assert drawn == "a\n  b\n    d ⇠ scheduler publish headway.run.job\n  c\n"

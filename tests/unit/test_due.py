@@ -1,4 +1,4 @@
-"""What is decided about one manifest: which due times fire, which are owed, which are skipped."""
+"""Decisions about a manifest: which due times fire, stay pending or are skipped."""
 
 from datetime import timedelta
 
@@ -52,7 +52,7 @@ def test_with_room_left_it_wakes_at_the_next_due_time():
 
 
 class TestMissed:
-    def test_fire_once_fires_for_the_latest_and_owns_up_to_the_rest(self):
+    def test_fire_once_fires_for_the_latest_and_records_the_rest(self):
         verdict = due.judge(view(), now=noon(7.5))
         assert verdict.entries == (skipped(0, 6, "missed"), fired(7))
         assert verdict.next_due_at == noon(8)
@@ -80,7 +80,7 @@ class TestMissed:
         assert (verdict.next_due_at, verdict.wake_at) == (noon(8), None)
 
     @pytest.mark.parametrize(("slots", "cancelled"), [((), False), ((0,), True)])
-    def test_those_that_are_caught_up_with_do_not_cancel_each_other(self, slots, cancelled):
+    def test_fires_of_a_catch_up_do_not_cancel_each_other(self, slots, cancelled):
         behind = view(misfire=Misfire(policy="catch_up", limit=3), overlap=CANCEL, slots=slots)
         verdict = due.judge(behind, now=noon(2.5))
         first = owed(0) if slots else fired(0)
@@ -98,7 +98,7 @@ class TestMissed:
         verdict = due.judge(view(misfire=Misfire(policy="catch_up", limit=50)), now=noon(1.5))
         assert verdict.entries == (fired(0), owed(1))
 
-    def test_catching_up_is_no_licence_to_pile_up_in_ordinary_times(self):
+    def test_catch_up_queues_nothing_in_ordinary_times(self):
         busy = view(misfire=Misfire(policy="catch_up", limit=5), slots=(0,))
         assert due.judge(busy, now=NOON).entries == (skipped(0, 0, "still_outstanding"),)
 
@@ -124,7 +124,7 @@ class TestPauses:
             ({"slots": (0,), "overlap": CANCEL, "owed": (Owed(cause="x"),)}, "one_already_waits"),
         ],
     )
-    def test_a_pause_has_a_reason_and_nobody_looks_meanwhile(self, changes, reason):
+    def test_a_pause_has_a_reason_and_no_wake_time(self, changes, reason):
         paused = view(**changes)
         assert due.pause(paused) == reason
         assert due.wake_at(paused) is None
@@ -152,8 +152,8 @@ class TestPauses:
             [],
         )
 
-    def test_what_came_due_after_the_pause_is_judged_as_missed(self):
-        """The work ended at five past, and we heard of it at ten past: we were down."""
+    def test_due_times_after_the_pause_are_judged_as_missed(self):
+        """The work ended at five past, and its outcome arrived at ten past, after an outage."""
         after, entries = due.skip_missed_during_pause(
             view(slots=(0,)), "still_outstanding", until=noon(5)
         )
@@ -179,13 +179,13 @@ class TestOverlap:
         assert verdict.entries == (fired(0, slot=1),)
         assert verdict.wake_at is None
 
-    def test_what_is_owed_goes_first(self):
+    def test_pending_triggers_go_first(self):
         waiting = (Owed(cause="due:a"), Owed(cause="trigger:b"))
         verdict = due.judge(view(owed=waiting, next_due_at=noon(1)), now=NOON)
         assert verdict.releases == (Release(cause="due:a", slot=0),)
         assert verdict.wake_at is None
 
-    def test_a_due_time_does_not_overtake_what_is_owed(self):
+    def test_a_due_time_does_not_overtake_pending_triggers(self):
         waiting = (Owed(cause="due:a"),)
         verdict = due.judge(view(owed=waiting), now=NOON)
         assert verdict.releases == (Release(cause="due:a", slot=0),)
@@ -193,29 +193,25 @@ class TestOverlap:
 
 
 class TestHolds:
-    def test_a_disabled_manifest_lets_only_through_what_somebody_asked_for(self):
+    def test_a_disabled_manifest_queues_only_explicit_triggers(self):
         waiting = (Owed(cause="due:a"), Owed(cause="trigger:b", explicit=True))
         held = view(hold="manifest_disabled", owed=waiting, next_due_at=None)
         assert due.judge(held, now=NOON).releases == (Release(cause="trigger:b", slot=0),)
 
     @pytest.mark.parametrize("hold", ["manifest_disabled", "group_disabled", "paused"])
-    def test_when_there_is_room_again_it_is_looked_at_for_what_somebody_asked_for(self, hold):
-        asked = Owed(cause="trigger:b", explicit=True)
-        held = view(hold=hold, owed=(Owed(cause="due:a"), asked), next_due_at=None)
+    def test_a_freed_slot_wakes_a_manifest_with_an_explicit_trigger(self, hold):
+        trigger = Owed(cause="trigger:b", explicit=True)
+        held = view(hold=hold, owed=(Owed(cause="due:a"), trigger), next_due_at=None)
         assert due.reschedule_wake(held, now=NOON).wake_at == NOON
         assert due.reschedule_wake(structs.replace(held, slots=(0,)), now=NOON).wake_at is None
         assert (
             due.reschedule_wake(structs.replace(held, owed=held.owed[:1]), now=NOON).wake_at is None
         )
 
-    def test_a_blocked_one_is_not_looked_at(self):
+    def test_a_blocked_manifest_neither_wakes_nor_queues(self):
         waiting = (Owed(cause="trigger:b", explicit=True),)
         held = view(hold="blocked_by_dead_letter", owed=waiting, next_due_at=None)
         assert due.reschedule_wake(held, now=NOON).wake_at is None
-
-    def test_a_blocked_one_lets_nothing_through(self):
-        waiting = (Owed(cause="trigger:b", explicit=True),)
-        held = view(hold="blocked_by_dead_letter", owed=waiting, next_due_at=None)
         assert due.judge(held, now=NOON) == Verdict(manifest=MANIFEST)
 
 
@@ -270,14 +266,14 @@ class TestDependents:
         ],
         ids=["busy", "blocked", "group disabled", "disabled", "nothing new"],
     )
-    def test_one_that_leaves_its_parent_still_owes_the_latest_success(self, changes, decided):
+    def test_a_dependent_that_leaves_its_parent_keeps_the_latest_success(self, changes, decided):
         leaving = self.child(**({"parent_success": 5, "seen_success": 2} | changes))
         left, entries = due.leave_parent(leaving, now=NOON)
         assert left.seen_success == 5
-        assert [(one.cause.partition(":")[0], one.decision) for one in entries] == decided
+        assert [(entry.cause.partition(":")[0], entry.decision) for entry in entries] == decided
 
     @pytest.mark.parametrize("hold", ["blocked_by_dead_letter", "group_disabled"])
-    def test_a_held_one_remembers_what_it_owes(self, hold):
+    def test_a_held_dependent_keeps_its_pending_success(self, hold):
         held = self.child(parent_success=2, hold=hold)
         assert due.owes_success(held)
         assert due.judge(held, now=NOON) == Verdict(manifest=MANIFEST, seen_success=0)
@@ -288,7 +284,7 @@ class TestSpaced:
         fields = {"timing": Timing(cadence=Spaced(600)), "next_due_at": None}
         return view(**(fields | changes))
 
-    def test_a_new_one_fires_at_once(self):
+    def test_a_new_manifest_fires_at_once(self):
         verdict = due.judge(self.spaced(), now=NOON)
         assert verdict.entries == (fired(0),)
         assert (verdict.next_due_at, verdict.wake_at) == (None, None)
@@ -302,19 +298,19 @@ class TestSpaced:
         verdict = due.judge(self.spaced(settled_at=NOON, slots=(0,)), now=noon(60))
         assert verdict == Verdict(manifest=MANIFEST)
 
-    def test_a_pause_does_not_eat_it(self):
+    def test_a_pause_does_not_skip_it(self):
         paused = self.spaced(next_due_at=NOON, hold="manifest_disabled")
         assert due.skip_missed_during_pause(paused, "manifest_disabled", until=noon(60)) == (
             paused,
             [],
         )
 
-    def test_a_filter_puts_it_off(self):
+    def test_a_filter_delays_it(self):
         at_night = Timing(cadence=Spaced(600), filters=Filters(between="22:00-02:00"))
         verdict = due.judge(self.spaced(timing=at_night, settled_at=NOON), now=noon(1))
         assert verdict.next_due_at == NOON.replace(hour=22)
 
-    def test_nobody_looks_before_its_jitter_lets_it_go(self):
+    def test_it_wakes_only_after_its_jitter(self):
         shaken = self.spaced(settled_at=NOON, jitter_seconds=300.0)
         fires_at = jitter.draw_jitter(NAME, noon(10), 300)
         assert noon(10) < fires_at < noon(15)
@@ -324,20 +320,20 @@ class TestSpaced:
         assert due.judge(ripe, now=fires_at).entries == (fired(10),)
 
     @pytest.mark.parametrize("settled_at", [noon(-600), None], ids=["long ago", "never"])
-    def test_one_that_was_something_else_before_is_not_due_in_the_past(self, settled_at):
+    def test_a_manifest_with_another_cadence_before_is_not_due_in_the_past(self, settled_at):
         assert due.reschedule_wake(self.spaced(settled_at=settled_at), now=NOON).next_due_at == NOON
 
     @pytest.mark.parametrize(
         ("late", "due_at"), [(0.5, 29.5), (30, 60 * 24)], ids=["a moment late", "after a pause"]
     )
-    def test_what_let_its_time_pass_waits_for_the_window_again(self, late, due_at):
+    def test_a_late_fire_waits_for_the_next_window(self, late, due_at):
         at_noon = Timing(cadence=Spaced(600), filters=Filters(between="12:00-12:30"))
         standing = self.spaced(timing=at_noon, settled_at=noon(19.5), next_due_at=noon(29.5))
         verdict = due.judge(standing, now=noon(29.5 + late))
         assert verdict.entries == ((fired(29.5),) if late < 1 else ())
         assert verdict.next_due_at == (None if late < 1 else noon(due_at))
 
-    def test_or_begins_at_once_if_it_may(self):
+    def test_a_late_fire_starts_at_once_if_allowed(self):
         standing = self.spaced(settled_at=noon(-10), next_due_at=NOON)
         assert due.judge(standing, now=noon(500)).entries == (fired(0),)
 
@@ -354,7 +350,7 @@ class TestExclusions:
     def test_it_sleeps_through_an_exclusion(self):
         assert due.wake_at(view(timing=self.LUNCH)) == noon(30)
 
-    def test_and_says_so_when_it_wakes(self):
+    def test_the_skip_is_recorded_when_it_wakes(self):
         verdict = due.judge(view(timing=self.LUNCH), now=noon(30))
         [skip, fire] = verdict.entries
         assert (skip.first_due_at, skip.last_due_at) == (noon(0), noon(29))
@@ -364,7 +360,7 @@ class TestExclusions:
     def test_an_outage_that_reaches_into_it_fires_for_the_last_time_before(self):
         before = view(timing=self.LUNCH, next_due_at=noon(-5))
         verdict = due.judge(before, now=noon(10))
-        assert [(one.first_due_at, one.decision) for one in verdict.entries] == [
+        assert [(entry.first_due_at, entry.decision) for entry in verdict.entries] == [
             (noon(-5), "skipped"),
             (noon(-1), "queued"),
             (noon(0), "skipped"),
@@ -388,7 +384,7 @@ REASONS = st.sampled_from(["still_outstanding", "manifest_disabled"])
     ),
 )
 def test_every_due_time_is_decided_exactly_once(step, jitter, looks, pauses, misfire):
-    """However often and seldom somebody looks, and whatever pauses there are."""
+    """Holds for any interval between ticks, and any pauses."""
     every = Timing(cadence=Every(step))
     first = timing.next_due(every, NOON)
     manifest = view(
@@ -398,8 +394,10 @@ def test_every_due_time_is_decided_exactly_once(step, jitter, looks, pauses, mis
     for wait, paused in zip(looks, pauses, strict=False):
         now += timedelta(seconds=wait)
         if paused:
-            manifest, told = due.skip_missed_during_pause(manifest, "manifest_disabled", until=now)
-            entries += told
+            manifest, skipped = due.skip_missed_during_pause(
+                manifest, "manifest_disabled", until=now
+            )
+            entries += skipped
         else:
             verdict = due.judge(manifest, now=now)
             entries += verdict.entries
@@ -411,20 +409,20 @@ def test_every_due_time_is_decided_exactly_once(step, jitter, looks, pauses, mis
             )
     covered, at = 0, first
     while at < manifest.next_due_at:
-        matches = [one for one in entries if one.first_due_at <= at <= one.last_due_at]
+        matches = [entry for entry in entries if entry.first_due_at <= at <= entry.last_due_at]
         assert len(matches) == 1, f"{at} is decided {len(matches)} times"
         covered, at = covered + 1, timing.next_due(every, at)
         if covered > 300:
             break
-    assert len({one.cause for one in entries}) == len(entries)
+    assert len({entry.cause for entry in entries}) == len(entries)
 
 
 class TestRest:
-    def test_it_decides_nothing_and_says_when_to_look(self):
+    def test_it_decides_nothing_and_returns_its_wake_time(self):
         verdict = due.reschedule_wake(view(), now=noon(60))
         assert verdict == Verdict(manifest=MANIFEST, next_due_at=NOON, wake_at=NOON)
 
-    def test_a_new_spaced_one_is_due_now(self):
+    def test_a_new_spaced_manifest_is_due_now(self):
         new = view(timing=Timing(cadence=Spaced(600)), next_due_at=None)
         assert due.reschedule_wake(new, now=NOON) == Verdict(
             manifest=MANIFEST, next_due_at=NOON, wake_at=NOON
@@ -433,7 +431,7 @@ class TestRest:
     @pytest.mark.parametrize(
         "changes", [{"owed": (Owed(cause="x"),)}, {"parent": WORK, "parent_success": 1}]
     )
-    def test_what_is_owed_wants_to_be_looked_at_now(self, changes):
+    def test_pending_triggers_wake_it_now(self, changes):
         waiting = view(timing=Timing(cadence=Manual()), next_due_at=None, **changes)
         assert due.reschedule_wake(waiting, now=NOON).wake_at == NOON
         assert due.reschedule_wake(structs.replace(waiting, slots=(0,)), now=NOON).wake_at is None
@@ -442,7 +440,7 @@ class TestRest:
 
 
 class TestWindows:
-    """While a manifest is paused nothing is decided; afterwards the misfire policy is asked."""
+    """During a pause nothing is decided; afterwards the misfire policy applies."""
 
     WINDOW = manifest_state.Window(since=noon(-1), reason="new disks")
     OVER = manifest_state.Window(since=noon(-1), until=noon(7.2), reason="new disks")
@@ -468,16 +466,18 @@ class TestWindows:
         assert verdict.entries == entries
         assert verdict.next_due_at == noon(8)
 
-    def test_what_was_missed_later_is_not_blamed_on_it(self):
+    def test_later_misses_are_not_attributed_to_the_pause(self):
         later = view(next_due_at=noon(9), window=self.OVER)
         assert due.judge(later, now=noon(11)).entries == (skipped(9, 10, "missed"), fired(11))
 
-    def test_what_somebody_asked_for_passes(self):
-        asked = manifest_state.Owed(cause="trigger:x", explicit=True)
-        paused = view(hold="paused", window=self.WINDOW, owed=(asked,))
-        assert [one.cause for one in due.queue_owed(paused, now=noon(1)).releases] == ["trigger:x"]
+    def test_explicit_triggers_pass(self):
+        trigger = manifest_state.Owed(cause="trigger:x", explicit=True)
+        paused = view(hold="paused", window=self.WINDOW, owed=(trigger,))
+        assert [release.cause for release in due.queue_owed(paused, now=noon(1)).releases] == [
+            "trigger:x"
+        ]
 
-    def test_a_change_of_its_timing_skips_what_came_due_in_it(self):
+    def test_a_change_of_timing_skips_the_due_times_of_the_pause(self):
         paused = view(hold="paused", window=self.WINDOW)
         after, entries = due.skip_missed_during_pause(paused, manifest_state.PAUSED, until=noon(3))
         assert entries == [skipped(0, 3, "paused: new disks")]

@@ -1,4 +1,4 @@
-"""Following history: numbers may appear out of order, and some never do."""
+"""Following history: numbers may appear out of order, or never."""
 
 import pytest
 from headway_console.reading.events import type_pattern
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 
-def test_what_comes_late_is_not_missed():
+def test_late_numbers_are_not_missed():
     numbers = Numbers(10)
     assert numbers.news([11, 13], 0.0) == [11, 13]
     assert numbers.settled == 11
@@ -15,7 +15,7 @@ def test_what_comes_late_is_not_missed():
     assert numbers.settled == 13
 
 
-def test_what_was_rolled_back_is_given_up():
+def test_rolled_back_numbers_are_given_up():
     numbers = Numbers(0)
     assert numbers.news([2], 0.0) == [2]
     assert numbers.news([2], PATIENCE_SECONDS - 1) == []
@@ -25,14 +25,14 @@ def test_what_was_rolled_back_is_given_up():
 
 
 @given(st.permutations(range(1, 30)), st.data())
-def test_each_is_told_once_in_whatever_order_they_appear(order, data):
-    numbers, visible, told = Numbers(0), set(), []
+def test_each_number_is_reported_once_in_any_order(order, data):
+    numbers, visible, seen = Numbers(0), set(), []
     while order:
         some = data.draw(st.integers(1, len(order)))
         visible |= set(order[:some])
         order = order[some:]
-        told += numbers.news(sorted(one for one in visible if one > numbers.settled), 0.0)
-    assert sorted(told) == sorted(visible)
+        seen += numbers.news(sorted(number for number in visible if number > numbers.settled), 0.0)
+    assert sorted(seen) == sorted(visible)
     assert numbers.settled == 29
 
 

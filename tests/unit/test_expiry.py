@@ -1,4 +1,4 @@
-"""Whether a run that was taken back came too late."""
+"""Expiry of runs that were taken back."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
@@ -16,7 +16,7 @@ def taken_back(**fields) -> Run:
 
 
 @pytest.mark.parametrize("start_by", [NOON - SECOND, NOON])
-def test_what_nobody_began_in_time_came_too_late(start_by):
+def test_work_that_was_not_started_in_time_expires(start_by):
     assert expired_before_start(start_by, taken_back(), cancel_requested=False)
 
 

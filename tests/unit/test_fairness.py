@@ -1,4 +1,4 @@
-"""How a cycle shares its room, and who depends on whom."""
+"""Fair shares of a cycle, and dependencies between manifests."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -44,12 +44,12 @@ def test_each_group_has_its_share_and_the_rest_goes_to_the_higher_ones(groups, l
     st.lists(st.builds(group, st.uuids().map(str), st.integers(1, 900), st.integers(0, 31))),
     st.integers(1, 500),
 )
-def test_no_room_is_wasted_and_nobody_with_a_claim_gets_nothing(groups, limit):
+def test_no_capacity_is_wasted_and_every_group_gets_its_base_share(groups, limit):
     shares = share(groups, limit)
-    assert sum(shares.values()) == min(limit, sum(one.due for one in groups))
+    assert sum(shares.values()) == min(limit, sum(group.due for group in groups))
     base = limit // len(groups) if groups else 0
-    for one in groups:
-        assert min(base, one.due) <= shares.get(one.name, 0) <= one.due
+    for group in groups:
+        assert min(base, group.due) <= shares.get(group.name, 0) <= group.due
     if len(groups) > limit:
         assert set(shares.values()) == {1}, "nobody has two while another has none"
 
@@ -73,7 +73,9 @@ def test_every_cycle_has_a_part_of_each_group_in_its_order():
     st.integers(1, 9),
 )
 def test_cycles_hold_all_that_was_shared_once(shared, limit):
-    shared = {name: [(name, place) for place, _ in enumerate(one)] for name, one in shared.items()}
+    shared = {
+        name: [(name, place) for place, _ in enumerate(members)] for name, members in shared.items()
+    }
     cycles = in_cycles(shared, limit)
     decided = [entry for cycle in cycles for entry in cycle]
     assert all(len(cycle) == limit for cycle in cycles[:-1])

@@ -1,4 +1,4 @@
-"""Those who follow: let go rather than waited for, and told when it is over."""
+"""Followers of the feed: slow ones are dropped, and all are notified of its end."""
 
 import asyncio
 from datetime import UTC, datetime

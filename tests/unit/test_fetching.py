@@ -1,4 +1,4 @@
-"""How many orders a worker takes at once: what fits, and what others may want is left free."""
+"""Number of orders that a worker fetches at once: within its slots, with room for other jobs."""
 
 import asyncio
 from typing import Any
@@ -9,12 +9,12 @@ from headway.worker import Worker, WorkerSettings
 
 
 class Orders:
-    """Brings as many orders as it is asked for, once it is let."""
+    """A fake consumer that returns the requested number of orders."""
 
     name = "orders"
 
     def __init__(self) -> None:
-        self.asked: list[int] = []
+        self.batches: list[int] = []
         self.may_come = asyncio.Event()
         self.may_come.set()
 
@@ -22,7 +22,7 @@ class Orders:
         return ["order"] * batch
 
     async def take(self, batch: int) -> list[Any]:
-        self.asked.append(batch)
+        self.batches.append(batch)
         await self.may_come.wait()
         return ["order"] * batch
 
@@ -31,8 +31,8 @@ def worker_of(*jobs: str, slots: int, **most: int) -> Worker:
     app = App("test")
     for name in jobs:
         app.job(name, worker_concurrency=most.get(name))(lambda ctx: None)
-    nobody: Any = None
-    return Worker(app, nobody, WorkerSettings(worker_slots=slots))
+    broker: Any = None
+    return Worker(app, broker, WorkerSettings(worker_slots=slots))
 
 
 @pytest.mark.parametrize(
@@ -56,11 +56,11 @@ async def test_a_jobs_own_limit_counts():
     assert len(await worker._fetch(orders, "a")) == 3
 
 
-async def test_two_who_take_at_once_do_not_promise_the_same_slots():
+async def test_concurrent_fetches_do_not_reserve_the_same_slots():
     worker, first, second = worker_of("a", "b", slots=10), Orders(), Orders()
     first.may_come.clear()
     taking = asyncio.create_task(worker._fetch(first, "a"))
-    while not first.asked:
+    while not first.batches:
         await asyncio.sleep(0)
     assert await worker._fetch(second, "b") == ["order"]
     first.may_come.set()

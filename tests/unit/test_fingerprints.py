@@ -1,4 +1,4 @@
-"""Which failures are the same one, and how inputs differ."""
+"""Fingerprints of failures, and differences between inputs."""
 
 import json
 
@@ -17,7 +17,7 @@ from msgspec import UNSET
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ("order 4711 has no address", "order 12 has no address"),
         ("took 1.5s, limit 1,000", "took 22s, limit 17"),
@@ -36,12 +36,12 @@ from msgspec import UNSET
         ("two\n  lines", "two lines"),
     ],
 )
-def test_what_differs_from_run_to_run_is_masked(one, other):
-    assert mask_message(one) == mask_message(other)
+def test_varying_parts_are_masked(first, second):
+    assert mask_message(first) == mask_message(second)
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ("order has no address", "order has no name"),
         ("key 'a' is missing", "key 'a' is there twice"),
@@ -49,8 +49,8 @@ def test_what_differs_from_run_to_run_is_masked(one, other):
         ("", "x"),
     ],
 )
-def test_what_is_said_counts(one, other):
-    assert mask_message(one) != mask_message(other)
+def test_different_messages_differ(first, second):
+    assert mask_message(first) != mask_message(second)
 
 
 def test_job_and_kind_count_and_stacks_do_not():
@@ -83,9 +83,9 @@ JSON = st.recursive(
 
 
 def apply(value, changes):
-    """What a difference makes of the value it was taken of."""
+    """Apply a difference to the original value."""
     for change in changes:
-        steps = [one.replace("~1", "/").replace("~0", "~") for one in change.path.split("/")[1:]]
+        steps = [step.replace("~1", "/").replace("~0", "~") for step in change.path.split("/")[1:]]
         if not change.path:
             return change.now
         target = value
@@ -100,7 +100,7 @@ def apply(value, changes):
 
 
 def as_text(value):
-    """Tells `false` from `0`, which Python holds to be the same."""
+    """Compare strictly: Python holds `false` and `0` to be equal."""
     return json.dumps(value, sort_keys=True)
 
 
@@ -115,7 +115,7 @@ def test_a_difference_makes_the_one_out_of_the_other(was, now):
 def test_a_difference_is_small():
     was = {"a": {"b": [1, 2], "c/d": True}, "gone": None}
     now = {"a": {"b": [1, 3], "c/d": 1}}
-    assert [(one.path, one.was, one.now) for one in input_changes(was, now)] == [
+    assert [(change.path, change.was, change.now) for change in input_changes(was, now)] == [
         ("/gone", None, UNSET),
         ("/a/b/1", 2, 3),
         ("/a/c~1d", True, 1),

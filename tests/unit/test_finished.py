@@ -1,4 +1,4 @@
-"""What a worker remembers of leases that have ended."""
+"""A worker's memory of finished leases."""
 
 import weakref
 from uuid import UUID
@@ -9,7 +9,7 @@ from headway_contract.orders import OrderedRun, RunDispatched
 
 
 class Input:
-    """Stands for a large one."""
+    """A placeholder of a large input."""
 
 
 def _lease(number: int, *, size: int = 100, given: object = None) -> Lease:
@@ -23,7 +23,7 @@ def _lease(number: int, *, size: int = 100, given: object = None) -> Lease:
     return lease
 
 
-def test_a_lease_is_known_by_name_longer_than_what_was_said_of_it(monkeypatch):
+def test_the_id_of_a_lease_is_kept_longer_than_its_events(monkeypatch):
     monkeypatch.setattr(leases, "_MOST_LEASES", 2)
     monkeypatch.setattr(leases, "_MOST_NAMES", 3)
     kept = FinishedLeases(broker=None)
@@ -33,7 +33,7 @@ def test_a_lease_is_known_by_name_longer_than_what_was_said_of_it(monkeypatch):
     assert list(kept._leases) == [UUID(int=2), UUID(int=3)]
 
 
-def test_of_a_lease_of_which_much_was_said_only_the_name_is_kept():
+def test_only_the_id_of_a_large_lease_is_kept():
     kept = FinishedLeases(broker=None)
     kept.add(_lease(1, size=leases._MOST_BYTES + 1))
     assert UUID(int=1) in kept

@@ -1,4 +1,4 @@
-"""Fire times that appear and vanish when manifests change: exact and bounded."""
+"""Fire times that appear and disappear when manifests change: exact and bounded."""
 
 from datetime import UTC, date, datetime, timedelta
 
@@ -83,7 +83,7 @@ def test_dense_times_are_compared_as_far_as_both_sides_reach():
     )
 
 
-def test_an_answer_is_bounded_and_counts_what_it_leaves_out(monkeypatch):
+def test_an_answer_is_bounded_and_counts_omitted_fires(monkeypatch):
     moves = [move(firing(HOURLY), None, number) for number in range(1, 2500)]
     moves.append(move(None, firing(Timing(cadence=Daily("04:00"))), 2500))
     listed, left_out = changes(moves, WEEK)

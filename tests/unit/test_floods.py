@@ -1,4 +1,4 @@
-"""Limits on what others send: messages by sender, and the log lines about them."""
+"""Flood limits: messages by sender, and the log lines about them."""
 
 from headway_decisions.runs.report_limits import Allowance, FloodLimit
 from headway_jetstream_kit.limited_log import LimitedLog
@@ -29,7 +29,7 @@ def test_one_line_per_phrase_and_period_and_the_next_counts_the_rest(caplog):
         limited.warning("refused", heartbeat=number, count=2)
     time[0] = 61.0
     limited.error("rejected", message=1000)
-    assert [(one.levelname, one.getMessage()) for one in caplog.records] == [
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("ERROR", "rejected message=0"),
         ("WARNING", "refused heartbeat=0"),
         ("ERROR", "rejected message=1000 suppressed=999"),

@@ -1,4 +1,4 @@
-"""Accepting and folding: any order, any number of times, one outcome."""
+"""Accepting and folding of events: the same outcome for any order and for duplicates."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -52,8 +52,8 @@ def arrived(*facts: Fact, sequence: int = 1, predecessor: int = 0, worker: str =
     return Arrived(worker=worker, sequence=sequence, predecessor=predecessor, facts=facts)
 
 
-def refuse(one: Fact) -> Fact:
-    return Fact(at=one.at, worker=one.worker, data=one.data, accepted=False)
+def refuse(fact: Fact) -> Fact:
+    return Fact(at=fact.at, worker=fact.worker, data=fact.data, accepted=False)
 
 
 @given(st.data(), st.sampled_from(OUTCOMES), st.sampled_from(OUTCOMES))
@@ -83,7 +83,7 @@ def test_an_end_before_its_start_is_moved_to_it_in_whichever_order_they_come(fac
 
 @given(st.data())
 def test_whichever_rival_is_accepted_first_stays(data):
-    """Two processes tell two ends; the projector decides once, under the lock."""
+    """Two processes report different outcomes; the projector decides once, under the lock."""
     first, second = data.draw(st.permutations([COMPLETED, FAILED]))
     judged = acceptance.judge(MINE, {RUN: Run(id=RUN)}, arrived(first, worker=first.worker))
     again = acceptance.judge(
@@ -151,7 +151,7 @@ SECOND_PROCESS = {"lease": LEASE, "token": "secret", "nonce": "n2"}
         (RunCompleted(**STOLEN, run=RUN), DISPATCHER, "wrong_token"),
     ],
 )
-def test_what_is_refused_changes_nothing(data, worker, refusal):
+def test_a_refused_event_changes_nothing(data, worker, refusal):
     claimed = acceptance.judge(MINE, {RUN: Run(id=RUN)}, arrived(CLAIMED, STARTED))
     judged = acceptance.judge(
         claimed.lease,
@@ -183,7 +183,7 @@ def test_the_dispatcher_takes_a_lease_away():
     assert late.refusals == ("run_ended",)
 
 
-def test_nobody_claims_a_lease_that_was_withdrawn():
+def test_a_withdrawn_lease_cannot_be_claimed():
     revoked = fact(LeaseRevoked(**RIGHTS, reason="undelivered"), worker=DISPATCHER)
     judged = acceptance.judge(MINE, {RUN: Run(id=RUN)}, arrived(revoked, FAILED, worker=DISPATCHER))
     assert judged.refusals == (None, None)
@@ -193,8 +193,8 @@ def test_nobody_claims_a_lease_that_was_withdrawn():
 
 
 def test_one_key_with_two_inputs_comes_to_the_same_whichever_is_first():
-    one, other = Activation(manifest="mail", input=1), Activation(manifest="mail", input=2)
-    assert unite([one, other]) == unite([other, one]) == (one,)
+    first, second = Activation(manifest="mail", input=1), Activation(manifest="mail", input=2)
+    assert unite([first, second]) == unite([second, first]) == (first,)
 
 
 def test_an_activation_counts_while_the_run_lives_and_not_after_its_end():
@@ -215,7 +215,7 @@ def test_an_activation_counts_while_the_run_lives_and_not_after_its_end():
 
 
 def test_an_activation_that_its_run_s_end_has_overtaken_counts():
-    """It was stored before the end; only its delivery was slower."""
+    """The activation was stored before the end and delivered after it."""
     claimed = acceptance.judge(MINE, {RUN: Run(id=RUN)}, arrived(CLAIMED, STARTED))
     ended = acceptance.judge(
         claimed.lease, claimed.runs, arrived(COMPLETED, sequence=4, predecessor=3)
@@ -231,7 +231,7 @@ def test_an_activation_that_its_run_s_end_has_overtaken_counts():
     assert second.lease.sequence == 4
 
 
-def test_nobody_but_the_claimant_activates():
+def test_only_the_claimant_activates():
     claimed = acceptance.judge(MINE, {RUN: Run(id=RUN)}, arrived(CLAIMED, STARTED))
     stolen = fact(RunActivated(**SECOND_PROCESS, run=RUN, activations=[MAIL]))
     judged = acceptance.judge(

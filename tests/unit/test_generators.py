@@ -1,4 +1,4 @@
-"""The generated files that are checked in."""
+"""Generated files in the repository are up to date."""
 
 import shutil
 

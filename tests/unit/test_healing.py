@@ -1,4 +1,4 @@
-"""The rules of healing: what is lost, what is on its way, and when to ask again."""
+"""Rules of healing: lost messages, messages in transit, and retries of requests."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -39,11 +39,11 @@ def sight(**changes) -> Sight:
         (sight(last_sequence=100, done_through=100), "passed"),
     ],
 )
-def test_how_a_mark_stands_to_the_stream(seen, expected):
+def test_a_mark_is_compared_with_the_stream(seen, expected):
     assert healing.reach(MARK, seen) == expected
 
 
-def test_requests_that_never_came_are_told_again_once_they_cannot_be_on_their_way():
+def test_lost_requests_are_republished_when_they_cannot_be_in_transit():
     old, new, untold = UUID(int=1), UUID(int=2), UUID(int=3)
     times = {old: NOON - timedelta(minutes=1), new: NOON}
     seen = sight(done_through=100)
@@ -53,23 +53,23 @@ def test_requests_that_never_came_are_told_again_once_they_cannot_be_on_their_wa
 
 
 @pytest.mark.parametrize(
-    ("seen", "told", "expected"),
+    ("seen", "seconds", "expected"),
     [
         (sight(), -60, None),
         (sight(done_through=100), -60, "passed"),
         (sight(created="second"), -60, "new_stream"),
-        # It went back, and may still hold the older part of what was told.
+        # The stream was restored from an older copy, and may still hold older messages.
         (sight(last_sequence=80, done_through=3), -60, None),
         (sight(last_sequence=80, done_through=80), -60, None),
-        # Told since the mark, or by somebody who may not have committed when it was taken.
+        # Published after the mark, or by a transaction that was open when the mark was taken.
         (sight(done_through=150), -30, "passed"),
         (sight(done_through=150), -29, None),
         (sight(done_through=150), 60, None),
         (sight(created="second"), -10, None),
     ],
 )
-def test_only_what_was_told_before_a_mark_that_is_behind_us_is_lost(seen, told, expected):
-    at = NOON + timedelta(seconds=told)
+def test_only_messages_before_a_passed_mark_are_lost(seen, seconds, expected):
+    at = NOON + timedelta(seconds=seconds)
     assert healing.is_lost(at, MARK, seen, leeway=LEEWAY) == expected
 
 
@@ -78,7 +78,7 @@ def test_without_a_mark_nothing_is_lost():
     assert healing.is_lost(NOON - timedelta(days=1), None, seen, leeway=LEEWAY) is None
 
 
-def test_every_asked_work_gets_one_verdict():
+def test_every_requested_work_gets_one_verdict():
     ids = [UUID(int=number) for number in range(1, 9)]
     end = WorkSettled(
         work=ids[0], round=1, group="ops", outcome="completed", runs=1, attempts=1, settled_at=NOON

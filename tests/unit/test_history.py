@@ -1,4 +1,4 @@
-"""The fold of history: any order, any number of times, with or without snapshots (I10, I7)."""
+"""The fold of history: the same for any order, duplicates and snapshots (I10, I7)."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -31,7 +31,7 @@ FAILURE = {"kind": "ValueError", "message": "boom", "stack": "", "retryable": Tr
 
 
 class Life:
-    """Tells the life of one piece of work, event by event, as the services would."""
+    """Records the events of a piece of work as the services would."""
 
     def __init__(self) -> None:
         self.events: list[StoredEvent] = []
@@ -40,7 +40,7 @@ class Life:
         self.round = 1
         self.run: UUID | None = None
 
-    def tell(
+    def emit(
         self, type_: str, data: Any, *, source="headway/dispatcher", run=None, lease=None
     ) -> StoredEvent:
         number = len(self.events) + 1
@@ -61,7 +61,7 @@ class Life:
 
     @property
     def now(self) -> datetime:
-        """When the next event occurs."""
+        """The time of the next event."""
         return START + timedelta(seconds=len(self.events) + 1)
 
     def queue(self, **fields: Any) -> None:
@@ -76,7 +76,7 @@ class Life:
             "rank": START,
             "terms": {"retry": {"attempts": 3}, "timeout_seconds": 60},
         }
-        self.tell("work.queued", data | fields, source="headway/scheduler")
+        self.emit("work.queued", data | fields, source="headway/scheduler")
 
     def dispatch(self) -> None:
         self.runs += 1
@@ -91,7 +91,7 @@ class Life:
             "group": "ops",
             "max_run_seconds": 100,
         }
-        self.tell("run.dispatched", data, run=self.run, lease=self.lease)
+        self.emit("run.dispatched", data, run=self.run, lease=self.lease)
 
     @property
     def lease(self) -> UUID:
@@ -99,7 +99,7 @@ class Life:
 
     def say(self, type_: str, **data: Any) -> None:
         run = None if type_.startswith("lease") else self.run
-        self.tell(type_, data, source="worker/w", run=run, lease=self.lease)
+        self.emit(type_, data, source="worker/w", run=run, lease=self.lease)
 
     def wait(self, *, counted: bool = True) -> None:
         self.attempts += counted
@@ -111,7 +111,7 @@ class Life:
             "attempts": self.attempts,
             "not_before": self.now + timedelta(seconds=60),
         }
-        self.tell(WORK_WAITING, data)
+        self.emit(WORK_WAITING, data)
 
     def settle(self, outcome: str) -> None:
         self.attempts += outcome in ("completed", "dead_lettered")
@@ -123,11 +123,11 @@ class Life:
             "attempts": self.attempts,
             "settled_at": self.now,
         }
-        self.tell("work.settled", data)
+        self.emit("work.settled", data)
 
     def cancel(self, *, unknown: bool = False) -> None:
         data = {"work": WORK, "round": self.round, "manifest_id": MANIFEST, "group": "ops"}
-        self.tell("work.cancel_requested", data | {"reason": "no", "unknown": unknown})
+        self.emit("work.cancel_requested", data | {"reason": "no", "unknown": unknown})
 
     def bring_forward(self) -> None:
         data = {
@@ -136,7 +136,7 @@ class Life:
             "rank": START - timedelta(seconds=len(self.events)),
             "not_before": self.now,
         }
-        self.tell("work.brought_forward", data)
+        self.emit("work.brought_forward", data)
 
     def letter(self) -> None:
         data = {
@@ -150,7 +150,7 @@ class Life:
             "failure": FAILURE,
             "attempts": self.attempts,
         }
-        self.tell("dead_letter.created", data)
+        self.emit("dead_letter.created", data)
 
     def retry(self, **columns: Any) -> None:
         letter = uuid5(WORK, f"letter {self.round}")
@@ -165,7 +165,7 @@ class Life:
             "rank": self.now,
             **columns,
         }
-        self.tell("dead_letter.retried", data)
+        self.emit("dead_letter.retried", data)
 
     def acknowledge(self) -> None:
         data = {
@@ -175,12 +175,12 @@ class Life:
             "actor": "me",
             "resolved_at": self.now,
         }
-        self.tell("dead_letter.acknowledged", data)
+        self.emit("dead_letter.acknowledged", data)
 
 
 @st.composite
 def lives(draw: st.DrawFn) -> list[StoredEvent]:
-    """Lives of work that got as far as they happened to get."""
+    """Generate histories of work that end at any point."""
     life = Life()
     if draw(st.integers(0, 9)) == 0:
         life.cancel(unknown=True)
@@ -204,7 +204,7 @@ def lives(draw: st.DrawFn) -> list[StoredEvent]:
 
 
 def _run(draw: st.DrawFn, life: Life) -> bool:
-    """One run; true if the work waits for the next one."""
+    """Record a run; return whether the work waits for another."""
     if draw(st.integers(0, 5)) == 0:
         return False
     life.say("lease.claimed", host="h")
@@ -241,12 +241,12 @@ def _run(draw: st.DrawFn, life: Life) -> bool:
 
 @given(lives(), st.data())
 def test_in_any_order_and_any_number_of_times_it_is_the_same(events, data):
-    told = data.draw(st.permutations(events + data.draw(st.lists(st.sampled_from(events)))))
-    assert fold(told) == fold(events)
+    shuffled = data.draw(st.permutations(events + data.draw(st.lists(st.sampled_from(events)))))
+    assert fold(shuffled) == fold(events)
 
 
 @given(lives(), st.data())
-def test_a_snapshot_stands_for_all_that_it_covers(events, data):
+def test_a_snapshot_replaces_the_events_that_it_covers(events, data):
     covered = data.draw(st.integers(1, len(events)))
     then = fold(events[:covered])
     assert then.work is not None
@@ -261,16 +261,16 @@ def test_a_snapshot_stands_for_all_that_it_covers(events, data):
                 covers=covered,
                 work=then.work,
                 runs=list(then.runs.values()),
-                # As they are written: what runs a letter is of follows from its round.
-                letters=[structs.replace(one, runs=[]) for one in then.letters.values()],
+                # As stored: the round of a letter implies its runs.
+                letters=[structs.replace(letter, runs=[]) for letter in then.letters.values()],
             )
         ).decode(),
         work=WORK,
     )
     left = events[covered:]
     some_of_the_covered = data.draw(st.lists(st.sampled_from(events[:covered])))
-    told = data.draw(st.permutations([*left, *some_of_the_covered, snapshot]))
-    assert fold(told) == fold(events)
+    shuffled = data.draw(st.permutations([*left, *some_of_the_covered, snapshot]))
+    assert fold(shuffled) == fold(events)
 
 
 @given(lives())
@@ -284,26 +284,26 @@ def test_runs_fold_as_the_projector_folds_them(events):
         "headway.run.cancelled.v1": RunCancelled,
     }
     for run in fold(events).runs.values():
-        told = [
+        facts = [
             decisions.Fact(
-                at=one.occurred_at,
+                at=event.occurred_at,
                 worker="w",
                 data=msgspec.convert(
                     {
-                        **msgspec.json.decode(one.data),
+                        **msgspec.json.decode(event.data),
                         "lease": str(run.lease_id),
                         "run": str(run.run_id),
                         "token": "",
                         "nonce": "",
                     },
-                    structs[one.type],
+                    structs[event.type],
                 ),
             )
-            for one in events
-            if one.type in structs
-            and (one.run == run.run_id or (one.run is None and one.lease == run.lease_id))
+            for event in events
+            if event.type in structs
+            and (event.run == run.run_id or (event.run is None and event.lease == run.lease_id))
         ]
-        theirs = decisions.fold(decisions.Run(id=run.run_id), told)
+        theirs = decisions.fold(decisions.Run(id=run.run_id), facts)
         assert (run.state, run.worker, run.host) == (theirs.state, theirs.worker, theirs.host)
         assert (run.started_at, run.finished_at) == (theirs.started_at, theirs.finished_at)
         assert (run.output, run.cancel_reason) == (theirs.output, theirs.cancel_reason)
@@ -313,7 +313,7 @@ def test_runs_fold_as_the_projector_folds_them(events):
 
 
 class TestAStory:
-    """One life, looked at as it goes on."""
+    """The fold after each step of a history."""
 
     def test_queued(self):
         life = Life()
@@ -389,10 +389,10 @@ class TestAStory:
         life.dispatch()
         [letter] = fold(life.events).letters.values()
         assert (len(letter.runs), letter.edit) == (2, edit)
-        # A late start is told in the letter, too.
+        # The letter shows a late start too.
         first = letter.runs[0]
         lease = uuid5(WORK, "lease 1")
-        life.tell("run.started", {}, source="worker/w", run=first.run, lease=lease)
+        life.emit("run.started", {}, source="worker/w", run=first.run, lease=lease)
         [letter] = fold(life.events).letters.values()
         assert letter.runs[0].started_at == life.events[-1].occurred_at
 
@@ -415,21 +415,21 @@ class TestAStory:
         )
         for letter in data["letters"]:
             del letter["runs"], letter["edit"]
-        life.tell(SNAPSHOT, data)
+        life.emit(SNAPSHOT, data)
         [letter] = fold(life.events).letters.values()
         assert len(letter.runs) == 1
         assert letter.edit is UNSET
 
     @pytest.mark.parametrize(
-        ("told", "expected"), [({}, UNSET), ({"edit": []}, None), ({"edit": [1]}, [1])]
+        ("fields", "expected"), [({}, UNSET), ({"edit": []}, None), ({"edit": [1]}, [1])]
     )
-    def test_an_edit_of_which_history_does_not_tell_is_unset(self, told, expected):
+    def test_an_edit_of_which_history_does_not_tell_is_unset(self, fields, expected):
         life = Life()
         life.queue()
         life.dispatch()
         life.settle("dead_lettered")
         life.letter()
-        life.retry(**told)
+        life.retry(**fields)
         folded = fold(life.events)
         [letter] = folded.letters.values()
         assert letter.edit == expected
@@ -438,11 +438,11 @@ class TestAStory:
             runs=folded.runs,
             letters={letter.id: structs.replace(letter, edit="x")},
         )
-        assert [one.column for one in compare(folded, found)] == (
+        assert [difference.column for difference in compare(folded, found)] == (
             [] if expected is UNSET else ["edit"]
         )
 
-    def test_brought_forward_before_a_retry_says_nothing_about_it(self):
+    def test_bringing_forward_before_a_retry_does_not_affect_it(self):
         life = Life()
         life.queue(not_before=START + timedelta(days=1))
         life.bring_forward()
@@ -459,16 +459,16 @@ class TestAStory:
         life.settle("cancelled")
         assert fold(life.events) == WorkRows()
 
-    def test_what_it_does_not_know_changes_nothing(self):
+    def test_unknown_events_change_nothing(self):
         life = Life()
         life.queue()
         before = fold(life.events)
-        life.tell("work.painted", {"colour": "green"})
+        life.emit("work.painted", {"colour": "green"})
         assert fold(life.events) == before
 
 
 class TestComparing:
-    """What counts as a difference."""
+    """Differences between folded and found rows."""
 
     def folded(self) -> WorkRows:
         life = Life()
@@ -486,20 +486,29 @@ class TestComparing:
     def test_a_column(self):
         found = self.found()
         found.work.attempts = 5
-        [one] = compare(self.folded(), found)
-        assert (one.table, one.column, one.expected, one.found) == ("work_queue", "attempts", 0, 5)
+        [difference] = compare(self.folded(), found)
+        assert (difference.table, difference.column, difference.expected, difference.found) == (
+            "work_queue",
+            "attempts",
+            0,
+            5,
+        )
 
     @pytest.mark.parametrize(
         ("absence", "kinds"), [("must_not", {"missing"}), ("may", set()), ("must", set())]
     )
     def test_rows_that_are_gone(self, absence, kinds):
-        assert {one.kind for one in compare(self.folded(), WorkRows(), absence=absence)} == kinds
+        assert {
+            difference.kind for difference in compare(self.folded(), WorkRows(), absence=absence)
+        } == kinds
 
     def test_rows_that_should_be_gone(self):
-        kinds = [one.kind for one in compare(self.folded(), self.found(), absence="must")]
+        kinds = [
+            difference.kind for difference in compare(self.folded(), self.found(), absence="must")
+        ]
         assert kinds == ["unknown", "unknown"]
 
-    def test_while_they_go_what_is_left_must_be_right(self):
+    def test_remaining_rows_must_be_right_during_deletion(self):
         found = self.found()
         found.runs = {}
         assert compare(self.folded(), found, absence="may") == []

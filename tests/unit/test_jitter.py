@@ -1,4 +1,4 @@
-"""Jitter: never early, always the same, and never so late that the next due time is lost."""
+"""Jitter: never early, deterministic, and always before the next due time."""
 
 from datetime import timedelta
 
@@ -20,10 +20,12 @@ class TestJitter:
     def test_it_is_another_for_another_manifest(self):
         late = [jitter.draw_jitter(f"m-{number}", NOON, 30) for number in range(500)]
         assert len(set(late)) == 31
-        assert max(late.count(one) for one in late) < 40, "no second has many more than others"
+        assert max(late.count(second) for second in late) < 40, (
+            "no second has many more than others"
+        )
 
-    def test_it_stays_what_it_is_from_release_to_release(self):
-        """Or tests of users, and plans that were made before, would no longer be true."""
+    def test_it_is_the_same_in_every_release(self):
+        """A change would invalidate users' tests and earlier plans."""
         late = [
             (jitter.draw_jitter("nightly", noon(at), 600) - noon(at)).seconds for at in range(4)
         ]
@@ -37,8 +39,8 @@ class TestJitter:
         assert due.judge(jittery, now=wake - timedelta(seconds=1)).entries == ()
         assert due.judge(jittery, now=wake).entries == (fired(0),)
 
-    def test_one_that_is_longer_than_the_step_keeps_nobody_waiting_and_loses_none(self):
-        """Each due time is let go before the next one comes, and so fires for itself."""
+    def test_jitter_longer_than_the_step_delays_no_later_fire_and_loses_none(self):
+        """Each due time fires before the next comes."""
         jittery = view(jitter_seconds=300)
         decided, late = [], set()
         for at in range(60):
@@ -51,12 +53,12 @@ class TestJitter:
         assert decided == [fired(at) for at in range(60)]
         assert len(late) > 10, "it is still spread"
 
-    def test_one_that_is_shorter_than_the_step_by_less_than_a_second_reaches_it_not(self):
+    def test_jitter_slightly_shorter_than_the_step_stays_below_it(self):
         minutely = Timing(cadence=Every(seconds=60))
         for at in range(1000):
             assert jitter.fire_at(minutely, NAME, noon(at), 59.5) < noon(at + 1)
 
     @pytest.mark.parametrize("seconds", [1, 2])
-    def test_where_there_is_no_room_for_any_there_is_none(self, seconds):
+    def test_no_jitter_without_room_for_it(self, seconds):
         quick = Timing(cadence=Every(seconds=seconds))
         assert jitter.fire_at(quick, NAME, NOON, 30) == NOON

@@ -1,4 +1,4 @@
-"""Concurrency keys: templates that make a key, and words for those that do not."""
+"""Concurrency keys: templates, and messages about invalid ones."""
 
 import pytest
 from headway_decisions.capacity.keys import LONGEST_KEY, InvalidKey, check_template, render_key
@@ -72,7 +72,7 @@ def test_keys_that_cannot_be_stored(value):
 @given(
     st.text(), st.one_of(st.none(), st.integers(), st.text(), st.dictionaries(st.text(), st.text()))
 )
-def test_any_template_makes_a_key_or_says_why_not(template, value):
+def test_any_template_makes_a_key_or_a_problem(template, value):
     try:
         key = render(template, value)
     except InvalidKey:

@@ -1,4 +1,4 @@
-"""The rules of dead letters: seen to once, one round at a time in a slot."""
+"""Rules of dead letters: resolved once, one round at a time in a slot."""
 
 from uuid import UUID, uuid4
 
@@ -39,11 +39,11 @@ def test_a_retry_begins_the_next_round():
         ({"state": "retried", "taken_by": uuid4()}, "already_retried"),
     ],
 )
-def test_what_cannot_be_is_refused(change, why):
+def test_impossible_actions_are_refused(change, why):
     assert verdicts(replace(LETTER, **change)) == [Refused(why=why)]
 
 
-def test_it_waits_for_whoever_is_in_its_slot():
+def test_it_waits_for_the_work_in_its_slot():
     other = uuid4()
     assert verdicts(replace(LETTER, taken_by=other)) == [RetryWaits(taken_by=other)]
 
@@ -60,11 +60,12 @@ def test_the_first_of_a_slot_gets_it():
 
 
 def test_a_letter_whose_retry_waits_can_be_put_away():
-    asked = replace(LETTER, asked=True, job_retired=True)
+    requested = replace(LETTER, asked=True, job_retired=True)
     done = replace(LETTER, state="acknowledged")
     pruned = replace(LETTER, pruned=True)
     found = [
-        verdict for _, verdict in dead_letters.judge_acknowledgements([LETTER, asked, done, pruned])
+        verdict
+        for _, verdict in dead_letters.judge_acknowledgements([LETTER, requested, done, pruned])
     ]
     assert found == [
         Acknowledged(),

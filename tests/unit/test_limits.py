@@ -1,4 +1,4 @@
-"""Limits as users write them, in Python and in YAML, and what they are told about mistakes."""
+"""Limits in Python and in YAML, and the messages about mistakes."""
 
 from datetime import timedelta
 
@@ -72,7 +72,7 @@ def problems(declare) -> list[str]:
     return caught.value.problems
 
 
-def test_yaml_says_the_same_as_python():
+def test_yaml_equals_python():
     made, read = in_python().definitions(), load_yaml(IN_YAML)
     assert read.groups == made.groups
     assert read.manifests == made.manifests
@@ -94,7 +94,7 @@ def test_a_manifest_has_the_terms_of_its_job_unless_it_states_its_own():
 
 
 def test_definitions_without_limits_look_as_they_always_did():
-    """A roll-out that knows more fields must not rewrite every manifest."""
+    """A release with more fields must not rewrite every manifest."""
     app = App("shop")
     app.job("job")(lambda ctx: None)
     app.schedule("m", job="job", when=every(hours=1))
@@ -129,7 +129,7 @@ def test_definitions_without_limits_look_as_they_always_did():
         ),
     ],
 )
-def test_what_is_wrong_with_a_job(stated, problem):
+def test_problems_of_a_job(stated, problem):
     found = problems(lambda app: app.job("job", **stated)(lambda ctx: None))
     assert len(found) == 1
     assert found[0].startswith(problem)
@@ -146,24 +146,26 @@ def test_what_is_wrong_with_a_job(stated, problem):
         ({"concurrency_limit": 0}, "concurrency_limit 0 is not valid: use a whole number from 1"),
     ],
 )
-def test_what_is_wrong_with_a_manifest(terms, problem):
+def test_problems_of_a_manifest(terms, problem):
     def declare(app):
         app.job("job", concurrency_key="of-job", start_within=60)(lambda ctx, given: None)
         app.schedule("m", job="job", when=every(hours=1), input={}, **terms)
 
     found = problems(declare)
-    assert any(one.startswith("manifest 'm'") and problem in one for one in found), found
+    assert any(problem.startswith("manifest 'm'") and problem in problem for problem in found), (
+        found
+    )
 
 
-def test_a_group_states_its_rate_once_and_in_words_that_can_be_read():
+def test_a_group_states_its_rate_once_and_readably():
     def declare(app):
         app.group("g", rate="1/minute")
         app.group("g", rate="2/minute")
         app.group("h", rate="whenever")
 
     found = problems(declare)
-    assert any("group 'g' sets rate twice" in one for one in found)
-    assert any("group 'h': 'whenever' is not a rate" in one for one in found)
+    assert any("group 'g' sets rate twice" in problem for problem in found)
+    assert any("group 'h': 'whenever' is not a rate" in problem for problem in found)
 
 
 def test_a_dormant_dependent_need_not_have_an_input_that_makes_a_key():
@@ -175,7 +177,7 @@ def test_a_dormant_dependent_need_not_have_an_input_that_makes_a_key():
     assert len(app.definitions().manifests) == 2
 
 
-def test_a_wrong_rate_in_a_file_is_told_with_its_line():
+def test_an_invalid_rate_in_a_file_is_reported_with_its_line():
     with pytest.raises(InvalidDefinitions) as caught:
         load_yaml("app: shop\ngroups:\n  g:\n    rate: 1/never\n")
     assert caught.value.problems == [
@@ -187,7 +189,7 @@ def test_definitions_from_elsewhere_are_checked_too():
     definitions = in_python().definitions()
     broken = structs.replace(
         definitions,
-        manifests=tuple(structs.replace(one, input={}) for one in definitions.manifests),
+        manifests=tuple(structs.replace(manifest, input={}) for manifest in definitions.manifests),
     )
     assert problems_of(broken) == [
         "manifest 'plain': concurrency_key: {input.id} is missing: a key is made of text and "

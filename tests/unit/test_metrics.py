@@ -1,4 +1,4 @@
-"""Metrics: numbers that add up, sources that may be away, names and a page from the code."""
+"""Metrics: values, unavailable sources, naming rules and the generated page."""
 
 import asyncio
 import re
@@ -19,11 +19,11 @@ UP = gauge("headway_x_metrics_source_up", "Up.", "source")
 
 
 def samples(text):
-    """What a scrape says: values by name and labels."""
+    """Parse a scrape into values by name and labels."""
     return {
-        (one.name, *sorted(one.labels.items())): one.value
+        (sample.name, *sorted(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
-        for one in family.samples
+        for sample in family.samples
     }
 
 
@@ -31,7 +31,7 @@ def meter():
     return Meter([DONE, ALONE, LATE, DEEP], answers=UP)
 
 
-async def test_counters_count_and_those_without_labels_begin_at_nothing():
+async def test_counters_count_and_start_at_zero_without_labels():
     made = meter()
     made.add(DONE, "a", amount=2)
     made.add(DONE, "a")
@@ -58,14 +58,14 @@ async def test_times_are_counted_by_their_length():
 
 
 async def test_two_services_of_one_process_know_nothing_of_each_other():
-    one, other = meter(), Meter([counter("headway_y_done_total", "Done.", "job")])
-    one.add(DONE, "a")
-    found = samples(await scrape([one, other]))
+    first, second = meter(), Meter([counter("headway_y_done_total", "Done.", "job")])
+    first.add(DONE, "a")
+    found = samples(await scrape([first, second]))
     assert found["headway_x_done_total", ("job", "a")] == 1
     assert not any(key[0].startswith("headway_y") for key in found)
 
 
-class Asked:
+class FakeSource:
     """A source that answers, fails or hangs."""
 
     def __init__(self):
@@ -82,47 +82,47 @@ class Asked:
         return {DEEP: {("g",): float(self.times)}}
 
 
-async def test_what_is_asked_for_is_not_asked_too_often():
-    made, asked = meter(), Asked()
-    made.ask(Source(name="s", measures=(DEEP,), ask=asked), at_most_every=600)
+async def test_a_source_is_not_read_too_often():
+    made, source = meter(), FakeSource()
+    made.ask(Source(name="s", measures=(DEEP,), ask=source), at_most_every=600)
     for _ in range(3):
         found = samples(await scrape([made]))
-    assert (asked.times, found["headway_x_deep_rows", ("group", "g")]) == (1, 1)
+    assert (source.times, found["headway_x_deep_rows", ("group", "g")]) == (1, 1)
     assert found["headway_x_metrics_source_up", ("source", "s")] == 1
 
 
-async def test_a_source_that_is_away_is_left_out_and_said_so():
-    made, asked = meter(), Asked()
-    made.ask(Source(name="s", measures=(DEEP,), ask=asked), at_most_every=0)
+async def test_an_unavailable_source_is_left_out_and_reported():
+    made, source = meter(), FakeSource()
+    made.ask(Source(name="s", measures=(DEEP,), ask=source), at_most_every=0)
     made.add(DONE, "a")
     await scrape([made])
-    asked.fails = True
+    source.fails = True
     found = samples(await scrape([made]))
     assert ("headway_x_deep_rows", ("group", "g")) not in found
     assert found["headway_x_metrics_source_up", ("source", "s")] == 0
     assert found["headway_x_done_total", ("job", "a")] == 1
-    asked.fails = False
+    source.fails = False
     assert samples(await scrape([made]))["headway_x_metrics_source_up", ("source", "s")] == 1
 
 
-async def test_a_source_that_hangs_holds_nobody_up_and_is_not_asked_again_meanwhile():
-    made, asked = meter(), Asked()
-    made.ask(Source(name="s", measures=(DEEP,), ask=asked), at_most_every=0, patience=0.01)
-    asked.answers.clear()
+async def test_a_source_that_hangs_delays_no_scrape_and_is_not_read_again():
+    made, source = meter(), FakeSource()
+    made.ask(Source(name="s", measures=(DEEP,), ask=source), at_most_every=0, patience=0.01)
+    source.answers.clear()
     for _ in range(3):
         found = samples(await scrape([made]))
         assert found["headway_x_metrics_source_up", ("source", "s")] == 0
-    assert asked.times == 1
-    asked.answers.set()
-    # What comes too late is not told: it is asked for again.
+    assert source.times == 1
+    source.answers.set()
+    # A late answer is discarded, and the source is read again.
     await asyncio.sleep(0)
-    assert samples(await scrape([made]))["headway_x_deep_rows", ("group", "g")] == asked.times == 2
+    assert samples(await scrape([made]))["headway_x_deep_rows", ("group", "g")] == source.times == 2
 
 
 MEASURES = [
-    pytest.param(service, one, id=one.name)
+    pytest.param(service, measure, id=measure.name)
     for service, measures in every_measure().items()
-    for one in measures
+    for measure in measures
 ]
 UNITS = re.compile(
     r"_(total|seconds|rows|runs|works|manifests|messages|bytes|connections|slots|in_use|workers"
@@ -130,26 +130,26 @@ UNITS = re.compile(
 )
 
 
-@pytest.mark.parametrize(("service", "one"), MEASURES)
-def test_every_metric_is_called_by_the_rules(service, one):
-    assert re.fullmatch(rf"headway_{service}_[a-z_]+", one.name)
-    assert UNITS.search(one.name)
-    assert one.name.endswith("_total") == (one.kind == "counter")
-    assert one.name.endswith("_seconds") or one.kind != "histogram"
-    assert one.description.endswith(".")
-    # Nothing of which there are ever more: no manifest, no work, no run, no worker.
-    assert set(one.labels) <= {
+@pytest.mark.parametrize(("service", "measure"), MEASURES)
+def test_every_metric_is_called_by_the_rules(service, measure):
+    assert re.fullmatch(rf"headway_{service}_[a-z_]+", measure.name)
+    assert UNITS.search(measure.name)
+    assert measure.name.endswith("_total") == (measure.kind == "counter")
+    assert measure.name.endswith("_seconds") or measure.kind != "histogram"
+    assert measure.description.endswith(".")
+    # Labels must be bounded: no manifest, work, run or worker.
+    assert set(measure.labels) <= {
         *("group", "job", "outcome", "reason", "state", "pass", "what", "source"),
         *("consumer", "stream", "cause", "verdict"),
     }
 
 
 def test_no_name_is_taken_twice():
-    names = [one.values[1].name for one in MEASURES]
+    names = [param.values[1].name for param in MEASURES]
     assert len(names) == len(set(names))
 
 
 def test_the_page_has_every_metric():
     [page] = files(ROOT).values()
-    told = set(re.findall(r"^\| `(headway_\w+)` \|", page, re.MULTILINE))
-    assert told == {one.values[1].name for one in MEASURES}
+    documented = set(re.findall(r"^\| `(headway_\w+)` \|", page, re.MULTILINE))
+    assert documented == {param.values[1].name for param in MEASURES}

@@ -1,9 +1,9 @@
-"""nats-py is subclassed in private methods, so its version is pinned and what we use is printed.
+"""Our NATS client overrides private methods of nats-py, so its version and source are pinned.
 
-When this fails, nats-py has moved. Read the named methods of `nats.aio.client.Client` again beside
-`headway_jetstream_kit/client.py`, which says what each of ours relies on; run
-`tests/contract/test_client_traps.py`, which shows every hole that we close; then write the new
-version and the new prints here and into `libs/jetstream_kit/pyproject.toml`.
+If this fails, nats-py has changed. Compare the named methods of `nats.aio.client.Client` with
+`headway_jetstream_kit/client.py`, which documents what each override relies on; run
+`tests/contract/test_client_traps.py`, which shows each defect that we work around; then write the
+new version and digests here and into `libs/jetstream_kit/pyproject.toml`.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from headway_jetstream_kit.client import SturdyClient
 from nats.aio.client import Client
 
 KIT = Path(__file__).parents[2] / "libs" / "jetstream_kit"
-# Methods that we replace or call, with a print of their source as we have read it.
+# Methods that we override or call, with a digest of their reviewed source.
 READ = {
     "_build_message": "13cbe7b7f8cbe0fb",
     "_parse_header_lines": "049cf69148e0bb4f",
@@ -55,7 +55,7 @@ def test_the_private_attributes_are_there():
 
 
 def test_everything_that_we_reach_into_is_listed():
-    """What client.py replaces, and what it touches by name."""
+    """Find the methods and attributes that client.py overrides or uses."""
     replaced = {name for name in vars(SturdyClient) if name in dir(Client)}
     code = (KIT / "headway_jetstream_kit" / "client.py").read_text()
     touched = {name for name in re.findall(r"\.(_[a-z]\w+)", code) if hasattr(Client, name)}

@@ -1,4 +1,4 @@
-"""When a notification is sent again, and when it is given up."""
+"""Retries of notifications, and when they end."""
 
 from datetime import UTC, datetime, timedelta
 

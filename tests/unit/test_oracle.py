@@ -1,4 +1,4 @@
-"""Fire times against others who know: cronsim, croniter's own search, and plain counting."""
+"""Fire times compared with cronsim, with croniter's own search and with plain counting."""
 
 import calendar
 from datetime import UTC, date, datetime, time, timedelta
@@ -34,7 +34,7 @@ def theirs(expression, wall, count):
 
 
 def field(low, high):
-    """A field that cronsim and we read alike."""
+    """Generate a field that cronsim and we interpret alike."""
     number = st.integers(low, high)
     ends = st.tuples(number, number).filter(lambda pair: pair[0] < pair[1])
     spans = ends.map(lambda pair: f"{pair[0]}-{pair[1]}")
@@ -78,7 +78,7 @@ def test_cron_fires_where_cronsim_does(expression, wall):
         ("5/20 3/6 2/9 * *", "5/20 3/6 2/9 * *"),
         ("*/25 * * * * *", "*/25 * * * * *"),
         ("10,50 59 23 31 12 *", "10,50 59 23 31 12 *"),
-        # The same in two spellings: we write the last Friday L5, cronsim 5L.
+        # Two spellings: we write the last Friday L5, cronsim 5L.
         ("0 0 * * L5", "0 0 * * 5L"),
         ("0 0 * * 5-1", "0 0 * * 5,6,0,1"),
         ("0 22-2 * * *", "0 22,23,0,1,2 * * *"),
@@ -108,9 +108,9 @@ def test_expressions_that_only_cronsim_reads(expression):
 @pytest.mark.parametrize(
     ("expression", "after", "our_hours", "their_hours"),
     [
-        # We fire once for all that the gap swallows; cronsim skips minutes with a star.
+        # We fire once for all times in the gap; cronsim skips minutes with a star.
         ("*/15 2 * * *", datetime(2027, 3, 27, 12), ["03:00+0200"], []),
-        # In a repeated hour we go by whether every hour is meant; cronsim by the star alone.
+        # In a repeated hour we fire twice if every hour is meant; cronsim only if there is a star.
         ("30 */2 * * *", datetime(2027, 10, 31, 1), ["02:30+0200"], ["02:30+0200", "02:30+0100"]),
     ],
 )
@@ -122,10 +122,12 @@ def test_clock_changes_that_cronsim_resolves_otherwise(expression, after, our_ho
     found, moment = [], after.replace(tzinfo=zone)
     while (moment := next_due(timing, moment)) <= until.astimezone(UTC):
         found.append(f"{moment.astimezone(zone):%H:%M%z}")
-    assert [one for one in found if one in hours] == our_hours
-    simulated = takewhile(lambda one: one <= until, CronSim(expression, after.replace(tzinfo=zone)))
-    simulated = [f"{one:%H:%M%z}" for one in simulated]
-    assert [one for one in simulated if one in hours] == their_hours
+    assert [time for time in found if time in hours] == our_hours
+    simulated = takewhile(
+        lambda time: time <= until, CronSim(expression, after.replace(tzinfo=zone))
+    )
+    simulated = [f"{time:%H:%M%z}" for time in simulated]
+    assert [time for time in simulated if time in hours] == their_hours
 
 
 special_days = st.sampled_from(["L", "1,L", "15W", "31W", "1W", "*/9", "10-3", "28-2/2", "1-L"])
@@ -143,8 +145,8 @@ special_weekdays = st.sampled_from(
     starred(0, 23),
     walls,
 )
-def test_our_search_finds_what_croniter_s_own_does(days, minute, hour, wall):
-    # A month-day beside a # or W is left out: there croniter forgets one of the two.
+def test_our_search_equals_croniters(days, minute, hour, wall):
+    # No month-day beside a # or W: croniter ignores one of the two.
     expression = f"{minute} {hour} {days[0]} * {days[1]}"
     try:
         cron.check(expression)
@@ -157,7 +159,7 @@ def test_our_search_finds_what_croniter_s_own_does(days, minute, hour, wall):
 
 @pytest.mark.parametrize("expression", ["0 0 13 * 5#2", "0 0 15W * 3"])
 def test_croniter_still_forgets_half_of_an_expression(expression):
-    # Once this fails, `cron` may leave the search to croniter again, if that is fast enough.
+    # If this fails, `cron` may use croniter's search again, if it is fast enough.
     search = croniter(expression, datetime(2027, 1, 1))
     assert ours(expression, datetime(2027, 1, 1), 9) != [
         search.get_next(datetime) for _ in range(9)
@@ -165,7 +167,7 @@ def test_croniter_still_forgets_half_of_an_expression(expression):
 
 
 def counted_days(cadence, year):
-    """The days of a year on which a cadence fires, by counting through the calendar."""
+    """Return the days of a year on which a cadence fires, by counting through the calendar."""
     days = [date(year, 1, 1) + timedelta(days=n) for n in range(365 + calendar.isleap(year))]
     match cadence:
         case Daily(_, every, anchor):
@@ -217,7 +219,7 @@ def counted_days(cadence, year):
 
 
 def counted_walls(cadence, year):
-    """Every wall-clock time of a year at which a cadence fires, by counting or by cronsim."""
+    """Return the wall-clock fire times of a year, by counting or by cronsim."""
     begin, end = datetime(year, 1, 1), datetime(year + 1, 1, 1)
     match cadence:
         case Cron(expression):
@@ -250,7 +252,7 @@ dated = st.one_of(
 
 @settings(max_examples=120, deadline=None, derandomize=True)
 @given(dated, st.integers(2022, 2030))
-def test_cadences_fire_where_counting_says(cadence, year):
+def test_cadences_fire_as_counted(cadence, year):
     found, wall = [], datetime(year, 1, 1) - timedelta(seconds=1)
     while (wall := cadence.next_wall(wall)).year == year:
         found.append(wall)
@@ -258,7 +260,7 @@ def test_cadences_fire_where_counting_says(cadence, year):
 
 
 def resolved(walls, zone, *, in_both_passings):
-    """Wall-clock times as instants, each on its own: what Python says of it, and our rule."""
+    """Convert wall-clock times to instants one by one, by Python's rules and ours."""
     instants = set()
     for wall in walls:
         first = wall.replace(tzinfo=zone).astimezone(UTC)
@@ -279,7 +281,7 @@ def resolved(walls, zone, *, in_both_passings):
     return instants
 
 
-# A cadence, its filters, what of its times they let pass, and whether it ticks in every hour.
+# A cadence, its filters, the same filters as a function, and whether it fires in every hour.
 MIXED = [
     (Every(900), Filters(), lambda wall: True, True),
     (Every(900), Filters(between="22:00-02:30"), lambda wall: wall.hour >= 22 or wall.hour < 2 or (wall.hour == 2 and wall.minute < 30), True),
@@ -313,7 +315,7 @@ def test_a_year_of_fifty_manifests(year, zones):
         for name in zones:
             zone = ZoneInfo(name)
             begin, end = (
-                datetime(one, 1, 1, tzinfo=zone).astimezone(UTC) for one in (year, year + 1)
+                datetime(number, 1, 1, tzinfo=zone).astimezone(UTC) for number in (year, year + 1)
             )
             expected = resolved(walls, zone, in_both_passings=in_both_passings)
             timing = Timing(cadence=cadence, zone=name, filters=filters)

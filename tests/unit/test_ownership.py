@@ -1,4 +1,4 @@
-"""Ownership of group settings, as a property of any sequence of statements and changes."""
+"""Ownership of group settings after any sequence of declarations and changes."""
 
 from headway_decisions.declaring import ownership
 from headway_decisions.declaring.ownership import GROUP_DEFAULTS, GroupSettings
@@ -28,7 +28,11 @@ def test_each_field_is_its_operators_or_its_latest_statements_or_the_default(
     latest: dict[str, tuple[str, object]] = {}
     for app, stated in declarations:
         group = ownership.restate(group, stated, app=app)
-        latest = {field: one for field, one in latest.items() if one[0] != app or field in stated}
+        latest = {
+            field: statement
+            for field, statement in latest.items()
+            if statement[0] != app or field in stated
+        }
         latest |= {field: (app, value) for field, value in stated.items()}
     for owner in ownership.group_owners(group):
         code = latest.get(owner.field)

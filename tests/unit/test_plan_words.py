@@ -1,4 +1,4 @@
-"""How the command line tells which fire times come, and which change."""
+"""Fire times and their changes in the output of the command line."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -18,7 +18,7 @@ def fire(hours: float, *, jitter: int = 0, dst: str | None = None) -> FireTime:
     )
 
 
-def told(*changes: FireChange, left_out: FiresLeftOut | None = None) -> list[str]:
+def lines_of(*changes: FireChange, left_out: FiresLeftOut | None = None) -> list[str]:
     answer = ApplyAnswer(owner="app", fires=list(changes), left_out=left_out)
     first, *lines = fire_lines(answer, 7)
     assert first == "fire times of the next 7 days that change:"
@@ -30,7 +30,7 @@ def test_nothing_changes():
     assert lines == ["no fire times of the next 7 days change"]
 
 
-def test_times_are_listed_in_order_with_what_is_odd_about_them():
+def test_times_are_listed_in_order_with_their_oddities():
     change = FireChange(
         manifest="m",
         zone="UTC",
@@ -40,7 +40,7 @@ def test_times_are_listed_in_order_with_what_is_odd_about_them():
         vanishing=1,
         unchanged=3,
     )
-    assert told(change) == [
+    assert lines_of(change) == [
         "  m (UTC): 2 appear, 1 vanish, 3 unchanged",
         "    - 01 02:00",
         "    + 01 04:00  the clock goes forward that day",
@@ -48,7 +48,7 @@ def test_times_are_listed_in_order_with_what_is_odd_about_them():
     ]
 
 
-def test_what_is_not_shown_is_counted():
+def test_omitted_times_are_counted():
     change = FireChange(
         manifest="m",
         zone="UTC",
@@ -56,23 +56,23 @@ def test_what_is_not_shown_is_counted():
         vanishing=1440,
         unchanged=8640,
     )
-    lines = told(change)
+    lines = lines_of(change)
     assert lines[0] == "  m (UTC): 1,440 vanish, 8,640 unchanged"
     assert len(lines) == 22
     assert lines[-1] == "    … and 1,420 more"
 
 
-def test_what_was_not_compared_is_said():
+def test_times_that_were_not_compared_are_reported():
     change = FireChange(manifest="m", zone="Europe/Berlin", vanishing=9, compared_until=NOW)
     left_out = FiresLeftOut(changing=2001, appearing=4002, vanishing=1, not_compared=1)
-    assert told(change, left_out=left_out) == [
+    assert lines_of(change, left_out=left_out) == [
         "  m (Europe/Berlin): at least 9 vanish",
         "    … and 9 more",
         "    compared until 2027-03-01 01:00:00+01:00: there are more times than can be compared",
         "  … and 2,001 more manifests change, not listed here: 4,002 times appear, 1 vanish",
         "  1 manifest was not compared: too many times; ask for fewer --days",
     ]
-    assert "not compared" in told(left_out=FiresLeftOut(not_compared=5))[0]
+    assert "not compared" in lines_of(left_out=FiresLeftOut(not_compared=5))[0]
 
 
 def test_a_run_of_excluded_times_is_one_line_of_a_preview():

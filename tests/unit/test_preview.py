@@ -1,4 +1,4 @@
-"""Which times lie ahead: as many that fire as were asked for, and the excluded ones folded."""
+"""Preview of fire times: the requested number, with excluded times folded."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -16,11 +16,11 @@ FORTNIGHT = ExcludedRange(date(2027, 12, 24), date(2028, 1, 6))
 
 
 def preview(
-    cadence: Any, *exclusions: Exclusion, zone: str = "UTC", **asked: Any
+    cadence: Any, *exclusions: Exclusion, zone: str = "UTC", **options: Any
 ) -> list[FireTime]:
     row = {"external_id": "m", "next_due_at": None, "jitter_seconds": 0}
     kept = Timing(cadence=cadence, zone=zone, exclusions=exclusions)
-    return previewed(row, kept, **{"count": 20, "after": None, "now": NOW, **asked})
+    return previewed(row, kept, **{"count": 20, "after": None, "now": NOW, **options})
 
 
 def test_excluded_times_do_not_use_up_the_count():
@@ -31,13 +31,13 @@ def test_excluded_times_do_not_use_up_the_count():
     )
     assert (run.until, run.times) == (datetime(2028, 1, 6, 23, 59, tzinfo=UTC), 14 * 1440 - 1)
     begins = datetime(2028, 1, 7, tzinfo=UTC)
-    assert [one.due_at for one in fires] == [begins + timedelta(minutes=n) for n in range(20)]
-    assert all(one.excluded is None and one.times == 1 for one in fires)
+    assert [fire.due_at for fire in fires] == [begins + timedelta(minutes=n) for n in range(20)]
+    assert all(fire.excluded is None and fire.times == 1 for fire in fires)
 
 
-def test_one_excluded_time_alone_is_told_as_it_is():
+def test_a_single_excluded_time_is_listed():
     fires = preview(Daily("12:00"), ExcludedDays(("sun",)), count=3)
-    assert [(one.due_at.day, one.excluded, one.until, one.times) for one in fires] == [
+    assert [(fire.due_at.day, fire.excluded, fire.until, fire.times) for fire in fires] == [
         (24, None, None, 1),
         (25, None, None, 1),
         (26, "on Sunday", None, 1),
@@ -72,13 +72,13 @@ def test_more_than_anybody_counts_are_not_counted(monkeypatch):
     assert (run.times, run.until) == (0, fire.due_at - timedelta(seconds=1))
 
 
-def test_each_due_time_is_told_if_somebody_wants_that():
+def test_each_due_time_is_listed_on_request():
     fires = preview(Every(60), FORTNIGHT, each=True)
     assert len(fires) == 20
-    assert all(one.excluded and one.until is None for one in fires)
+    assert all(fire.excluded and fire.until is None for fire in fires)
 
 
-def test_a_spaced_one_is_told_with_its_jitter():
+def test_a_spaced_cadence_is_listed_with_its_jitter():
     row = {
         "external_id": "m",
         "trouble": None,

@@ -1,4 +1,4 @@
-"""However much is wrong with definitions, all of it is told at once, a line each."""
+"""All problems of definitions are reported together, one a line."""
 
 import math
 import zlib
@@ -45,8 +45,8 @@ def app() -> App:
     return app
 
 
-def told(app: App) -> set[str]:
-    """The problems of an app, of which none may be told twice."""
+def problem_lines(app: App) -> set[str]:
+    """Return the problems of an app; fail if a problem is reported twice."""
     found = problems(app)
     assert len(found) == len(set(found))
     return set(found)
@@ -68,7 +68,7 @@ def test_a_manifest_in_which_everything_is_wrong(app):
         "m", job="work", input="x", when=when, priority=99, timeout=-1, retry=retry(attempts=0),
         cancel_grace=9999, enabled="no", on_lost_contact="run", group="a b",
     )  # fmt: skip
-    assert told(app) == {
+    assert problem_lines(app) == {
         "group name 'a b' is not valid: use 1 to 64 letters, digits, '-' and '_', starting with a "
         "letter or digit (no spaces, no dots)",
         f"manifest 'm': {BAD_CRON}",
@@ -95,7 +95,7 @@ def test_a_group_and_a_job_in_which_everything_is_wrong():
     app.job("a.b", group="c d", priority=99, timeout=0, batch=0, labels={"x": 1}, rate="often")(
         lambda one, two, three: None
     )
-    lines = told(app)
+    lines = problem_lines(app)
     for words in (
         "group name 'two words' is not valid",
         "group 'two words': max_active -1 is not valid: use a whole number from 0 to 1000000",
@@ -111,19 +111,19 @@ def test_a_group_and_a_job_in_which_everything_is_wrong():
         "must take a context and at most one input",
         "'often'",
     ):
-        assert any(words in one for one in lines), words
+        assert any(words in line for line in lines), words
     assert len(lines) == 13
 
 
 def test_a_manifest_of_an_unknown_job_is_looked_at_all_the_same(app):
     app.schedule("m", job="gone", when=daily("25:00", overlap="x"), priority=99)
-    lines = told(app)
+    lines = problem_lines(app)
     assert len(lines) == 4
-    assert any("names the job 'gone', which is not declared" in one for one in lines)
-    assert any("time of day '25:00'" in one for one in lines)
+    assert any("names the job 'gone', which is not declared" in line for line in lines)
+    assert any("time of day '25:00'" in line for line in lines)
 
 
-def test_what_is_stated_once_is_told_once():
+def test_a_problem_stated_once_is_reported_once():
     app = App("shop", defaults={"jitter": -1, "overlap": allow(0)})
 
     @app.job("bad name", timeout=-1)
@@ -132,7 +132,7 @@ def test_what_is_stated_once_is_told_once():
     def work(ctx): ...
 
     app.schedule("own", job="bad name", when=HOURLY, timeout=-1)
-    assert [one.partition(": use")[0] for one in problems(app)] == [
+    assert [line.partition(": use")[0] for line in problems(app)] == [
         "defaults of the app: overlap.limit 0 is not valid",
         "defaults of the app: jitter -1 is not valid",
         "job name 'bad name' is not valid",
@@ -142,7 +142,7 @@ def test_what_is_stated_once_is_told_once():
 
 
 @pytest.mark.parametrize("key", ["{input.", 5])
-def test_a_key_that_is_none_is_told_once_with_its_job(key):
+def test_an_invalid_key_is_reported_once_with_its_job(key):
     app = App("shop")
     app.job("work", concurrency_key=key)(lambda ctx: None)
     app.schedule("one", job="work", when=HOURLY)
@@ -154,7 +154,7 @@ def test_a_key_that_is_none_is_told_once_with_its_job(key):
 
 
 @pytest.mark.parametrize("term", ["on_dead_letter", "on_lost_contact", "concurrency_limit"])
-def test_a_job_that_states_none_where_that_is_nothing_is_told(term):
+def test_a_job_that_states_none_where_it_is_invalid_is_reported(term):
     app = App("shop")
     app.job("work", **{term: None})(lambda ctx: None)
     app.schedule("one", job="work", when=HOURLY)
@@ -163,32 +163,32 @@ def test_a_job_that_states_none_where_that_is_nothing_is_told(term):
 
 
 @pytest.mark.parametrize("window", [9, ("09:00", "17:00")])
-def test_a_window_that_is_no_text_is_told(app, window):
+def test_a_window_that_is_no_text_is_reported(app, window):
     app.schedule("m", job="quiet", when=every(hours=1, between=window))
     [problem] = problems(app)
     assert problem.endswith(f"window {window!r} is not valid: write it as 'HH:MM-HH:MM'")
 
 
-def test_what_only_follows_from_a_mistake_is_not_told(app):
+def test_consequences_of_a_mistake_are_not_reported(app):
     app.schedule("month", job="quiet", when=monthly(32, "25:00", tz="Mars/Base"))
     app.schedule("week", job="quiet", when=weekly("moon", "09:00", months=13))
     app.schedule_many("a b", job="work", items={"x": 1, "y": 2}, when=HOURLY)
-    lines = told(app)
+    lines = problem_lines(app)
     assert len(lines) == 6
-    assert not any("is empty" in one or "never fires" in one for one in lines)
-    assert sum("'a b" in one for one in lines) == 1
+    assert not any("is empty" in line or "never fires" in line for line in lines)
+    assert sum("'a b" in line for line in lines) == 1
 
 
-def test_a_timing_that_never_fires_is_told_beside_a_wrong_policy(app):
+def test_a_timing_that_never_fires_is_reported_beside_a_wrong_policy(app):
     when = daily("09:00", between="10:00-11:00", overlap="queue")
     app.schedule("m", job="quiet", when=when)
-    assert any("never fires" in one for one in told(app))
+    assert any("never fires" in line for line in problem_lines(app))
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_what_json_would_make_none_is_told(app, value):
+def test_values_that_json_turns_into_null_are_reported(app, value):
     app.group("g", max_active=value)
-    assert told(app) == {
+    assert problem_lines(app) == {
         f"group 'g': max_active {value} is not valid: use a whole number from 0 to 1000000"
     }
 
@@ -197,19 +197,19 @@ class TestBatches:
     @pytest.mark.parametrize("items", [None, 5, "abc"])
     def test_items_that_are_none(self, app, items):
         app.schedule_many("b", job="work", items=items, when=HOURLY)
-        assert told(app) == {
+        assert problem_lines(app) == {
             f"batch 'b': items {items!r} is not valid: give a mapping from id to input, or a list "
             "of items"
         }
 
-    def test_code_that_raises_is_told_for_each_item(self, app):
+    def test_code_that_raises_is_reported_for_each_item(self, app):
         items = [{"id": 1}, {"x": 1}, {"y": 1}]
-        app.schedule_many("b", job="work", items=items, key=lambda one: one["id"], when=HOURLY)
+        app.schedule_many("b", job="work", items=items, key=lambda item: item["id"], when=HOURLY)
         app.schedule_many(
             "c", job="work", items={"a": 1}, configure=lambda item: 1 / 0, when=HOURLY
         )
         app.schedule_many("d", job="work", items={"a": 1}, configure=lambda item: None, when=HOURLY)
-        assert told(app) == {
+        assert problem_lines(app) == {
             "manifest 'b-1': its input does not fit job 'work': Expected `int`, got `object`",
             "batch 'b': its item 2 has no id: key= raised KeyError: 'id' for {'x': 1}",
             "batch 'b': its item 3 has no id: key= raised KeyError: 'id' for {'y': 1}",
@@ -223,13 +223,13 @@ class TestBatches:
         )
         app.schedule(["x"], job="quiet", when=HOURLY).then("after", job="quiet")
         app.manifest(None).then("later", job="quiet")
-        lines = told(app)
-        assert sum("which is neither text nor a whole number" in one for one in lines) == 3
-        assert any("manifest id ['x'] is not valid" in one for one in lines)
+        lines = problem_lines(app)
+        assert sum("which is neither text nor a whole number" in line for line in lines) == 3
+        assert any("manifest id ['x'] is not valid" in line for line in lines)
         assert any(
-            "'after' depends on ['x'], which this app does not declare" in one for one in lines
+            "'after' depends on ['x'], which this app does not declare" in line for line in lines
         )
-        assert any("'later': then_include follows no manifest" in one for one in lines)
+        assert any("'later': then_include follows no manifest" in line for line in lines)
         assert len(lines) == 6
 
 
@@ -242,16 +242,16 @@ class TestWithoutMeaning:
             "b", job="work", items={"x": 1}, configure=lambda item: {"jitter": 5}
         )
         manual_words = "has no effect on a manual cadence, which never fires by itself"
-        assert told(app) == {
+        assert problem_lines(app) == {
             *(
-                f"manifest 'm': {one} {manual_words}: leave it out"
-                for one in ("jitter", "misfire", "exclude")
+                f"manifest 'm': {option} {manual_words}: leave it out"
+                for option in ("jitter", "misfire", "exclude")
             ),
             "manifest 'b-x': jitter has no effect on a dependent, which fires at its parent's "
             "success: leave it out",
         }
 
-    def test_defaults_and_terms_of_a_batch_are_for_those_that_have_fire_times(self):
+    def test_defaults_and_terms_of_a_batch_apply_to_items_with_fire_times(self):
         app = App("shop", defaults={"jitter": 5, "misfire": "skip"})
         app.job("work")(lambda ctx, thing: None)
         app.schedule("m", job="work", when=manual())
@@ -259,7 +259,10 @@ class TestWithoutMeaning:
             "b", job="work", items={"x": 1, "y": 2}, when=HOURLY, jitter=7,
             configure=lambda item: {"when": manual()} if item.id == "x" else {},
         )  # fmt: skip
-        found = {one.external_id: one.jitter_seconds for one in app.definitions().manifests}
+        found = {
+            manifest.external_id: manifest.jitter_seconds
+            for manifest in app.definitions().manifests
+        }
         assert found == {"m": 0, "b-x": 0, "b-y": 7}
 
     def test_in_yaml(self):
@@ -270,7 +273,9 @@ class TestWithoutMeaning:
         with pytest.raises(InvalidDefinitions) as caught:
             load_yaml(text)
         assert len(caught.value.problems) == 3
-        assert all(one.startswith("line 4: manifest 'm': ") for one in caught.value.problems)
+        assert all(
+            problem.startswith("line 4: manifest 'm': ") for problem in caught.value.problems
+        )
 
 
 def test_a_manifest_of_a_file_in_which_everything_is_wrong():
@@ -281,7 +286,7 @@ def test_a_manifest_of_a_file_in_which_everything_is_wrong():
     )
     with pytest.raises(InvalidDefinitions) as caught:
         load_yaml(text)
-    assert [one.partition(": use 1")[0] for one in caught.value.problems] == [
+    assert [problem.partition(": use 1")[0] for problem in caught.value.problems] == [
         "line 4: manifest 'm': overlap 'queue' is not valid: use 'cancel_running' or 'queue_one' or "
         "'skip' or a mapping with allow",
         "line 4: manifest 'm': priority 99 is not valid: use a whole number from 0 to 31",
@@ -295,7 +300,7 @@ def test_a_manifest_of_a_file_in_which_everything_is_wrong():
 
 
 class TestAtRunTime:
-    def test_what_the_client_is_asked_for(self):
+    def test_requests_of_the_client(self):
         with pytest.raises(InvalidDefinitions) as caught:
             one_manifest("m", job="a b", when=daily("25:00"), given=None, terms={"priority": 99})
         assert len(caught.value.problems) == 3
@@ -304,7 +309,7 @@ class TestAtRunTime:
         with pytest.raises(InvalidDefinitions, match="items None is not valid"):
             one_batch("b", job="work", items=None, when=HOURLY, key=None, prune=True, configure=None, terms={})  # fmt: skip
 
-    def test_what_came_over_the_wire(self):
+    def test_definitions_from_requests(self):
         manifest = {
             "external_id": "m",
             "job": "work",
@@ -340,7 +345,7 @@ class TestAtRunTime:
         ]
 
     @pytest.mark.parametrize("sent", [[], None, "x", {}, {"manifests": 5}])
-    def test_what_is_far_from_definitions(self, sent):
+    def test_bodies_that_are_no_definitions(self, sent):
         with pytest.raises(UnreadableDefinitions, match="not definitions"):
             unpack(zlib.compress(msgspec.json.encode(sent)))
 
@@ -354,7 +359,7 @@ class TestFitting:
         inner: "TestFitting.Inner | None" = None
         count: int = 0
 
-    def test_what_fits_is_kept_and_what_does_not_is_left_at_its_default(self):
+    def test_valid_fields_are_kept_and_others_get_their_default(self):
         fitted = fit({"inner": {"size": "x", "name": "y", "more": 1}, "count": 5}, self.Outer)
         assert fitted.value == self.Outer(inner=self.Inner(name="y"), count=5)
         assert fitted.misfits == [
@@ -367,22 +372,22 @@ class TestFitting:
             assert problem_of(given, int) is not None
 
 
-def test_what_a_batch_states_for_items_that_it_does_not_have(app):
+def test_terms_of_a_batch_without_matching_items(app):
     app.schedule_many("none", job="gone", items={}, when=daily("25:00", weekdays="someday"))
     own = {"when": daily("24:30")}
     app.schedule_many(
         "all", job="quiet", items={"a": None}, when=cron("x"), configure=lambda _: own
     )
-    lines = told(app)
-    assert any(one.startswith("batch 'none' names the job 'gone'") for one in lines)
-    assert any(one.startswith("batch 'none': time of day '25:00'") for one in lines)
-    assert any(one.startswith("batch 'none': 'someday' is not a weekday") for one in lines)
-    assert any(one.startswith("batch 'all': cron expression 'x'") for one in lines)
-    assert any(one.startswith("manifest 'all-a': time of day '24:30'") for one in lines)
+    lines = problem_lines(app)
+    assert any(line.startswith("batch 'none' names the job 'gone'") for line in lines)
+    assert any(line.startswith("batch 'none': time of day '25:00'") for line in lines)
+    assert any(line.startswith("batch 'none': 'someday' is not a weekday") for line in lines)
+    assert any(line.startswith("batch 'all': cron expression 'x'") for line in lines)
+    assert any(line.startswith("manifest 'all-a': time of day '24:30'") for line in lines)
     assert len(lines) == 5
 
 
-def test_what_a_batch_without_items_states_in_a_file():
+def test_terms_of_a_batch_without_items_in_a_file():
     with pytest.raises(InvalidDefinitions) as caught:
         load_yaml("app: shop\njobs: {work: {}}\nbatches:\n  b: {job: work, items: {}, cron: 'x'}\n")
     [line] = caught.value.problems
@@ -393,17 +398,17 @@ def test_what_a_batch_without_items_states_in_a_file():
 def test_numbers_beyond_all_bounds(app, given):
     app.job("slow", worker_concurrency=given)(lambda ctx: None)
     app.schedule("m", job="quiet", when=HOURLY, start_within=given, retry=retry(attempts=given))
-    lines = told(app)
-    assert any("worker_concurrency" in one for one in lines)
-    assert any("start_within" in one for one in lines)
-    assert any("retry.attempts" in one for one in lines)
+    lines = problem_lines(app)
+    assert any("worker_concurrency" in line for line in lines)
+    assert any("start_within" in line for line in lines)
+    assert any("retry.attempts" in line for line in lines)
     assert len(lines) == 3
-    assert all(len(one) < 250 for one in lines)
+    assert all(len(line) < 250 for line in lines)
 
 
 def test_half_a_surrogate_pair_is_no_key(app):
     app.schedule("m", job="quiet", when=HOURLY, concurrency_key="half \ud800")
-    [line] = told(app)
+    [line] = problem_lines(app)
     assert "no half of a surrogate pair" in line
 
 
@@ -411,5 +416,5 @@ def test_keys_that_stand_twice_in_a_file_hide_no_other_problem():
     text = "app: shop\nmanifests:\n  a: {job: x, manual: true}\n  a: {job: y, manual: true}\njob: 1"
     with pytest.raises(InvalidDefinitions) as caught:
         read_app(text)
-    places = [one.partition(":")[0] for one in caught.value.problems]
+    places = [problem.partition(":")[0] for problem in caught.value.problems]
     assert places == ["line 4", "line 5", "line 3"]

@@ -1,4 +1,4 @@
-"""What is kept of the news of runs."""
+"""Stored progress of runs."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -15,7 +15,7 @@ NOW = datetime(2027, 5, 1, tzinfo=UTC)
 TELLER = Teller(run=RUN, lease=LEASE, token="t", claimed_by="w1")
 
 
-def told(number=1, **fields) -> Progress:
+def report(number=1, **fields) -> Progress:
     given = {"lease": LEASE, "token": "t", "run": RUN, "number": number, "at": NOW}
     return Progress(**{**given, **fields})
 
@@ -37,34 +37,40 @@ def line(number: int, message: str = "said", **fields) -> LogLine:
         ({}, {"lease": RUN}, "unknown_run"),
     ],
 )
-def test_who_may_tell(changes, news, expected):
+def test_only_the_claimant_may_report(changes, news, expected):
     teller = Teller(**{"run": RUN, "lease": LEASE, "token": "t", "claimed_by": "w1", **changes})
-    found = refusal(teller, News(worker="w1", lease=LEASE, progress=told(**news)), now=NOW)
+    found = refusal(teller, News(worker="w1", lease=LEASE, progress=report(**news)), now=NOW)
     assert found == expected
 
 
-def test_nobody_knows_a_run_that_is_not_there():
-    assert refusal(None, News(worker="w1", lease=LEASE, progress=told()), now=NOW) == "unknown_run"
+def test_an_unknown_run_is_refused():
+    assert (
+        refusal(None, News(worker="w1", lease=LEASE, progress=report()), now=NOW) == "unknown_run"
+    )
 
 
-@given(st.permutations([told(1, percent=10.0, lines=[line(1)]), told(2, percent=20.0, lines=[line(2), line(3)]), told(2, percent=20.0, lines=[line(2), line(3)])]))  # fmt: skip
+@given(st.permutations([report(1, percent=10.0, lines=[line(1)]), report(2, percent=20.0, lines=[line(2), line(3)]), report(2, percent=20.0, lines=[line(2), line(3)])]))  # fmt: skip
 def test_order_and_doubles_do_not_matter(news):
     kept = digest(TELLER, news)
-    assert (kept.percent, [one.number for one in kept.lines], kept.dropped) == (20.0, [1, 2, 3], 0)
+    assert (kept.percent, [entry.number for entry in kept.lines], kept.dropped) == (
+        20.0,
+        [1, 2, 3],
+        0,
+    )
 
 
-def test_what_does_not_fit_is_dropped_and_counted():
+def test_excess_lines_are_dropped_and_counted():
     lines = [line(LINES_LIMIT), line(LINES_LIMIT + 1), line(1, fields={"a": 1})]
-    kept = digest(TELLER, [told(lines=lines)])
-    assert ([one.number for one in kept.lines], kept.dropped) == ([1, LINES_LIMIT], 1)
+    kept = digest(TELLER, [report(lines=lines)])
+    assert ([entry.number for entry in kept.lines], kept.dropped) == ([1, LINES_LIMIT], 1)
     full = Teller(run=RUN, lease=LEASE, token="t", log_bytes=256 * 1024 - 3)
-    assert digest(full, [told(lines=[line(1)])]).dropped == 1
-    assert digest(full, [told(lines=[line(1, "")], dropped=7)]).dropped == 7
+    assert digest(full, [report(lines=[line(1)])]).dropped == 1
+    assert digest(full, [report(lines=[line(1, "")], dropped=7)]).dropped == 7
 
 
-def test_what_is_too_long_or_unknown_is_cut():
+def test_long_and_unknown_values_are_cut():
     odd = line(1, "x" * 9999, level="shout", fields={"k": 1})
-    [kept] = digest(TELLER, [told(lines=[odd])]).lines
+    [kept] = digest(TELLER, [report(lines=[odd])]).lines
     assert (kept.level, len(kept.message), kept.fields) == ("info", 4096, {"k": 1})
-    large = digest(TELLER, [told(lines=[line(1, fields={"k": "v" * 9999})])]).lines[0]
+    large = digest(TELLER, [report(lines=[line(1, fields={"k": "v" * 9999})])]).lines[0]
     assert "more than" in large.fields["fields_left_out"]

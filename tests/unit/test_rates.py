@@ -1,4 +1,4 @@
-"""Rates: never more in any stretch of time than was said, and hardly less."""
+"""Rates: never more than the limit in any period, and hardly less."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -24,7 +24,7 @@ START = datetime(2027, 3, 28, 1, 15, tzinfo=UTC)
         ("1/0.5 seconds", 1, 0.5, "1/0.5 seconds"),
     ],
 )
-def test_rates_are_read_and_told(text, count, seconds, again):
+def test_rates_are_read_and_written(text, count, seconds, again):
     rate = rates.parse_rate(text)
     assert rate == Rate(count=count, period_seconds=seconds)
     assert rates.rate_in_words(rate) == again
@@ -35,7 +35,7 @@ def test_rates_are_read_and_told(text, count, seconds, again):
     "text",
     ["", "100", "0/minute", "-1/minute", "1/fortnight", "1/0 seconds", "2000000/day", "1/400 days"],
 )
-def test_what_is_no_rate_is_told_with_an_example(text):
+def test_an_invalid_rate_is_reported_with_an_example(text):
     with pytest.raises(ValueError, match="write it like '100/minute'"):
         rates.parse_rate(text)
 
@@ -88,9 +88,9 @@ def test_no_stretch_of_a_period_sees_more_than_the_rate(count, period, wishes):
             assert rates.room(rate, begun, frees_at) > 0
     length = timedelta(seconds=period)
     for start in log:
-        assert sum(start <= one < start + length for one in log) <= count
+        assert sum(start <= time < start + length for time in log) <= count
     assert len(begun) <= 62
-    # What is remembered too long is at most a sixtieth of the period.
+    # A use is remembered too long by at most a sixtieth of the period.
     later = now + length * (1 + 1 / 60)
     assert rates.room(rate, begun, later) == count
 
@@ -102,7 +102,7 @@ def test_no_stretch_of_a_period_sees_more_than_the_rate(count, period, wishes):
 )
 def test_a_turn_is_when_all_have_begun_that_come_before(count, before, ahead):
     rate = Rate(count=count, period_seconds=60)
-    # Each a bundle of its own, more of them than the rate allows if it was lowered meanwhile.
+    # Separate bundles, more than the rate allows if it was lowered meanwhile.
     began = [
         rates.Bundle(first_at=at, last_at=at, count=number)
         for seconds, number in before
@@ -111,6 +111,6 @@ def test_a_turn_is_when_all_have_begun_that_come_before(count, before, ahead):
     begun, now = list(began), START
     for _ in range(ahead + 1):
         now = rates.frees_at(rate, begun, now) or now
-        # So far apart that none is remembered longer than it counts.
+        # So far apart that none is remembered longer than needed.
         begun = [*begun, rates.Bundle(first_at=now, last_at=now, count=1)]
     assert rates.turn(rate, began, ahead, START) == now

@@ -1,4 +1,4 @@
-"""How the runs of a lease end that is taken away."""
+"""Outcomes of the runs of a revoked lease."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -48,7 +48,7 @@ SECOND = timedelta(seconds=1)
     ("since", "last", "trusted"),
     [(-60, 0, True), (-60, -9, True), (-60, -10, False), (-59, 0, False), (-600, -300, False)],
 )
-def test_a_silence_counts_only_for_whoever_would_have_heard(since, last, trusted):
+def test_silence_counts_only_while_a_dispatcher_listened(since, last, trusted):
     witness = Witness(heard_since=NOON + since * SECOND, last_heard_at=NOON + last * SECOND)
     assert witness.would_have_heard(NOON, throughout=60 * SECOND, gap=9 * SECOND) is trusted
 
@@ -84,5 +84,5 @@ def serving(*jobs: str, slots: int = 1, **fields) -> Worker:
         "a worker that runs none of it",
     ],
 )
-def test_orders_wait_their_turn_while_all_who_serve_their_job_are_full(fleet, expected):
+def test_orders_wait_while_all_workers_of_their_job_are_full(fleet, expected):
     assert jobs_that_wait_their_turn(fleet) == expected

@@ -1,4 +1,4 @@
-"""What follows a failure."""
+"""Retries after a failure."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -55,13 +55,13 @@ def test_the_limit_of_growth_does_not_shorten_the_interval():
         assert verdict.at == NOW + timedelta(seconds=12_600)
 
 
-def test_what_cannot_succeed_is_not_tried_again():
+def test_permanent_failures_are_not_retried():
     verdict = after(Failure(kind="Fatal", retryable=False), attempts=0)
     assert verdict == DeadLetter(attempts=1, reason="not_retryable")
 
 
 @pytest.mark.parametrize("kind", [WORKER_STOPPED, UNDELIVERED, LOST_CONTACT, RECALLED])
-def test_what_was_not_the_job_s_doing_is_not_counted(kind):
+def test_failures_outside_of_the_job_are_not_counted(kind):
     assert after(Failure(kind=kind), attempts=2) == Retry(at=NOW, attempts=2, reason=kind)
 
 
@@ -92,7 +92,7 @@ def test_a_timeout_is_a_failure_like_any_other():
     assert verdict == DeadLetter(attempts=1, reason="kind_not_retried")
 
 
-def test_what_may_have_taken_its_worker_down_comes_back_alone():
+def test_work_that_may_have_killed_its_worker_is_retried_alone():
     unbegun = after(Failure(kind=UNBEGUN), attempts=2)
     assert unbegun == Retry(at=NOW, attempts=2, reason=UNBEGUN, exclusive_lease=True)
     assert not after(Failure(kind=RECALLED), attempts=0).exclusive_lease

@@ -1,4 +1,4 @@
-"""The routes of the API: each declared once, and fields read from a request."""
+"""Routes of the API: declared once, and fields read from a request."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Lines of a run's log."""
+"""Log lines of a run."""
 
 import logging
 

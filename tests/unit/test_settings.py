@@ -1,4 +1,4 @@
-"""Settings: one struct, every problem at once."""
+"""Settings: one struct, all problems at once."""
 
 import json
 import re
@@ -33,7 +33,7 @@ def test_flags_win_over_the_environment_and_that_over_defaults():
     )
 
 
-def test_all_problems_are_told_together():
+def test_all_problems_are_reported_together():
     with pytest.raises(InvalidSettings) as caught:
         read(Example, {"HEADWAY_SLOTS": "many", "HEADWAY_NATS_URL": "b"})
     assert "HEADWAY_DATABASE_URL is not set" in str(caught.value)
@@ -63,12 +63,12 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         read(Secret, {"HEADWAY_DATABASE_URL_FILE": str(tmp_path / "empty")})
 
 
-def test_up_heeds_the_defaults_of_definitions_and_tells_all_problems(monkeypatch):
+def test_up_applies_defaults_of_definitions_and_reports_all_problems(monkeypatch):
     app = str(ROOT / "tests" / "support" / "counting_app.py")
     terms = {"worker_commands": [], "data": Path("d"), "seconds": None, "wait": 1.0}
     monkeypatch.setenv("HEADWAY_TIMEOUT_SECONDS", "77")
     plan = make_plan(app, {}, **terms)
-    assert {one.timeout_seconds for one in plan.definitions.manifests} == {77}
+    assert {manifest.timeout_seconds for manifest in plan.definitions.manifests} == {77}
     monkeypatch.setenv("HEADWAY_TIMEOUT_SECONDS", "0")
     monkeypatch.setenv("HEADWAY_GATE_BATCH", "0")
     monkeypatch.setenv("HEADWAY_WORKER_SLOTS", "0")
@@ -104,7 +104,7 @@ class Chosen(Struct, frozen=True, kw_only=True):
     most: int = 3
 
 
-def test_all_problems_are_told_one_a_line_with_what_there_is_to_choose():
+def test_problems_are_one_a_line_with_the_choices():
     with pytest.raises(InvalidSettings) as caught:
         read(Chosen, {"HEADWAY_PRUNE": "delte", "HEADWAY_MOST": "x"})
     assert str(caught.value).splitlines() == [
@@ -118,7 +118,7 @@ def test_none_lifts_a_limit_and_is_a_word_elsewhere():
     assert (found.most, found.name) == (None, "none")
 
 
-def test_what_holds_is_told_with_who_says_so(tmp_path):
+def test_effective_values_have_a_source(tmp_path):
     path = tmp_path / "name"
     path.write_text("nats://user:geheim@host")
     environment = {"HEADWAY_NAME_FILE": str(path), "HEADWAY_MOST": "5", "HEADWAY_SHARE": "2"}
@@ -127,7 +127,7 @@ def test_what_holds_is_told_with_who_says_so(tmp_path):
     assert share.problem == "'2': Expected `float` <= 1.0"
     assert (most.value, most.source, most.problem) == (5, "environment", None)
     assert (name.value, name.source) == ("nats://user:*****@host", "file")
-    assert [one.source for one in look(Limited, {})] == ["default"] * 3
+    assert [setting.source for setting in look(Limited, {})] == ["default"] * 3
     assert look(Secret, {})[0].problem == "not set"
 
 
@@ -152,21 +152,21 @@ def test_secrets_of_urls_are_masked(given, shown):
 
 @cache
 def every_variable():
-    return {one.variable for section in SECTIONS for one in described(section)}
+    return {setting.variable for section in SECTIONS for setting in described(section)}
 
 
 def test_the_page_has_every_setting():
     [page] = files(ROOT).values()
-    told = set(re.findall(r"^\| `(HEADWAY_\w+)` \|", page, re.MULTILINE))
-    assert told == every_variable()
+    documented = set(re.findall(r"^\| `(HEADWAY_\w+)` \|", page, re.MULTILINE))
+    assert documented == every_variable()
     for section in SECTIONS:
-        assert {variable_of(name) for name in section.struct.__struct_fields__} <= told
-        for one in described(section):
-            assert one.description, one.variable
-            assert one.values, one.variable
+        assert {variable_of(name) for name in section.struct.__struct_fields__} <= documented
+        for setting in described(section):
+            assert setting.description, setting.variable
+            assert setting.values, setting.variable
 
 
-# What the tests and the recipes heed, and the names of streams and of consumers.
+# Variables of tests and recipes, and names of streams and consumers.
 _NO_SETTINGS = re.compile(
     r"HEADWAY_(TEST_\w+|LONG|FAULT_SECONDS|SIMULATE_DAYS|ASYNCAPI_SCHEMA|HISTORIES|CALLER_DIR"
     r"|WORK|RUNS|EVENTS|SETTLED|DOCTOR)"
@@ -174,10 +174,10 @@ _NO_SETTINGS = re.compile(
 
 
 def strangers(text):
-    """The variables in a text that nobody heeds."""
+    """Return the variables in a text that have no effect."""
     found = set(re.findall(r"\bHEADWAY_[A-Z][A-Z_]*[A-Z]\b", text))
-    known = every_variable() | {f"{one}_FILE" for one in every_variable()}
-    return sorted(one for one in found - known if not _NO_SETTINGS.fullmatch(one))
+    known = every_variable() | {f"{variable}_FILE" for variable in every_variable()}
+    return sorted(variable for variable in found - known if not _NO_SETTINGS.fullmatch(variable))
 
 
 def test_every_variable_that_is_written_about_exists():
@@ -195,7 +195,7 @@ def test_every_variable_that_is_written_about_exists():
     assert strangers("HEADWAY_MAX_ACTIVE HEADWAY_MAX_ACTIF") == ["HEADWAY_MAX_ACTIF"]
 
 
-def test_the_command_tells_what_holds(monkeypatch, capsys):
+def test_the_command_shows_effective_values(monkeypatch, capsys):
     monkeypatch.setenv("HEADWAY_DATABASE_URL", "postgresql://me:geheim@db/headway")
     monkeypatch.setenv("HEADWAY_MAX_ACTIVE", "7")
     monkeypatch.delenv("HEADWAY_NATS_URL", raising=False)
@@ -206,11 +206,15 @@ def test_the_command_tells_what_holds(monkeypatch, capsys):
     assert re.search(r"HEADWAY_NATS_URL +not set", shown)
     assert "geheim" not in shown
     assert commands.run(["settings", "dispatcher", "--changed", "--json"]) == 0
-    [one] = json.loads(capsys.readouterr().out)
-    assert (one["part"], one["variable"], one["value"]) == ("dispatcher", "HEADWAY_MAX_ACTIVE", 7)
+    [setting] = json.loads(capsys.readouterr().out)
+    assert (setting["part"], setting["variable"], setting["value"]) == (
+        "dispatcher",
+        "HEADWAY_MAX_ACTIVE",
+        7,
+    )
 
 
-def test_the_command_tells_what_is_wrong(monkeypatch, capsys):
+def test_the_command_shows_problems(monkeypatch, capsys):
     monkeypatch.setenv("HEADWAY_DATABASE_URL", "mysql://me:geheim@db/headway")
     monkeypatch.setenv("HEADWAY_HISTORY_DAYS", "-1")
     assert commands.run(["settings"]) == 2

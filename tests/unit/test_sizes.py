@@ -1,4 +1,4 @@
-"""Events of workers, cut to what is kept of them."""
+"""Events of workers, cut to the stored size."""
 
 from datetime import UTC, datetime
 from uuid import UUID
@@ -21,7 +21,7 @@ RIGHTS = {"lease": LEASE, "token": "t", "nonce": "n"}
 LARGE = OUTPUT_LIMIT + 1000
 
 
-def said(data):
+def event_of(data):
     return event(
         data, id="1", source="worker/w", subject="x", time=datetime(2027, 1, 1, tzinfo=UTC)
     )
@@ -37,15 +37,15 @@ def said(data):
         LeaseRenewed(**RIGHTS),
     ],
 )
-def test_what_fits_stays_as_it_is(data):
-    assert bound_event(said(data), LARGE) == said(data)
+def test_events_that_fit_are_unchanged(data):
+    assert bound_event(event_of(data), LARGE) == event_of(data)
 
 
 def test_an_output_is_measured_only_where_the_message_is_large():
     largest = RunCompleted(**RIGHTS, run=LEASE, output="x" * (OUTPUT_LIMIT - 2))
-    assert bound_event(said(largest), LARGE) == said(largest)
+    assert bound_event(event_of(largest), LARGE) == event_of(largest)
     larger = RunCompleted(**RIGHTS, run=LEASE, output="x" * (OUTPUT_LIMIT - 1))
-    failed = bound_event(said(larger), LARGE)
+    failed = bound_event(event_of(larger), LARGE)
     assert failed.type == RunFailed.type
     assert failed.id == "1"
     assert failed.data.failure.kind == "output_too_large"
@@ -53,7 +53,7 @@ def test_an_output_is_measured_only_where_the_message_is_large():
     assert str(OUTPUT_LIMIT) in failed.data.failure.message
 
 
-def test_what_is_too_long_is_cut():
-    assert len(bound_event(said(LeaseClaimed(**RIGHTS, host="h" * 999)), 999).data.host) == 255
+def test_long_texts_are_cut():
+    assert len(bound_event(event_of(LeaseClaimed(**RIGHTS, host="h" * 999)), 999).data.host) == 255
     cancelled = RunCancelled(**RIGHTS, run=LEASE, reason="r" * 9999)
-    assert len(bound_event(said(cancelled), 9999).data.reason) == 4096
+    assert len(bound_event(event_of(cancelled), 9999).data.reason) == 4096

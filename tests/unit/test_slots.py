@@ -1,4 +1,4 @@
-"""Which slots have nothing to do."""
+"""Free slots of workers."""
 
 import pytest
 from headway_decisions.capacity.slots import IdleSlots, Worker

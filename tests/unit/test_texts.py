@@ -1,4 +1,4 @@
-"""Text of workers that cannot be stored: replaced, and nothing else is touched."""
+"""Replacement of text from workers that PostgreSQL cannot store."""
 
 import json
 
@@ -27,7 +27,7 @@ from hypothesis import strategies as st
         ('"\U0001f600"'.encode(), "\U0001f600"),
     ],
 )
-def test_what_cannot_be_stored_is_replaced(body, text):
+def test_characters_that_cannot_be_stored_are_replaced(body, text):
     assert msgspec.json.decode(storable_json(body)) == text
 
 
@@ -38,15 +38,15 @@ def test_in_keys_too():
 
 
 @pytest.mark.parametrize("body", [b"", b"rubbish", b"\\", b'"\\u00', b"[" * 9])
-def test_what_is_no_json_is_left_alone(body):
+def test_invalid_json_is_unchanged(body):
     assert storable_json(body) == body
 
 
 @given(st.text(alphabet=st.sampled_from('a\x00\ud800\udc00"\\u0d\U0001f600')))
 def test_any_text_becomes_storable_and_storable_text_stays(text):
     body = json.dumps(text).encode()
-    told = msgspec.json.decode(storable_json(body))
-    told.encode()
-    assert "\x00" not in told
-    if "\x00" not in text and not any("\ud800" <= one <= "\udfff" for one in text):
+    decoded = msgspec.json.decode(storable_json(body))
+    decoded.encode()
+    assert "\x00" not in decoded
+    if "\x00" not in text and not any("\ud800" <= character <= "\udfff" for character in text):
         assert storable_json(body) == body

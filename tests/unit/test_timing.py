@@ -1,4 +1,4 @@
-"""Timings: due and allowed times in zones, and what is wrong with a timing."""
+"""Timings: due and allowed times in zones."""
 
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -29,7 +29,7 @@ from support.timings import BERLIN, CADENCES, EXCLUSIONS, FILTERS, at
 
 
 def walk(timing, after, until, following=timings.next_due):
-    """Every fire in (after, until], as local times with their offset."""
+    """Return the fires in (after, until] as local times with their offset."""
     found, moment = [], at(after)
     while (moment := following(timing, moment)) is not None and moment <= at(until):
         found.append(moment.astimezone(ZoneInfo(timing.zone)).isoformat())
@@ -63,7 +63,7 @@ def walk(timing, after, until, following=timings.next_due):
             id="a-filtered-grid-ticks-in-both-passings",
         ),
         pytest.param(
-            # At the instant at which it would be three, the clock goes back to two.
+            # When it would be three, the clock goes back to two.
             Timing(cadence=Every(1800), zone=BERLIN, filters=Filters(between="03:00-04:00")),
             "2027-10-30T12:00+02:00",
             "2027-10-31T12:00+01:00",
@@ -132,7 +132,7 @@ def walk(timing, after, until, following=timings.next_due):
             id="casablanca-s-ramadan",
         ),
         pytest.param(
-            # Winter is the one with daylight saving here, a negative one.
+            # Daylight saving is negative here, and in winter.
             Timing(cadence=Daily("01:30"), zone="Europe/Dublin"),
             "2027-10-30T12:00+01:00",
             "2027-11-01T12:00+00:00",
@@ -145,8 +145,8 @@ def test_due_times_over_clock_changes(timing, after, until, expected):
     assert walk(timing, after, until) == expected
 
 
-def test_exclusions_judge_what_the_clock_shows_at_the_fire():
-    # The time 02:30 is in the gap and fires at 03:00, which nothing excludes.
+def test_exclusions_apply_to_the_wall_clock_at_the_fire():
+    # The time 02:30 is in the gap and fires at 03:00, which is not excluded.
     timing = Timing(cadence=Daily("02:30"), zone=BERLIN, exclusions=(ExcludedTimes("02:00-03:00"),))
     assert walk(
         timing, "2027-03-26T12:00+01:00", "2027-04-05T12:00+02:00", timings.next_allowed
@@ -166,7 +166,7 @@ def test_exclusions_are_looked_at_again_when_the_clock_goes_back():
 
 
 @pytest.mark.parametrize("cadence", [Spaced(60), Manual()])
-def test_what_knows_no_wall_clock_is_never_due(cadence):
+def test_cadences_without_a_wall_clock_are_never_due(cadence):
     timing = Timing(cadence=cadence)
     now = at("2027-05-01T00:00+00:00")
     assert timings.next_due(timing, now) is None
@@ -214,7 +214,7 @@ some_timings = st.builds(
 )
 
 
-# Mostly around the changes of clocks, where something can go wrong.
+# Mostly around clock changes, where errors are likely.
 changes = st.sampled_from(
     [
         "2027-03-28T01:00+00:00",
@@ -278,7 +278,7 @@ def test_allowed_times_are_the_due_ones_that_nothing_excludes(timing, after, ste
 
 
 def is_open(timing, instant):
-    """Whether filters and exclusions let an instant through, read off the fires of a grid."""
+    """Return whether filters and exclusions allow an instant, by the fires of a minute grid."""
     minutely = Timing(
         cadence=Every(60), zone=timing.zone, filters=timing.filters, exclusions=timing.exclusions
     )
@@ -297,7 +297,7 @@ def test_the_first_open_instant_of_spaced(timing, instant):
     assert found is not None
     assert found >= instant
     if found > instant:
-        # It opens at a full minute, and not before.
+        # It opens exactly at a full minute.
         assert is_open(timing, found)
         assert timings.first_open(spaced, instant + (found - instant) / 2) == found
         minute_before = found - timedelta(minutes=1)
@@ -353,7 +353,7 @@ def test_local_times_carry_their_offset():
     assert timings.local(timing, at("2027-10-31T01:30+00:00")) == "2027-10-31 02:30:00+01:00"
 
 
-def test_what_excludes_in_words():
+def test_descriptions_of_exclusions():
     timing = Timing(
         cadence=Every(60),
         zone=BERLIN,
@@ -374,7 +374,7 @@ def test_what_excludes_in_words():
     assert timings.excluded_by(timing, at("2027-05-04T12:59+02:00")) == "between 12:00-13:00"
 
 
-def test_a_timing_in_words():
+def test_description_of_a_timing():
     timing = Timing(
         cadence=Daily("03:15"),
         zone=BERLIN,

@@ -1,4 +1,4 @@
-"""What is wrong with a timing is told in lines, and never raised."""
+"""Problems of a timing are returned as lines, never raised."""
 
 from datetime import UTC, date, datetime
 
@@ -137,7 +137,7 @@ LEAP_DAY = Cron("0 0 29 2 *")
         ),
     ],
 )
-def test_what_has_no_time_within_ten_years_of_its_declaration_is_refused(timing, complaint):
+def test_a_timing_without_a_fire_within_ten_years_is_refused(timing, complaint):
     [found] = timings.problems(timing, since=DECLARED)
     assert complaint in found
     assert timings.problems(timing) == [], "who knows no time asks from a fixed one"
@@ -149,18 +149,18 @@ def test_what_has_no_time_within_ten_years_of_its_declaration_is_refused(timing,
         of(LEAP_DAY),
         of(LEAP_DAY, days=("tue",)),
         of(LEAP_DAY, days=("thu",), start="2050-01-01"),
-        # What was to end may be over, and a one-shot may have been.
+        # A period may be over, and so may a one-shot.
         of(Daily("9:00"), end="2024-05-01"),
         of(Daily("9:00"), start="2024-04-01", end="2024-05-01"),
         of(Once("2024-05-01 09:00")),
         of(Manual()),
     ],
 )
-def test_what_has_a_time_ahead_or_is_over_is_declared(timing):
+def test_a_timing_with_a_future_fire_or_in_the_past_is_accepted(timing):
     assert timings.problems(timing, since=DECLARED) == []
 
 
-def test_everything_wrong_is_told_at_once():
+def test_all_problems_are_reported_at_once():
     timing = Timing(
         cadence=Weekly(("mon", "xyz"), "24:00"),
         zone="Nowhere",
@@ -186,7 +186,7 @@ GOOD = [
 
 
 @pytest.mark.parametrize("timing", GOOD, ids=timings.describe)
-def test_what_can_be_kept_has_no_problems_and_survives_the_wire(timing):
+def test_a_valid_timing_has_no_problems_and_survives_serialization(timing):
     assert timings.problems(timing) == []
     assert msgspec.json.decode(msgspec.json.encode(timing), type=Timing) == timing
 
@@ -233,7 +233,7 @@ rubbish_exclusions = st.one_of(
         exclusions=rubbish | st.lists(rubbish_exclusions, max_size=2).map(tuple),
     )
 )
-def test_rubbish_is_told_and_never_raises(timing):
+def test_invalid_values_are_reported_and_never_raise(timing):
     found = timings.problems(timing)
     assert all(line and "\n" not in line for line in found)
     if not found:

@@ -1,4 +1,4 @@
-"""What `headway top` draws, in windows of any size."""
+"""The screen of `headway top` in windows of any size."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -37,7 +37,7 @@ def run(message: str, percent: float | None = 40) -> RunRow:
 
 
 def standing(**changes: object) -> State:
-    told = {
+    fields = {
         "now": NOW,
         "health": Health(
             leader=Leader(holder="vm:12:abc", epoch=1, since=ago(99), ticked_at=ago(3)),
@@ -74,7 +74,7 @@ def standing(**changes: object) -> State:
         "groups": [group("calm"), group("busy", 3, 3, group_cap=5)],
         **changes,
     }
-    return State(overview=Overview(**told), runs=[run("half\x1b]0;title\x07way")])
+    return State(overview=Overview(**fields), runs=[run("half\x1b]0;title\x07way")])
 
 
 def text(lines) -> str:
@@ -98,7 +98,7 @@ def test_everything_that_matters_is_there():
     assert "\x1b" not in shown
 
 
-def test_what_is_missing_or_late_is_said():
+def test_missing_and_late_data_is_reported():
     health = Health(
         leader=None,
         backlogs=[Backlog(name="dispatcher_outbox", waiting=4, oldest_at=ago(70))],

@@ -1,4 +1,4 @@
-"""The tables of transitions."""
+"""Transition tables."""
 
 import itertools
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_every_state_can_be_reached():
     assert {"queued", *WORK_TRANSITIONS.values()} == set(get_args(WorkState))
 
 
-def test_the_diagram_tells_every_move():
+def test_the_diagram_shows_every_move():
     assert run_diagram().count("-->") == len(RUN_TRANSITIONS) + 1 + len(TERMINAL)
 
 

@@ -1,4 +1,4 @@
-"""Definitions over the wire are checked as strictly as those of an app."""
+"""Definitions from requests are checked as strictly as those of an app."""
 
 import pytest
 from headway import App, daily, manual
@@ -26,7 +26,7 @@ def definitions(*manifests: ManifestDefinition, **more) -> Definitions:
     return Definitions(**{"owner": "billing", "jobs": (JOB,), "manifests": manifests, **more})
 
 
-def test_what_an_app_makes_is_sound():
+def test_definitions_of_an_app_are_valid():
     app = App("billing")
     app.job("job", group="ops")(lambda ctx: None)
     app.schedule("parent", job="job", when=daily("03:15")).then("child", job="job", dormant=True)
@@ -53,7 +53,7 @@ def test_what_an_app_makes_is_sound():
         ({"batch": "nowhere"}, "it names the batch 'nowhere'"),
     ],
 )
-def test_what_is_wrong_with_a_manifest(change, words):
+def test_problems_of_a_manifest(change, words):
     found = problems_of(definitions(structs.replace(GOOD, **change)))
     assert len(found) == 1
     assert words in found[0]
@@ -71,11 +71,11 @@ def test_what_is_wrong_with_a_manifest(change, words):
         ({"jobs": (structs.replace(JOB, title="\x00"),), "manifests": ()}, "NUL character"),
     ],
 )
-def test_what_is_wrong_around_manifests(change, words):
-    assert [one for one in problems_of(definitions(**change)) if words in one]
+def test_problems_around_manifests(change, words):
+    assert [problem for problem in problems_of(definitions(**change)) if words in problem]
 
 
-def test_all_problems_are_told_together():
+def test_all_problems_are_reported_together():
     bad = structs.replace(GOOD, external_id="two words", input={"n": "x"}, batch="b")
     assert len(problems_of(definitions(bad))) == 3
 

@@ -1,4 +1,4 @@
-"""Why one piece of work waits: the same gates as the gate's own, told one by one."""
+"""Reasons why work waits: the same gates as the gate's own, listed one by one."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -42,28 +42,28 @@ def first_closed(found) -> str | None:
     job_names,
     st.integers(0, 4),
 )
-def test_what_people_are_told_is_what_the_gate_goes_by(
+def test_the_listed_gates_agree_with_the_gate(
     running, leases, cap, groups, jobs, group, job, slots
 ):
     limits = Limits(max_active=cap, groups=groups, jobs=jobs)
     load = Load(active=running, leases_on_fleet=leases)
     fleet = [Worker(jobs=("etl", "mail"), slots=slots)]
-    told = gates(Waiter(group=group, job=job, not_before=NOW), limits, load, fleet, now=NOW)
-    assert first_closed(told) == Room(limits, load, fleet, now=NOW).closed(group, job)
-    assert all(gate.text for gate in told)
+    found = gates(Waiter(group=group, job=job, not_before=NOW), limits, load, fleet, now=NOW)
+    assert first_closed(found) == Room(limits, load, fleet, now=NOW).closed(group, job)
+    assert all(gate.text for gate in found)
 
 
 @pytest.mark.parametrize(
-    ("held", "told"), [(True, "is disabled or paused, and nobody asked"), (False, "not in its way")]
+    ("held", "text"), [(True, "is disabled or paused, and nobody asked"), (False, "not in its way")]
 )
-def test_a_pause_is_not_told_as_a_switch(held, told):
+def test_a_pause_is_not_reported_as_disabled(held, text):
     waiter = Waiter(group="g", job="etl", manifest="m", manifest_disabled=held, not_before=NOW)
     found = gates(waiter, Limits(max_active=1), Load(), [], now=NOW)
-    [gate] = [one for one in found if one.gate == "manifest_disabled"]
-    assert (gate.open, told in gate.text) == (not held, True)
+    [gate] = [gate for gate in found if gate.gate == "manifest_disabled"]
+    assert (gate.open, text in gate.text) == (not held, True)
 
 
-def test_figures_are_told():
+def test_numbers_are_reported():
     limits = Limits(
         max_active=10,
         groups={"g": GroupLimit(max_active=2)},
@@ -79,8 +79,8 @@ def test_figures_are_told():
         key_active=1,
     )
     load = Load(active={("g", "etl"): 2}, leases_on_fleet={"etl": 2})
-    told = gates(waiter, limits, load, [Worker(jobs=("etl",), slots=4)], now=NOW)
-    assert [(gate.gate, gate.open, gate.used, gate.limit) for gate in told] == [
+    found = gates(waiter, limits, load, [Worker(jobs=("etl",), slots=4)], now=NOW)
+    assert [(gate.gate, gate.open, gate.used, gate.limit) for gate in found] == [
         ("group_disabled", True, None, None),
         ("manifest_disabled", False, None, None),
         ("not_before", False, None, None),
@@ -92,7 +92,7 @@ def test_figures_are_told():
         ("key", False, 1, 1),
         ("workers_full", True, 2, 5),
     ]
-    assert told[2].opens_at == NOW + SECOND
+    assert found[2].opens_at == NOW + SECOND
 
 
 @pytest.mark.parametrize("active", [0, 1])
@@ -108,8 +108,8 @@ def test_a_key_that_the_gate_keeps_is_closed_though_it_has_room(active):
             key_active=active,
             key_kept=kept,
         )
-        told = gates(waiter, Limits(max_active=10), Load(), fleet, now=NOW)
-        [key] = [gate for gate in told if gate.gate == "key"]
+        found = gates(waiter, Limits(max_active=10), Load(), fleet, now=NOW)
+        [key] = [gate for gate in found if gate.gate == "key"]
         assert (key.open, key.used, key.limit) == (not kept, active, 2)
         assert ("has not handed it on" in key.text) == kept
 
@@ -122,13 +122,13 @@ def test_a_key_that_the_gate_keeps_is_closed_though_it_has_room(active):
         (1, [-4, -8], 6),
         (2, [-4, -8], 12),
         (3, [-4, -8], 16),
-        (0, [-60], 0),  # it should have ended long ago
+        (0, [-60], 0),  # overdue
         (2, [-60], 20),
     ],
 )
-def test_a_start_is_estimated_from_who_runs_and_who_is_ahead(ahead, running, expected):
+def test_a_start_is_estimated_from_running_and_earlier_work(ahead, running, expected):
     at = estimate_start(
-        ends=[NOW + (one + 10) * SECOND for one in running],
+        ends=[NOW + (number + 10) * SECOND for number in running],
         ahead=[10 * SECOND] * ahead,
         now=NOW,
     )

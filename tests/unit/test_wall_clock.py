@@ -1,4 +1,4 @@
-"""When cadences fire, over gaps and repeated hours."""
+"""Fire times of cadences over gaps and repeated hours."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -38,7 +38,7 @@ def at(text: str) -> datetime:
 
 
 def fires(cadence: Clocked, zone: str, after: str, until: str) -> list[str]:
-    """Every fire in (after, until], as local times with their offset."""
+    """Return the fires in (after, until] as local times with their offset."""
     found, moment = [], next_after(cadence, ZoneInfo(zone), at(after))
     while moment is not None and moment <= at(until):
         found.append(moment.astimezone(ZoneInfo(zone)).isoformat())
@@ -180,7 +180,7 @@ def test_fires_are_strictly_later_and_nothing_lies_between(cadence, zone, after)
     first = next_after(cadence, tz, after)
     assert first is not None
     assert first > after
-    # Asked from just before it, or from anywhere between, the answer is the same.
+    # From just before it, or from anywhere between, the result is the same.
     assert next_after(cadence, tz, first - timedelta(microseconds=1)) == first
     assert next_after(cadence, tz, after + (first - after) / 2) == first
     second = next_after(cadence, tz, first)
@@ -203,7 +203,7 @@ def test_the_latest_is_the_last_one_of_a_walk(cadence, zone, after, steps, part)
         moment = next_after(cadence, tz, walked[-1])
         assert moment is not None
         walked.append(moment)
-    # Part of a microsecond may be rounded up, but the next one must stay ahead.
+    # Part of a microsecond may be rounded up, but the next fire must stay ahead.
     until = walked[-2] + (walked[-1] - walked[-2]) * part
     until = min(until, walked[-1] - timedelta(microseconds=1))
     found = latest(lambda instant: next_after(cadence, tz, instant), after, until)
@@ -276,11 +276,11 @@ def test_once_in_a_repeated_hour_fires_once():
 
 
 def test_the_latest_of_ten_thousand_seconds_takes_few_steps():
-    asked = []
+    looked_up = []
 
     class Counted(Every):
         def next_wall(self, wall):
-            asked.append(wall)
+            looked_up.append(wall)
             return super().next_wall(wall)
 
     until = at("2027-05-05T12:00:00.5+00:00")
@@ -288,10 +288,10 @@ def test_the_latest_of_ten_thousand_seconds_takes_few_steps():
     start = until - timedelta(days=9000)
     found = latest(lambda instant: next_after(counted, utc, instant), start, until)
     assert found == at("2027-05-05T12:00+00:00")
-    assert len(asked) < 40
+    assert len(looked_up) < 40
 
 
 @pytest.mark.parametrize("name", ["Mars/Base", "", "../etc/passwd", "right/UTC", "a\0b", "Europe"])
-def test_a_zone_that_nobody_knows(name):
+def test_an_unknown_zone(name):
     with pytest.raises(ValueError, match="is not known: use a name such as 'Europe/Berlin'"):
         zone_named(name)

@@ -1,4 +1,4 @@
-"""Workers in other languages beside `up`: when they are started again, and what they need."""
+"""Workers in other languages beside `up`: restarts and requirements."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ def test_the_pause_grows_until_a_program_has_run_for_a_while(pause, ran_for, exp
         ("v18.20.0", "this is Node v18.20.0"),
     ],
 )
-def test_where_there_is_no_node_one_line_says_so(tmp_path, node, complaint):
+def test_a_missing_node_is_reported_in_one_line(tmp_path, node, complaint):
     for program in ("dirname", "npm", "sh"):
         (tmp_path / program).symlink_to(shutil.which(program) or "/bin/true")
     if node is not None:

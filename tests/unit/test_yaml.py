@@ -1,4 +1,4 @@
-"""Definitions in YAML: the same as in Python, and told with lines where they are wrong."""
+"""Definitions in YAML: the same as in Python, with line numbers in error messages."""
 
 import re
 from pathlib import Path
@@ -77,7 +77,7 @@ def problems(text: str | Path) -> list[str]:
         ("manual: true", manual()),
     ],
 )  # fmt: skip
-def test_cadences_mean_what_they_mean_in_python(stated, when):
+def test_cadences_equal_those_in_python(stated, when):
     [manifest] = load_yaml(f"{JOB}manifests:\n  one:\n    job: work\n    {stated}\n").manifests
     assert manifest.timing == when.timing
 
@@ -98,7 +98,7 @@ def test_a_filter_on_weekdays_is_stated_once(stated, problem):
     assert found.endswith(problem)
 
 
-def test_a_file_says_the_same_as_python():
+def test_a_file_equals_python():
     app = App("shop", generation=4)
     app.group("ops", max_active=2, priority=3, enabled=False)
 
@@ -270,15 +270,15 @@ batches:
     jitter: 5
     items: [{{id: a, daily: 03:15}}, {{id: b, depends_on: many-a}}, {{id: c, manual: true}}]
 """
-    found = {one.external_id: one for one in load_yaml(text).manifests}
+    found = {manifest.external_id: manifest for manifest in load_yaml(text).manifests}
     assert found["many-a"].timing == daily("03:15").timing
     assert found["many-b"].depends_on == "many-a"
-    assert [found[f"many-{one}"].jitter_seconds for one in "abc"] == [5, 0, 0]
+    assert [found[f"many-{key}"].jitter_seconds for key in "abc"] == [5, 0, 0]
     validator = jsonschema_rs.validator_for(schema(), offline=True)
     validator.validate(nodes.plain(nodes.parse(text)))
 
 
-def test_everything_that_is_wrong_with_items_is_told_with_their_lines():
+def test_problems_of_items_are_reported_with_their_lines():
     text = f"""{JOB}
 batches:
   many:
@@ -318,7 +318,7 @@ batches:
     ]
     found = problems(text)
     for line in expected:
-        assert any(one.startswith(line) for one in found), line
+        assert any(problem.startswith(line) for problem in found), line
     assert len(found) == len(expected)
 
 
@@ -330,7 +330,7 @@ batches:
   many: {{job: work, daily: , items: {{a: 1}}}}
   more: {{job: work, dormant: true, items: [{{id: a, manual: true}}]}}
 """
-    assert [one.partition(":")[2] for one in problems(text)] == [
+    assert [problem.partition(":")[2] for problem in problems(text)] == [
         f" manifest 'one' has no cadence: write one of {', '.join(CADENCES)} or depends_on",
         f" batch 'many' has no cadence: write one of {', '.join(CADENCES)} or depends_on",
         " batch 'more' is dormant, so its items take no cadence",
@@ -397,7 +397,7 @@ batches:
 """
 
 
-def test_everything_wrong_is_told_at_once_each_with_its_line():
+def test_all_problems_are_reported_at_once_with_their_lines():
     found = problems(WRONG)
     expected = [
         "line 1: app name 'api' is reserved",
@@ -440,7 +440,7 @@ def test_everything_wrong_is_told_at_once_each_with_its_line():
         "line 34: batch 'e' lacks the key 'items'",
     ]
     for line in expected:
-        assert any(one.startswith(line) for one in found), line
+        assert any(problem.startswith(line) for problem in found), line
     assert len(found) == len(expected)
 
 
@@ -515,7 +515,7 @@ def test_anchors_and_merges_save_typing():
         "  two: {<<: [*more, *base]}\n"
         "  three: *base\n"
     )
-    assert [(one.jitter_seconds, one.priority) for one in definitions.manifests] == [
+    assert [(manifest.jitter_seconds, manifest.priority) for manifest in definitions.manifests] == [
         (5, 9),
         (7, 3),
         (5, 0),
@@ -575,7 +575,7 @@ def test_the_example_is_sound_and_fits_the_schema_for_editors():
         "app: shop\nbatches: {one: {job: work, manual: true, items: [{id: a, daily: 03:15, once: 2027-06-01 09:00}]}}",
     ],
 )
-def test_the_schema_for_editors_refuses_what_is_broken(text):
+def test_the_schema_for_editors_rejects_broken_files(text):
     validator = jsonschema_rs.validator_for(schema(), offline=True)
     assert not validator.is_valid(nodes.plain(nodes.parse(text)))
     assert problems(f"{text}\n")

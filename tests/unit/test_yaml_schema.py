@@ -1,4 +1,4 @@
-"""The schema for editors says of a file what its checks say, as far as a schema can."""
+"""The schema for editors agrees with the checks of a file, as far as a schema can."""
 
 import jsonschema_rs
 import pytest
@@ -95,13 +95,13 @@ def _fits(text: str) -> bool:
 
 
 @pytest.mark.parametrize("text", TAKEN)
-def test_what_is_taken_fits(text):
+def test_accepted_files_fit_the_schema(text):
     read_app(text)
     assert _fits(text)
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_is_refused_does_not_fit(text):
+def test_rejected_files_do_not_fit_the_schema(text):
     with pytest.raises(InvalidDefinitions):
         read_app(text)
     assert not _fits(text)

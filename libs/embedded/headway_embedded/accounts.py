@@ -5,8 +5,6 @@ import os
 import pwd
 import stat
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,14 +58,9 @@ def open_installation(programs: Path) -> None:
         for folder, _, files in os.walk(place):
             for path in (Path(folder), *(Path(folder, file) for file in files)):
                 if not path.is_symlink():
-                    _open_file(path)
-
-
-def _open_file(path: Path) -> None:
-    """Let every user read the file, and execute or enter it if its owner can."""
-    mode = stat.S_IMODE(path.stat().st_mode)
-    entering = stat.S_IXOTH if mode & stat.S_IXUSR else 0
-    path.chmod(mode | stat.S_IROTH | entering)
+                    mode = stat.S_IMODE(path.stat().st_mode)
+                    entering = stat.S_IXOTH if mode & stat.S_IXUSR else 0
+                    path.chmod(mode | stat.S_IROTH | entering)
 
 
 def _may_enter(status: os.stat_result, account: Account) -> bool:
@@ -81,26 +74,18 @@ def _may_enter(status: os.stat_result, account: Account) -> bool:
 
 def _service_account() -> Account:
     """Return the service account; create it at first use."""
-    if not _exists(ACCOUNT_NAME):
-        with _account_lock():
-            if not _exists(ACCOUNT_NAME):
-                _add_user()
-    entry = pwd.getpwnam(ACCOUNT_NAME)
-    return Account(entry.pw_uid, entry.pw_gid)
-
-
-@contextmanager
-def _account_lock() -> Iterator[None]:
-    """Let one process at a time add users: two `useradd` at once can add the same name twice."""
+    if (account := _find_account()) is not None:
+        return account
+    # Locked, because two `useradd` at once can add the same name twice.
     folder = os.open("/etc", os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
+        return _find_account() or _add_account()
     finally:
         os.close(folder)
 
 
-def _add_user() -> None:
+def _add_account() -> Account:
     """Add the system user, without a login."""
     command = ["useradd", "--system", "--user-group", "--no-create-home"]
     command += ["--shell", "/usr/sbin/nologin", ACCOUNT_NAME]
@@ -109,16 +94,17 @@ def _add_user() -> None:
         reason = done.stderr.strip()
     except FileNotFoundError:
         reason = "program useradd is missing"
-    if not _exists(ACCOUNT_NAME):
+    if (account := _find_account()) is None:
         raise EmbeddedError(
             f"cannot add user {ACCOUNT_NAME}, which PostgreSQL runs as ({reason}); "
             "add it yourself or start Headway as an ordinary user"
         )
+    return account
 
 
-def _exists(name: str) -> bool:
+def _find_account() -> Account | None:
     try:
-        pwd.getpwnam(name)
+        entry = pwd.getpwnam(ACCOUNT_NAME)
     except KeyError:
-        return False
-    return True
+        return None
+    return Account(entry.pw_uid, entry.pw_gid)

@@ -10,8 +10,7 @@ from headway_embedded.data_folder import (
     EmbeddedError,
     fresh_log,
     last_lines,
-    new_password,
-    write_secret,
+    write_password,
 )
 from headway_embedded.supervised import SupervisedProcess
 
@@ -88,13 +87,13 @@ class Cluster:
         """Create the data in another folder and move them into place when complete."""
         shutil.rmtree(self._unfinished, ignore_errors=True)
         self._unfinished.mkdir(mode=0o700)
-        write_secret(self.password_file, f"{new_password()}\n")
+        write_password(self.password_file)
         if account is not None:
             os.chown(self._unfinished, *account)
             os.chown(self.password_file, *account)
         initdb: list[str | Path] = [programs / "initdb", "-D", self._unfinished, "-U", ROLE]
-        initdb += [*LOCALE]
-        initdb += ["--auth=scram-sha-256", f"--pwfile={self.password_file}", "--no-instructions"]
+        initdb += [*LOCALE, "--auth=scram-sha-256", f"--pwfile={self.password_file}"]
+        initdb.append("--no-instructions")
         if not durable:
             initdb.append("--no-sync")
         await self._run(initdb, account, lock=lock)

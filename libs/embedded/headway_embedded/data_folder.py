@@ -91,9 +91,9 @@ class Lock:
         self._descriptor = None
 
 
-def new_password() -> str:
-    """Generate a password that needs no quoting in a URL."""
-    return secrets.token_urlsafe(24)
+def write_password(path: Path) -> None:
+    """Write a new password that needs no quoting in a URL."""
+    write_secret(path, f"{secrets.token_urlsafe(24)}\n")
 
 
 def write_secret(path: Path, content: str) -> None:

@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 from headway_embedded.binaries import nats_program
-from headway_embedded.data_folder import new_password, write_secret
+from headway_embedded.data_folder import write_password, write_secret
 from headway_embedded.server import LOOPBACK, Server
 
 USER = "headway"
@@ -31,7 +31,6 @@ class NatsServer(Server):
         self._config_extra = config_extra
         self._config = self.folder / "nats.conf"
         self.password_file = self.folder / "nats.password"
-        self._program = Path()
 
     @property
     def url(self) -> str:
@@ -42,13 +41,13 @@ class NatsServer(Server):
         return self.password_file.read_text().strip()
 
     async def _prepare(self) -> None:
-        """Find the program, and generate the password at the first start."""
-        self._program = nats_program()
+        """Generate the password at the first start."""
         if not self.password_file.exists():
-            write_secret(self.password_file, f"{new_password()}\n")
+            write_password(self.password_file)
 
     def _command(self, port: int) -> list[str | Path]:
         """Write the configuration and return the command."""
+        program = nats_program()
         store = json.dumps(str(self.folder / "nats"), ensure_ascii=False)
         write_secret(
             self._config,
@@ -59,7 +58,7 @@ class NatsServer(Server):
             f"jetstream {{ store_dir: {store}, max_file_store: {MAX_STORE} }}\n"
             f"{self._config_extra}\n",
         )
-        return [self._program, "-c", self._config]
+        return [program, "-c", self._config]
 
     def _is_ready(self, process_id: int) -> bool:
         """Return whether this process has logged that it is ready."""

@@ -35,6 +35,8 @@ class PostgresServer(Server):
     name = "postgres"
     # A fast shutdown: end sessions, write data.
     stop_signal = signal.SIGINT
+    # Not inherited: variables such as PGPORT or PGOPTIONS would change the server.
+    environment = ENVIRONMENT
 
     def __init__(
         self,
@@ -49,7 +51,6 @@ class PostgresServer(Server):
         self._settings = dict(settings or {})
         self._cluster = Cluster(self.folder)
         self._programs = Path()
-        self._runs_as: Account | None = None
 
     @property
     def url(self) -> str:
@@ -75,13 +76,13 @@ class PostgresServer(Server):
         exists = self._cluster.exists()
         if exists:
             self._cluster.check()
-        self._runs_as = server_account(self._cluster.data if exists else None)
-        if self._runs_as is not None:
-            self._grant_access(self._runs_as)
+        self._account = server_account(self._cluster.data if exists else None)
+        if self._account is not None:
+            self._grant_access(self._account)
         if not exists:
             lock = self._lock.descriptor
             await self._cluster.create(
-                self._programs, self._runs_as, durable=self._durable, lock=lock
+                self._programs, self._account, durable=self._durable, lock=lock
             )
         self._cluster.drop_stale_pid_file()
 
@@ -111,10 +112,3 @@ class PostgresServer(Server):
             return False
         written = len(lines) > STATUS_LINE and lines[0] == str(process_id)
         return written and lines[STATUS_LINE].strip() == "ready"
-
-    def _environment(self) -> Mapping[str, str]:
-        # Variables of ours such as PGPORT or PGOPTIONS would change the server.
-        return ENVIRONMENT
-
-    def _account(self) -> Account | None:
-        return self._runs_as

@@ -1,7 +1,6 @@
 """Common base of PostgreSQL and NATS: a folder, a loopback port and a supervised process."""
 
 import asyncio
-import os
 import secrets
 import signal
 import socket
@@ -13,13 +12,7 @@ from typing import ClassVar
 from headway_tracing.log import get_logger
 
 from headway_embedded.accounts import Account
-from headway_embedded.data_folder import (
-    EmbeddedError,
-    Lock,
-    folder_errors,
-    fresh_log,
-    last_lines,
-)
+from headway_embedded.data_folder import EmbeddedError, Lock, folder_errors, fresh_log, last_lines
 from headway_embedded.supervised import STOP_SECONDS, SupervisedProcess
 
 log = get_logger(__name__)
@@ -43,6 +36,7 @@ class Server(ABC):
     title: ClassVar[str]
     name: ClassVar[str]
     stop_signal: ClassVar[signal.Signals]
+    environment: ClassVar[Mapping[str, str] | None] = None
 
     def __init__(self, folder: Path, *, port: int | None = None) -> None:
         self.folder = folder.absolute()
@@ -51,12 +45,8 @@ class Server(ABC):
         self.notes: list[str] = []
         self._port = port
         self._lock = Lock(self.folder / f"{self.name}.lock")
+        self._account: Account | None = None
         self._process: SupervisedProcess | None = None
-
-    @property
-    @abstractmethod
-    def url(self) -> str:
-        """The URL for clients, the same after a restart."""
 
     @property
     def port(self) -> int:
@@ -87,9 +77,18 @@ class Server(ABC):
         self._forget(clean=False)
         with folder_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-            await self._take_lock()
+            if not await self._lock.take(PREDECESSOR_SECONDS):
+                raise EmbeddedError(
+                    f"{self.title} of an earlier run by process {self._lock.holder()} still uses "
+                    f"data folder {self.folder}; end it or choose another folder with --data"
+                )
+            self.recovered = self._lock.was_unclean
             try:
-                self._check_port()
+                if self._port is not None and not port_is_free(self._port):
+                    raise EmbeddedError(
+                        f"port {self._port} for {self.title} is in use; "
+                        "stop the process that listens there or choose another port"
+                    )
                 await self._prepare()
                 await self._launch()
             except BaseException:
@@ -118,10 +117,6 @@ class Server(ABC):
         await self.process.wait()
         self._forget(clean=False)
 
-    async def wait(self) -> int:
-        """Wait until the server ends, and return its exit code, negative for a signal."""
-        return await self.process.wait()
-
     @abstractmethod
     async def _prepare(self) -> None:
         """Prepare the folder for a start."""
@@ -133,31 +128,6 @@ class Server(ABC):
     @abstractmethod
     def _is_ready(self, process_id: int) -> bool:
         """Return whether the process accepts clients."""
-
-    def _environment(self) -> Mapping[str, str]:
-        """The program's environment."""
-        return os.environ
-
-    def _account(self) -> Account | None:
-        """The account to run as; `None` for our own."""
-        return None
-
-    async def _take_lock(self) -> None:
-        """Wait until the last process of an earlier run has ended."""
-        if not await self._lock.take(PREDECESSOR_SECONDS):
-            raise EmbeddedError(
-                f"{self.title} of an earlier run by process {self._lock.holder()} still uses data "
-                f"folder {self.folder}; end it or choose another folder with --data"
-            )
-        self.recovered = self._lock.was_unclean
-
-    def _check_port(self) -> None:
-        """Raise if a fixed port is in use."""
-        if self._port is not None and not port_is_free(self._port):
-            raise EmbeddedError(
-                f"port {self._port} for {self.title} is in use; "
-                "stop the process that listens there or choose another port"
-            )
 
     async def _launch(self) -> None:
         """Start the program on its port, or on a free port at the first start."""
@@ -179,8 +149,8 @@ class Server(ABC):
             process = await SupervisedProcess.start(
                 self._command(port),
                 stop_signal=self.stop_signal,
-                env=self._environment(),
-                user=self._account(),
+                env=self.environment,
+                user=self._account,
                 stdout=output,
                 stderr=output,
                 held=(self._lock.descriptor,),

@@ -39,13 +39,26 @@ async def run_servers(
     """Run the servers on data in `folder`, which one process at a time can use."""
     database = PostgresServer(folder, port=postgres_port, durable=durable) if postgres else None
     broker = NatsServer(folder, port=nats_port) if nats else None
-    wanted: list[Server] = [server for server in (database, broker) if server is not None]
+    running: list[Server] = [server for server in (database, broker) if server is not None]
     lock = _lock(folder)
     try:
-        await _start(wanted)
-        yield _describe(database, broker, wanted)
+        # All starts end before the first failure is raised.
+        starts = (server.start() for server in running)
+        for outcome in await asyncio.gather(*starts, return_exceptions=True):
+            if outcome is not None:
+                raise outcome
+        recovered = any(server.recovered for server in running)
+        notes = [note for server in running for note in server.notes]
+        yield Servers(
+            database_url=database.url if database else "",
+            nats_url=broker.url if broker else "",
+            recovered=recovered,
+            notes=[RECOVERED, *notes] if recovered else notes,
+            postgres=database,
+            nats=broker,
+        )
     finally:
-        await asyncio.gather(*(server.stop() for server in wanted))
+        await asyncio.gather(*(server.stop() for server in running))
         lock.release(clean=True)
 
 
@@ -61,26 +74,3 @@ def _lock(folder: Path) -> Lock:
                 "stop it or choose another folder with --data"
             )
     return lock
-
-
-async def _start(servers: list[Server]) -> None:
-    """Start all servers concurrently; wait for all before raising the first failure."""
-    outcomes = await asyncio.gather(*(server.start() for server in servers), return_exceptions=True)
-    for outcome in outcomes:
-        if outcome is not None:
-            raise outcome
-
-
-def _describe(
-    database: PostgresServer | None, broker: NatsServer | None, running: list[Server]
-) -> Servers:
-    recovered = any(server.recovered for server in running)
-    notes = [note for server in running for note in server.notes]
-    return Servers(
-        database_url=database.url if database else "",
-        nats_url=broker.url if broker else "",
-        recovered=recovered,
-        notes=[RECOVERED, *notes] if recovered else notes,
-        postgres=database,
-        nats=broker,
-    )

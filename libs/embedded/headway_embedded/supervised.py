@@ -79,17 +79,6 @@ class SupervisedProcess:
         except BaseException:
             ours.close()
             raise
-        return await cls._greet(process, reader, writer, program=argv[0])
-
-    @classmethod
-    async def _greet(
-        cls,
-        process: asyncio.subprocess.Process,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        program: str | Path,
-    ) -> Self:
-        """Wait until the supervisor reports whether the program runs."""
         try:
             word, _, rest = (await reader.readline()).decode().strip().partition(" ")
             if word == "started":
@@ -100,7 +89,7 @@ class SupervisedProcess:
             raise
         writer.close()
         raise EmbeddedError(
-            f"cannot start program {program} ({rest or 'its supervisor ended at once'}); "
+            f"cannot start program {argv[0]} ({rest or 'its supervisor ended at once'}); "
             "check that it exists and is executable"
         )
 

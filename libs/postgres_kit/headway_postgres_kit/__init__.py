@@ -1,17 +1,16 @@
-"""Mechanism over asyncpg; knows no word of the domain.
+"""Access to PostgreSQL through asyncpg; independent of the domain.
 
-- `database`: a pool with timeouts and JSON codecs, and errors translated once.
-- `at_hand`: connections that are passed on without the pool.
-- `clock`: the time of decisions, PostgreSQL's unless somebody brings another.
-- `sql`: named queries out of `.sql` files.
-- `poolers`: finds a pooler that shares sessions, which nothing here survives.
-- `together`: writes that are sent as one.
+- `database`: a pool with timeouts, JSON codecs and translated errors.
+- `hot_connections`: connections that are reused without the pool.
+- `clock`: schedule time, from PostgreSQL unless a test sets another clock.
+- `sql`: named queries from `.sql` files.
+- `poolers`: rejects connection poolers that share sessions.
+- `statement_batch`: several writes in one statement.
 - `migrations`: forward-only numbered migrations with checksums.
 """
 
-from headway_postgres_kit.clock import DATABASE_CLOCK, Clock, DatabaseClock
+from headway_postgres_kit.clock import DATABASE_CLOCK, Clock
 from headway_postgres_kit.database import (
-    Connection,
     Database,
     DatabaseUnavailable,
     json_array,
@@ -19,6 +18,7 @@ from headway_postgres_kit.database import (
     savepoint,
     storable,
 )
+from headway_postgres_kit.hot_connections import Connection
 from headway_postgres_kit.migrations import Migrations, SchemaMismatch
 from headway_postgres_kit.poolers import SessionsShared
 from headway_postgres_kit.sql import Queries
@@ -29,7 +29,6 @@ __all__ = [
     "Clock",
     "Connection",
     "Database",
-    "DatabaseClock",
     "DatabaseUnavailable",
     "Migrations",
     "Queries",

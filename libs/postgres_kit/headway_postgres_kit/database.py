@@ -1,9 +1,9 @@
-"""A pool of connections with timeouts, JSON codecs and errors translated once.
+"""A pool of connections with timeouts, JSON codecs and translated errors.
 
-Nothing waits for ever. A lock is waited for for a third of the time that an answer may take, and
-a statement runs for five sixths of it: then the server itself ends it, lets go of its locks and
-says so. A server that says nothing at all is given up after the whole of it. A backend that a
-client has left in the middle of a transaction ends after a while, and lets go of its locks, too.
+Every wait is limited. The longest wait for a lock is a third of the time that an answer may take,
+and for a statement five sixths: then the server cancels it, releases its locks and reports it. A
+connection to a silent server is closed after the whole time. The server ends a session that stays
+idle in a transaction, and so releases its locks.
 """
 
 import asyncio
@@ -12,80 +12,72 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import asyncpg
 import msgspec
 
 from headway_postgres_kit.clock import DATABASE_CLOCK, Clock
-from headway_postgres_kit.hot_connections import HotConnections
+from headway_postgres_kit.hot_connections import Connection, HotConnections
 from headway_postgres_kit.poolers import refuse_shared_sessions
 
-if TYPE_CHECKING:
-    from asyncpg.pool import PoolConnectionProxy
-
-    Connection = PoolConnectionProxy[asyncpg.Record]
-else:
-    Connection = asyncpg.Connection
-
-# Writes more in a transaction that is about to commit, by what was noted in it.
+# Writes to a transaction that is about to commit, from the facts that were noted in it.
 BeforeCommit = Callable[[Connection, list[Any]], Awaitable[None]]
 
 _JSONB_VERSION = b"\x01"
 
-# How long PostgreSQL may take for an answer.
+# Longest wait for an answer of PostgreSQL.
 ANSWER_SECONDS = 30.0
 _PING_SECONDS = 2.0
-# How long a transaction may rest between two statements; longer than any publish takes.
+# Longest pause between two statements of a transaction; longer than any publish takes.
 _IDLE_IN_TRANSACTION_SECONDS = 20.0
-# A peer that is gone without a word is noticed after some 25 s, on either side.
+# Either side detects a dead peer after some 25 s.
 _KEEPALIVE = {"idle": 10, "interval": 5, "count": 3}
 _UNACKNOWLEDGED_SECONDS = 25
 
-# $1 names, $2 values of settings that hold for the session.
+# $1 names and $2 values of settings of the session.
 _SET_SESSION = """
 SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) AS given (name, value)
 """
 
-# What says that the server or the way to it is at fault, not the statement.
+# Errors of the server or of the network, not of the statement.
 _OUTAGES = (
     OSError,
     TimeoutError,
     asyncpg.InterfaceError,
-    # A connection that the server has just ended, taken before its end was seen.
+    # The server has ended the connection, and the client has not noticed before its use.
     asyncpg.InternalClientError,
     asyncpg.PostgresConnectionError,
     asyncpg.exceptions.OperatorInterventionError,
     asyncpg.exceptions.InsufficientResourcesError,
     asyncpg.exceptions.InvalidAuthorizationSpecificationError,
     asyncpg.exceptions.InvalidCatalogNameError,
-    # Nobody's fault either: the same statement may well succeed the next time.
+    # The same statement may succeed the next time.
     asyncpg.exceptions.TransactionRollbackError,
     asyncpg.exceptions.LockNotAvailableError,
 )
 
 
 class _Stateless(asyncpg.Connection):
-    """A connection that need not be cleaned when it goes back to the pool.
+    """A connection that is not reset when it returns to the pool.
 
-    Locks, settings and cursors of ours end with their transaction, so the round trip that
-    would reset them can be saved.
+    Our locks, settings and cursors end with their transaction, so this saves a round trip.
     """
 
     def get_reset_query(self) -> str:
-        """What to run on release: nothing."""
+        """Return the statement to run on release: none."""
         return ""
 
 
-# What was noted in the transaction around.
+# The facts that were noted in the current transaction.
 _NOTED: ContextVar[list[Any] | None] = ContextVar("noted", default=None)
 
 
 def note(*facts: object) -> None:
-    """Note what comes true with the transaction around: its database's `on_commit` is told then.
+    """Pass facts to the database's `on_commit` if the current transaction commits.
 
-    What is rolled back is told to nobody, and outside of a transaction nothing is noted.
+    Does nothing outside of a transaction.
     """
     noted = _NOTED.get()
     if noted is not None:
@@ -94,7 +86,7 @@ def note(*facts: object) -> None:
 
 @asynccontextmanager
 async def savepoint(connection: Connection) -> AsyncIterator[None]:
-    """A part of a transaction, of any kind, that is undone alone if a statement in it fails."""
+    """Run a part of any transaction, and roll it back alone if a statement in it fails."""
     await connection.execute("SAVEPOINT part")
     try:
         yield
@@ -105,11 +97,11 @@ async def savepoint(connection: Connection) -> AsyncIterator[None]:
 
 
 class DatabaseUnavailable(Exception):
-    """PostgreSQL cannot be reached, went away in the middle, or asks to try again."""
+    """PostgreSQL is unreachable, closed the connection, or rejected a statement for now."""
 
 
 class Database:
-    """One database, by way of a pool. Made by `connect`."""
+    """A pool of connections to a database; create it with `connect`."""
 
     def __init__(self, pool: "asyncpg.Pool[asyncpg.Record]", where: str) -> None:
         self._pool = pool
@@ -118,9 +110,9 @@ class Database:
         self.where = where
         # The source of schedule time; tests set their own.
         self.clock: Clock = DATABASE_CLOCK
-        # Told what was noted in a transaction, once it is committed.
+        # Called with the facts that were noted in a transaction after its commit.
         self.on_commit: Callable[[list[Any]], None] | None = None
-        # Told the same just before, so that it can write more in the transaction.
+        # Called with the same facts just before the commit, to write more in the transaction.
         self.before_commit: BeforeCommit | None = None
 
     @classmethod
@@ -133,9 +125,9 @@ class Database:
         answer_seconds: float = ANSWER_SECONDS,
         settings: Mapping[str, str] | None = None,
     ) -> "Database":
-        """Open a pool, or say which server could not be reached and why.
+        """Open a pool, or raise `DatabaseUnavailable` with the server and the reason.
 
-        `settings` are further ones of the session, such as the role that it takes on.
+        `settings` are additional session settings, such as the role.
         """
         where = describe_url(url)
         session = {**_limits(answer_seconds), **(settings or {})}
@@ -156,32 +148,32 @@ class Database:
 
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[Connection]:
-        """A connection outside of a transaction."""
+        """Yield a connection outside of a transaction."""
         with _translated(self.where):
             connection = await self._hot.take()
             try:
                 yield connection
             except BaseException:
-                # Also if it was cancelled: a statement may be half done, which the pool clears up.
+                # After a cancellation a statement may be incomplete; the pool resets it.
                 await self._hot.give_back(connection, sound=False)
                 raise
             await self._hot.give_back(connection, sound=True)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
-        """A connection inside a READ COMMITTED transaction; what is noted in it is told after."""
+        """Yield a connection inside a READ COMMITTED transaction."""
         with self._noting() as noted:
             async with self.acquire() as connection, connection.transaction():
                 yield connection
-                await self._prepare_commit(connection, noted)
+                await self._before_commit(connection, noted)
 
     @asynccontextmanager
     async def locked_transaction(
         self, key: int, *, shared: bool = False
     ) -> AsyncIterator[Connection]:
-        """The same with an advisory lock from its beginning on, in one round trip.
+        """Begin a transaction and take an advisory lock in one round trip.
 
-        What its statements read is never older than the lock. Its savepoints are `savepoint`s.
+        Its statements read nothing older than the lock. For savepoints in it use `savepoint`.
         """
         lock = "pg_advisory_xact_lock_shared" if shared else "pg_advisory_xact_lock"
         with self._noting() as noted:
@@ -189,22 +181,22 @@ class Database:
                 try:
                     await connection.execute(f"BEGIN; SELECT {lock}({key:d})")
                     yield connection
-                    await self._prepare_commit(connection, noted)
+                    await self._before_commit(connection, noted)
                 except BaseException:
                     if not connection.is_closed():
                         await connection.execute("ROLLBACK")
                     raise
                 await connection.execute("COMMIT")
 
-    async def _prepare_commit(self, connection: Connection, noted: list[Any]) -> None:
+    async def _before_commit(self, connection: Connection, noted: list[Any]) -> None:
         if noted and self.before_commit is not None:
             await self.before_commit(connection, noted)
 
     @contextmanager
     def _noting(self) -> Iterator[list[Any]]:
-        """Keep what is noted until the end, and tell it if that is a good one."""
+        """Collect the facts that are noted, and pass them on after a commit."""
         noted: list[Any] = []
-        # Set back by hand: whoever begins and ends it may do so in two contexts.
+        # Not by token: the transaction may begin and end in different contexts.
         around = _NOTED.get()
         _NOTED.set(noted)
         try:
@@ -215,31 +207,32 @@ class Database:
             self.on_commit(noted)
 
     async def ping(self) -> None:
-        """Ask the server for a sign of life; a question that hangs is not asked again meanwhile."""
+        """Raise `DatabaseUnavailable` if the server does not answer; a hanging ping is reused."""
+
+        async def select() -> None:
+            async with self.acquire() as connection:
+                await connection.execute("SELECT 1", timeout=_PING_SECONDS)
+
         if self._pinging is None or self._pinging.done():
-            self._pinging = asyncio.create_task(self._ping())
-            self._pinging.add_done_callback(_take_note)
+            self._pinging = asyncio.create_task(select())
+            self._pinging.add_done_callback(_retrieve_exception)
         done, _ = await asyncio.wait({self._pinging}, timeout=_PING_SECONDS)
         if not done:
             raise DatabaseUnavailable(f"{self.where}: no answer within {_PING_SECONDS:g} s")
         self._pinging.result()
 
-    async def _ping(self) -> None:
-        async with self.acquire() as connection:
-            await connection.execute("SELECT 1", timeout=_PING_SECONDS)
-
     @property
     def connections(self) -> int:
-        """How many connections are open."""
+        """The number of open connections."""
         return self._pool.get_size()
 
     @property
     def connections_in_use(self) -> int:
-        """How many of them somebody has taken."""
+        """The number of connections in use."""
         return self._pool.get_size() - self._pool.get_idle_size() - len(self._hot)
 
     async def close(self) -> None:
-        """Give back all connections; cut them off when they do not let go."""
+        """Close all connections, after a timeout by force."""
         if self._pinging is not None:
             self._pinging.cancel()
         try:
@@ -250,35 +243,32 @@ class Database:
             self._pool.terminate()
 
 
-class _translated:  # noqa: N801 - reads as a statement
-    """Turn an outage, however the driver words it, into `DatabaseUnavailable`."""
-
-    def __init__(self, where: str) -> None:
-        self.where = where
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, _OUTAGES) and not isinstance(error, asyncpg.DataError):
-            raise DatabaseUnavailable(f"{self.where}: {_reason(error)}") from error
+@contextmanager
+def _translated(where: str) -> Iterator[None]:
+    """Translate the driver's errors of an outage to `DatabaseUnavailable`."""
+    try:
+        yield
+    except _OUTAGES as error:
+        if isinstance(error, asyncpg.DataError):
+            raise
+        raise DatabaseUnavailable(f"{where}: {_reason(error)}") from error
 
 
-def _take_note(ping: "asyncio.Task[None]") -> None:
-    """A ping that nobody waits for any more may fail, too; the loop would complain at its end."""
+def _retrieve_exception(ping: "asyncio.Task[None]") -> None:
+    """Avoid the event loop's warning about a ping that fails after its caller timed out."""
     if not ping.cancelled():
         ping.exception()
 
 
 def _reason(error: BaseException) -> str:
-    """What went wrong first: a roll-back over a dead connection fails for no reason of its own."""
+    """Return the first error: a rollback over a dead connection hides it with another."""
     while isinstance(error, asyncpg.InterfaceError) and isinstance(error.__context__, _OUTAGES):
         error = error.__context__
     return str(error) or ("no answer" if isinstance(error, TimeoutError) else type(error).__name__)
 
 
 def _limits(answer_seconds: float) -> dict[str, str]:
-    """Settings of a session that keep the server from waiting for ever; times in ms."""
+    """Return the session settings that limit the server's waits; times in ms."""
     return {
         "statement_timeout": f"{answer_seconds * 5 / 6 * 1000:.0f}",
         "lock_timeout": f"{answer_seconds / 3 * 1000:.0f}",
@@ -292,7 +282,7 @@ def _limits(answer_seconds: float) -> dict[str, str]:
 
 async def _init_connection(connection: Any, settings: Mapping[str, str]) -> None:
     _keep_alive(connection._transport.get_extra_info("socket"))  # noqa: SLF001 - no other way
-    # By a statement: a pooler refuses most settings in the message that opens a connection.
+    # By a statement: a pooler rejects most settings in the message that opens a connection.
     await connection.execute(_SET_SESSION, list(settings), list(settings.values()))
     await connection.set_type_codec(
         "jsonb",
@@ -304,7 +294,7 @@ async def _init_connection(connection: Any, settings: Mapping[str, str]) -> None
 
 
 def _keep_alive(link: socket.socket) -> None:
-    """Let the kernel notice a peer that is gone without a word."""
+    """Let the kernel detect a dead peer."""
     if link.family not in (socket.AF_INET, socket.AF_INET6):
         return
     link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -314,18 +304,18 @@ def _keep_alive(link: socket.socket) -> None:
         ("TCP_KEEPCNT", _KEEPALIVE["count"]),
         ("TCP_USER_TIMEOUT", _UNACKNOWLEDGED_SECONDS * 1000),
     ):
-        if hasattr(socket, option):  # not every system has all of them
+        if hasattr(socket, option):  # some systems lack some of them
             link.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 class Json(msgspec.Struct, frozen=True):
-    """A value inside an array of jsonb; without it a list would look like a second dimension."""
+    """An element of a jsonb array; a bare list would be taken for a second dimension."""
 
     value: Any
 
 
 def json_array(values: Iterable[Any]) -> list[Json | None]:
-    """Values for a parameter of type jsonb[]; none becomes NULL."""
+    """Return values for a parameter of type jsonb[]; `None` becomes NULL."""
     return [None if value is None else Json(value) for value in values]
 
 
@@ -338,11 +328,11 @@ def _decode_jsonb(data: bytes) -> Any:
 
 
 def storable(text: str) -> str:
-    """Text without the NUL characters that PostgreSQL does not store."""
+    """Replace NUL characters, which PostgreSQL does not store."""
     return text.replace("\x00", "\\0")
 
 
 def describe_url(url: str) -> str:
-    """The address without the secret, for messages."""
+    """Return the address without the secret, for messages."""
     parts = urlsplit(url)
     return f"{parts.netloc.rpartition('@')[2] or 'local socket'}{parts.path}"

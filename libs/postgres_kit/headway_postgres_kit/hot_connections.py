@@ -1,7 +1,7 @@
 """Reuses connections without returning them to the pool in between.
 
 Acquiring and releasing a pooled connection costs about as much as a small statement. The pool
-still limits how many connections there are, and gets back those that are idle for a while.
+still limits how many connections there are, and gets back idle ones after a while.
 """
 
 import asyncio
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
     Connection = PoolConnectionProxy[asyncpg.Record]
+else:
+    Connection = asyncpg.Connection
 
 # How long to wait for a connection while all are in use.
 _ACQUIRE_SECONDS = 10.0
@@ -36,7 +38,7 @@ class HotConnections:
     def __len__(self) -> int:
         return len(self._free)
 
-    async def take(self) -> "Connection":
+    async def take(self) -> Connection:
         """Return a connection, recently used or from the pool."""
         while self._free:
             connection = self._free.pop()
@@ -50,7 +52,7 @@ class HotConnections:
         finally:
             self._waiting -= 1
 
-    async def give_back(self, connection: "Connection", *, sound: bool) -> None:
+    async def give_back(self, connection: Connection, *, sound: bool) -> None:
         """Keep a sound connection, unless another task waits at the pool."""
         if not sound or self._waiting or self._closing or not _is_sound(connection):
             await self._pool.release(connection)
@@ -84,7 +86,7 @@ class HotConnections:
             self._schedule_check()
 
 
-def _is_sound(connection: "Connection") -> bool:
+def _is_sound(connection: Connection) -> bool:
     try:
         return not (connection.is_closed() or connection.is_in_transaction())
     except asyncpg.InterfaceError:

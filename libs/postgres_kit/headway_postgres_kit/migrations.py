@@ -1,8 +1,8 @@
 """Forward-only numbered migrations with checksums.
 
-The files are `NNNN_title.sql` in a folder of the package that owns the schema. What was
-applied is written down with its checksum, so that a file edited afterwards, or a database
-that is ahead of the code, is noticed instead of guessed about.
+The files are `NNNN_title.sql` in a folder of the package that owns the schema. Each applied
+migration is recorded with its checksum, which detects a file that was edited afterwards and a
+database that is newer than the code.
 """
 
 import hashlib
@@ -10,12 +10,13 @@ import re
 from dataclasses import dataclass
 from importlib import resources
 
-from headway_postgres_kit.database import Connection, Database
+from headway_postgres_kit.database import Database
+from headway_postgres_kit.hot_connections import Connection
 
 _FILE = re.compile(r"^(\d{4})_([a-z0-9_]+)\.sql$")
 _LOCK = 0x48454144  # any number, the same for every migrator
 
-# A migration may take its time, and so may the one that another process is at.
+# Limits a migration, and the wait for a migration of another process.
 _PATIENCE_SECONDS = 3600.0
 _NO_LIMITS = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0"
 
@@ -32,12 +33,12 @@ CREATE TABLE IF NOT EXISTS {schema}.migration (
 
 
 class SchemaMismatch(Exception):
-    """Code and database do not belong together."""
+    """The version of the database does not fit the code."""
 
 
 @dataclass(frozen=True)
 class Migration:
-    """One step forward."""
+    """A numbered step."""
 
     number: int
     title: str
@@ -45,7 +46,7 @@ class Migration:
 
     @property
     def checksum(self) -> str:
-        """Tells an edited file from the one that was applied."""
+        """The digest that detects an edited file."""
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
 
@@ -57,7 +58,7 @@ class Migrations:
         self.steps = _read(package)
 
     async def apply(self, database: Database) -> list[str]:
-        """Bring the schema up to date; returns the titles of what was applied."""
+        """Apply the missing steps; returns their titles."""
         async with database.transaction() as connection:
             await connection.execute(_NO_LIMITS)
             await connection.execute(
@@ -77,15 +78,15 @@ class Migrations:
         return [f"{self.schema} {step.number:04} {step.title}" for step in pending]
 
     async def check(self, database: Database) -> None:
-        """Raise unless the database is exactly at the version of the code."""
+        """Raise `SchemaMismatch` unless the database has the version of the code."""
         async with database.acquire() as connection:
             exists = await connection.fetchval(_SCHEMA_EXISTS, f"{self.schema}.migration")
             applied = await self._applied(connection) if exists else {}
         pending = self._pending(applied)
         if pending:
             raise SchemaMismatch(
-                f"the database's schema {self.schema!r} lacks {len(pending)} migration(s), "
-                f"first {pending[0].number:04}_{pending[0].title}: run 'headway migrate'"
+                f"the database's schema {self.schema!r} lacks migrations from "
+                f"{pending[0].number:04}_{pending[0].title} on: run 'headway migrate'"
             )
 
     async def _applied(self, connection: Connection) -> dict[int, str]:

@@ -1,10 +1,10 @@
 """Detect connection poolers that share a server's session between clients.
 
-PostgreSQL tells each client the number of its backend when it connects. A pooler tells a number
-of its own, so `pg_backend_pid()` gives another one. Such a pooler is fine as long as a client keeps
-its backend: then two clients that are connected at the same time never see the same backend, and
-each sees the same one again. PgBouncer's `pool_mode=session` behaves so; `transaction` and
-`statement` give every statement to any free backend.
+PostgreSQL sends each client its backend's process id when it connects. A pooler sends another id,
+so `pg_backend_pid()` differs from it. Such a pooler is accepted as long as a client keeps its
+backend: two clients that are connected at the same time never see the same backend, and each sees
+its own again. PgBouncer's `pool_mode=session` does this; `transaction` and `statement` send each
+statement to any free backend.
 """
 
 from contextlib import AsyncExitStack
@@ -21,7 +21,7 @@ class SessionsShared(Exception):
     def __init__(self, where: str) -> None:
         self.found = (
             f"{where}: a connection pooler shares sessions of PostgreSQL between its clients, as "
-            "PgBouncer does with pool_mode=transaction, and Headway needs sessions of its own"
+            "PgBouncer does with pool_mode=transaction, but Headway needs its own sessions"
         )
         self.remedy = "give the address of PostgreSQL itself, or of a pool with pool_mode=session"
         super().__init__(f"{self.found}; {self.remedy}")
@@ -37,7 +37,7 @@ async def refuse_shared_sessions(url: str, where: str) -> None:
         try:
             seen = [(await _backend(first), await _backend(second)) for _ in range(_ROUNDS)]
         except asyncpg.InvalidSQLStatementNameError:
-            seen = []  # prepared on one backend, looked for on another
+            seen = []  # prepared on one backend, executed on another
         if len(set(seen)) != 1 or seen[0][0] == seen[0][1]:
             raise SessionsShared(where)
 

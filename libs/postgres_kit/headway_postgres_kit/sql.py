@@ -1,35 +1,28 @@
-"""Named queries out of `.sql` files.
+"""Named queries from `.sql` files.
 
-A file holds blocks that start with `-- name: <name>`; the comment lines that follow say
-what the query is for and what its parameters are. `{schema}` stands for the schema that
-the file is loaded for, so that two services can share one file.
+A file holds blocks that start with `-- name: <name>`, followed by comment lines about the query's
+purpose and parameters. `{schema}` stands for the schema that the file is loaded for, so that two
+services can share a file.
 """
 
 import re
-from collections.abc import Iterator
 from importlib import resources
 
 _HEAD = re.compile(r"^-- name: ([a-z][a-z0-9_]*)\s*$", re.MULTILINE)
 _IDENTIFIER = re.compile(r"^[a-z][a-z0-9_]*$")
 
 
-class Queries:
-    """The queries of one or more files, by name."""
+class Queries(dict[str, str]):
+    """The queries of some files by name."""
 
     def __init__(self, package: str, *files: str, schema: str | None = None) -> None:
-        self._queries: dict[str, str] = {}
+        super().__init__()
         for file in files:
             text = resources.files(package).joinpath(file).read_text(encoding="utf-8")
             for name, query in parse(text, schema=schema).items():
-                if name in self._queries:
-                    raise ValueError(f"query {name!r} stands in {package} more than once")
-                self._queries[name] = query
-
-    def __getitem__(self, name: str) -> str:
-        return self._queries[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._queries)
+                if name in self:
+                    raise ValueError(f"query {name!r} is defined in {package} more than once")
+                self[name] = query
 
 
 def parse(text: str, *, schema: str | None = None) -> dict[str, str]:

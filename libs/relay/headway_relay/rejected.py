@@ -7,7 +7,7 @@ from headway_contract import Event, Malformed, decode
 from headway_jetstream_kit import Broker, BrokerUnavailable, Message, Puller
 from headway_jetstream_kit.consume import Intake, Unreadable
 from headway_postgres_kit import Database, DatabaseUnavailable, Queries, storable
-from headway_service_kit.after_commit import IGNORED_MESSAGES
+from headway_service_kit.ignored_messages import IGNORED_MESSAGES
 
 
 class Rejected:

@@ -1,11 +1,11 @@
-"""Mechanism of a service; knows no word of the domain.
+"""Common parts of the services; independent of the domain.
 
-- `settings`: environment and flags into a frozen struct, all problems reported together;
-  `describing` says what there is.
-- `service`: a database, a broker, passes over them and health, as one thing to start and stop.
-- `passes`: the loop around a pass, which only waits, counts and reports.
-- `health`: `/livez` and `/readyz`, telling the truth with the reason in the body; `/metrics`.
-- `metrics`: what is measured, as data; the numbers; and sources that are asked for some of them.
-- `telemetry`: exporting spans where an endpoint is configured.
-- `process`: signals, logging and the outermost error handling of a program.
+- `settings`: reads environment and flags into a frozen struct and reports all problems together;
+  `settings_text` describes settings and their sources.
+- `service`: a database, a broker, passes over them and health, started and stopped together.
+- `passes`: the loop around a pass: waits, retries and reports.
+- `health`: serves `/livez` and `/readyz` with the reason in the body, `/metrics` and `/counts`.
+- `metrics`: definitions of metrics, their values, and sources that are read at a scrape.
+- `telemetry`: exports spans if an endpoint is configured.
+- `process`: signals, logging and retries of a program.
 """

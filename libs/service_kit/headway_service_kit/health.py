@@ -1,18 +1,19 @@
-"""`/livez`, `/readyz`, `/metrics` and `/counts` over plain HTTP.
+"""Serves `/livez`, `/readyz`, `/metrics` and `/counts` over plain HTTP.
 
-Live means that the event loop turns and the passes report; ready means that what the
-service stands on answers too. Either way the body says why, one reason a line. The metrics are in
-the text format of Prometheus. The counts are of messages that were received and passed over, by
-the reason.
+Live means that the event loop runs and the passes report. Ready means that PostgreSQL and NATS
+answer too. The body names the reasons, one a line. Metrics are in the text format of Prometheus.
+Counts are the ignored messages by reason.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
-from headway_service_kit.after_commit import Counts, total
+from headway_service_kit.ignored_messages import Counts
 from headway_service_kit.metrics import CONTENT_TYPE as METRICS_TYPE
 from headway_service_kit.metrics import Meter, scrape
 
+# Returns the problem, or `None`.
 Check = Callable[[], Awaitable[str | None]]
 
 _TIMEOUT = 5.0
@@ -20,11 +21,11 @@ _CHECK_TIMEOUT = 3.0
 
 
 class AddressInUse(Exception):
-    """Somebody else listens there."""
+    """Another process listens on the address."""
 
 
 class Health:
-    """Answers for one service."""
+    """The health server of a service."""
 
     def __init__(
         self,
@@ -36,15 +37,15 @@ class Health:
         counts: Sequence[Counts] = (),
     ) -> None:
         self.service = service
-        self._counts = tuple(counts)
-        self._meters = tuple(meters)
-        self._live = tuple(live)
-        self._ready = tuple(ready)
-        self._server: asyncio.Server | None = None
         self.port = 0
+        self._live = live
+        self._ready = ready
+        self._meters = meters
+        self._counts = counts
+        self._server: asyncio.Server | None = None
 
     async def start(self, address: str) -> None:
-        """Listen on `host:port`; port 0 takes any free one."""
+        """Listen on `host:port`; port 0 takes a free port."""
         host, _, port = address.rpartition(":")
         try:
             self._server = await asyncio.start_server(self._serve, host or "127.0.0.1", int(port))
@@ -61,23 +62,24 @@ class Health:
             self._server.close()
 
     async def report(self, path: str) -> tuple[int, str]:
-        """The answer to a path: status and body."""
+        """Return status and body for a path."""
         if path == "/livez":
-            return await self._judge("live", self._live)
+            return await self._run_checks("live", self._live)
         if path == "/readyz":
-            return await self._judge("ready", self._live + self._ready)
+            return await self._run_checks("ready", [*self._live, *self._ready])
         if path == "/metrics":
             return 200, await scrape(self._meters)
         if path == "/counts":
-            counts = total(self._counts).items()
-            return 200, "\n".join(f"{name} {number}" for name, number in counts)
+            total = sum((Counter(counts.read()) for counts in self._counts), Counter[str]())
+            return 200, "\n".join(f"{name} {total[name]}" for name in sorted(total))
         return 404, "there are /livez, /readyz, /metrics and /counts"
 
-    async def _judge(self, what: str, checks: Sequence[Check]) -> tuple[int, str]:
-        complaints = [one for one in await asyncio.gather(*map(_ask, checks)) if one]
-        if complaints:
-            return 503, f"{self.service} is not {what}\n" + "\n".join(complaints)
-        return 200, f"{self.service} is {what}"
+    async def _run_checks(self, state: str, checks: Sequence[Check]) -> tuple[int, str]:
+        found = await asyncio.gather(*map(_run_check, checks))
+        problems = [problem for problem in found if problem]
+        if problems:
+            return 503, f"{self.service} is not {state}\n" + "\n".join(problems)
+        return 200, f"{self.service} is {state}"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -96,13 +98,13 @@ class Health:
             )
             await writer.drain()
         except (OSError, TimeoutError, ValueError):
-            return  # a client that hangs up or talks nonsense is its own trouble
+            return  # the client hung up or sent an invalid request
         finally:
             writer.close()
 
 
-async def _ask(check: Check) -> str | None:
-    """A check's complaint; that it does not answer is one, too."""
+async def _run_check(check: Check) -> str | None:
+    """Return the problem that a check finds; a check that hangs is a problem too."""
     try:
         async with asyncio.timeout(_CHECK_TIMEOUT):
             return await check()

@@ -19,11 +19,11 @@ _PURGE_BATCH = 1000
 
 
 class Keyed(Protocol):
-    """A request that may come with a key."""
+    """A request with an optional key."""
 
     @property
     def key(self) -> str | None:
-        """The idempotency key."""
+        """Return the idempotency key."""
         ...
 
 
@@ -67,7 +67,7 @@ class IdempotencyStore:
         row = await connection.fetchrow(self.queries["lookup"], kind, request.key)
         if row is None:
             return None
-        if row["print"] != _print(request):
+        if row["print"] != _digest(request):
             raise Conflict(
                 f"the key {request.key!r} was used at {row['answered_at']:%Y-%m-%d %H:%M:%S} UTC "
                 "with other parameters: use another key, or the same parameters"
@@ -83,7 +83,7 @@ class IdempotencyStore:
                 self.queries["store"],
                 _kind(request, type(answer)),
                 request.key,
-                _print(request),
+                _digest(request),
                 msgspec.json.encode(answer),
                 now,
             )
@@ -97,7 +97,7 @@ def _kind(request: Keyed, answer: type[Struct]) -> str:
     return f"{type(request).__name__}.{answer.__name__}"
 
 
-def _print(request: Keyed) -> bytes:
+def _digest(request: Keyed) -> bytes:
     """Return a digest of the parameters, without key and actor."""
     plain = {
         name: value

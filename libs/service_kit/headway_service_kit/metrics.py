@@ -1,16 +1,15 @@
-"""Metrics: what they are called is data, what they are worth is kept here, and how they are told is
-`prometheus_client`'s.
+"""Metrics: their definitions as data, and their values for `prometheus_client`.
 
-A `Measure` says once what is measured; pages and checks are made of it. A `Meter` holds the numbers
-of one service of one process: nothing is global, because several services may share a process.
-What has to be asked for (rows of a table, the state of a consumer) is a `Source`: it is asked when
-somebody scrapes, at most once in a while, and one that does not answer in time is left out and
-said so; what it said before would only deceive.
+A `Measure` defines a metric once; the documentation and the checks are made from it. A `Meter`
+holds the values of one service. Nothing is global, because several services may share a process.
+A `Source` (rows of a table, the state of a consumer) is read at a scrape, at most once in a while.
+A source that does not answer in time is left out and reported; its old values would mislead.
 """
 
 import asyncio
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Literal
 
 from headway_clock import monotonic
@@ -36,37 +35,34 @@ Labels = tuple[str, ...]
 
 
 class Measure(Struct, frozen=True, kw_only=True):
-    """One thing that is measured; `buckets` are those of a histogram."""
+    """The definition of a metric; histograms are of seconds."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
     description: str
     labels: Labels = ()
-    buckets: tuple[float, ...] = ()
 
 
 def counter(name: str, description: str, *labels: str) -> Measure:
-    """Something that is counted since the process began."""
+    """Define a number that only rises while the process runs."""
     return Measure(name=name, kind="counter", description=description, labels=labels)
 
 
 def gauge(name: str, description: str, *labels: str) -> Measure:
-    """Something that rises and falls."""
+    """Define a number that rises and falls."""
     return Measure(name=name, kind="gauge", description=description, labels=labels)
 
 
 def histogram(name: str, description: str, *labels: str) -> Measure:
-    """Times, by how long they are, in seconds."""
-    return Measure(
-        name=name, kind="histogram", description=description, labels=labels, buckets=SECONDS
-    )
+    """Define a distribution of durations in seconds."""
+    return Measure(name=name, kind="histogram", description=description, labels=labels)
 
 
 Readings = Mapping[Measure, Mapping[Labels, float]]
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """Where the values of gauges are asked for: all of its measures at once."""
+    """Values of gauges that are read together."""
 
     name: str
     measures: tuple[Measure, ...]
@@ -74,100 +70,90 @@ class Source(Struct, frozen=True, kw_only=True):
 
 
 class Meter(Collector):
-    """The numbers of one service."""
+    """The metrics of one service; `answers` is the gauge of sources that answered."""
 
     def __init__(self, measures: Iterable[Measure], *, answers: Measure | None = None) -> None:
-        self._known = {one.name: one for one in measures}
-        # Whether each source answered the last time it was asked.
         self._answers = answers
-        self._numbers: dict[Measure, dict[Labels, Any]] = {
-            one: {} for one in [*self._known.values(), *([answers] if answers else [])]
+        # A counter without labels starts at zero: its rate needs a first value.
+        self._values: dict[Measure, dict[Labels, Any]] = {
+            measure: {(): 0} if measure.kind == "counter" and not measure.labels else {}
+            for measure in measures
         }
         self._readers: list[Callable[[], Readings]] = []
-        self._sources: list[_Asked] = []
+        self._sources: list[_CachedSource] = []
 
     def add(self, measure: Measure, *labels: str, amount: float = 1) -> None:
-        """Count something."""
-        found = self._numbers[measure]
-        found[labels] = found.get(labels, 0) + amount
+        """Add to a counter."""
+        values = self._values[measure]
+        values[labels] = values.get(labels, 0) + amount
 
     def observe(self, measure: Measure, seconds: float, *labels: str) -> None:
-        """Note how long something took; a clock that was set back makes no time negative."""
-        found = self._numbers[measure]
-        if labels not in found:
-            found[labels] = _Spread(measure.buckets)
-        found[labels].add(max(0.0, seconds))
-
-    def show(self, readings: Readings) -> None:
-        """Replace the values of gauges."""
-        for measure, values in readings.items():
-            self._numbers[measure] = dict(values)
+        """Record a duration; a negative one, after a clock was set back, counts as zero."""
+        values = self._values[measure]
+        if labels not in values:
+            values[labels] = _Histogram()
+        values[labels].add(max(0.0, seconds))
 
     def read_from(self, reader: Callable[[], Readings]) -> None:
-        """Have gauges read whenever somebody scrapes, from what is at hand."""
+        """Read gauges from memory at each scrape."""
         self._readers.append(reader)
 
     def ask(self, source: Source, *, at_most_every: float, patience: float = 2.0) -> None:
-        """Have gauges asked for whenever somebody scrapes, but not too often."""
-        self._sources.append(_Asked(source, at_most_every, patience))
+        """Read gauges from a source at a scrape, unless their values are recent."""
+        self._sources.append(_CachedSource(source, at_most_every, patience))
 
     async def refresh(self) -> None:
-        """Read and ask whatever is not fresh; never raises for a source that is away."""
+        """Read all gauges that are not recent; never raises for an unavailable source."""
+        await asyncio.gather(*(cached.refresh() for cached in self._sources))
         for reader in self._readers:
-            self.show(reader())
-        await asyncio.gather(*(one.refresh() for one in self._sources))
-        for one in self._sources:
-            for measure in one.source.measures:
-                self._numbers[measure] = dict(one.readings.get(measure, {}))
+            self._values |= {measure: dict(values) for measure, values in reader().items()}
+        for cached in self._sources:
+            for measure in cached.source.measures:
+                self._values[measure] = dict(cached.readings.get(measure, {}))
         if self._answers is not None:
-            self._numbers[self._answers] = {
-                (one.source.name,): float(one.answered) for one in self._sources
+            self._values[self._answers] = {
+                (cached.source.name,): float(cached.answered) for cached in self._sources
             }
 
     def collect(self) -> Iterator[Metric]:
-        """All numbers, as `prometheus_client` takes them."""
-        for measure, values in self._numbers.items():
+        """Yield all metrics for `prometheus_client`."""
+        for measure, values in self._values.items():
             yield _family(measure, values)
 
     def stop(self) -> None:
-        """Ask nobody any more."""
-        for one in self._sources:
-            one.stop()
+        """Cancel pending reads of sources."""
+        for cached in self._sources:
+            cached.stop()
 
 
 async def scrape(meters: Sequence[Meter]) -> str:
-    """The numbers of several meters in Prometheus' text format."""
-    await asyncio.gather(*(one.refresh() for one in meters))
+    """Return the metrics of several meters in the text format of Prometheus."""
+    await asyncio.gather(*(meter.refresh() for meter in meters))
     registry = CollectorRegistry(auto_describe=False)
-    for one in meters:
-        registry.register(one)
+    for meter in meters:
+        registry.register(meter)
     return generate_latest(registry).decode()
 
 
-class _Spread:
-    """How many times were how long."""
+class _Histogram:
+    """Counts of durations by bucket."""
 
-    def __init__(self, limits: tuple[float, ...]) -> None:
-        self._limits = limits
-        self._counts = [0] * (len(limits) + 1)
+    def __init__(self) -> None:
+        self._counts = [0] * (len(SECONDS) + 1)
         self.total = 0.0
 
     def add(self, seconds: float) -> None:
-        self._counts[bisect_left(self._limits, seconds)] += 1
+        self._counts[bisect_left(SECONDS, seconds)] += 1
         self.total += seconds
 
     def buckets(self) -> list[tuple[str, float]]:
-        """How many were no longer than each limit."""
-        found, so_far = [], 0
-        names = [*(f"{limit:g}" for limit in self._limits), "+Inf"]
-        for name, count in zip(names, self._counts, strict=True):
-            so_far += count
-            found.append((name, float(so_far)))
-        return found
+        """Return for each limit how many durations were at most that long."""
+        limits = [*(f"{limit:g}" for limit in SECONDS), "+Inf"]
+        return list(zip(limits, map(float, accumulate(self._counts)), strict=True))
 
 
-class _Asked:
-    """A source, with what it said last."""
+class _CachedSource:
+    """A source with its last values."""
 
     def __init__(self, source: Source, at_most_every: float, patience: float) -> None:
         self.source = source
@@ -175,58 +161,45 @@ class _Asked:
         self.answered = False
         self._at_most_every = at_most_every
         self._patience = patience
-        self._asked_at: float | None = None
-        self._told: str | None = None
-        self._asking: asyncio.Future[Readings] | None = None
+        self._read_at: float | None = None
+        self._logged: str | None = None
+        self._reading: asyncio.Future[Readings] | None = None
 
     async def refresh(self) -> None:
-        """Ask unless it was asked lately; a question that hangs is not asked again meanwhile."""
-        now = monotonic()
-        if self._asked_at is not None and now - self._asked_at < self._at_most_every:
+        """Read the source unless its values are recent; a read that hangs is not repeated."""
+        if self._read_at is not None and monotonic() - self._read_at < self._at_most_every:
             return
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.ensure_future(self.source.ask())
-        await asyncio.wait({self._asking}, timeout=self._patience)
-        self._asked_at = monotonic()
-        trouble = self._trouble(self._asking)
-        if trouble and trouble != self._told:
-            log.warning("metrics source unavailable", source=self.source.name, error=trouble)
-        self._told = trouble
-        self.answered = trouble is None
-        self.readings = self._asking.result() if self.answered else {}
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.ensure_future(self.source.ask())
+        await asyncio.wait({self._reading}, timeout=self._patience)
+        self._read_at = monotonic()
+        problem = self._problem(self._reading)
+        if problem and problem != self._logged:
+            log.warning("metrics source unavailable", source=self.source.name, error=problem)
+        self._logged = problem
+        self.answered = problem is None
+        self.readings = self._reading.result() if self.answered else {}
 
-    def _trouble(self, asking: "asyncio.Future[Readings]") -> str | None:
-        """Why there is no answer."""
-        if not asking.done():
+    def _problem(self, reading: "asyncio.Future[Readings]") -> str | None:
+        if not reading.done():
             return f"no answer within {self._patience:g} s"
-        error = asking.exception()
+        error = reading.exception()
         return None if error is None else f"{type(error).__name__}: {error}"
 
     def stop(self) -> None:
-        if self._asking is not None:
-            self._asking.cancel()
+        if self._reading is not None:
+            self._reading.cancel()
 
 
 def _family(measure: Measure, values: Mapping[Labels, Any]) -> Metric:
     name, description, labels = measure.name, measure.description, measure.labels
-    match measure.kind:
-        case "counter":
-            counted = CounterMetricFamily(name, description, labels=labels)
-            for key, value in _or_zero(measure, values):
-                counted.add_metric(key, value)
-            return counted
-        case "gauge":
-            shown = GaugeMetricFamily(name, description, labels=labels)
-            for key, value in values.items():
-                shown.add_metric(key, value)
-            return shown
-        case "histogram":
-            spread = HistogramMetricFamily(name, description, labels=labels)
-            for key, value in values.items():
-                spread.add_metric(key, buckets=value.buckets(), sum_value=value.total)
-            return spread
-
-
-def _or_zero(measure: Measure, values: Mapping[Labels, float]) -> Iterable[tuple[Labels, float]]:
-    """A counter without labels is there before it has counted: its rate needs a beginning."""
-    return values.items() if values or measure.labels else [((), 0.0)]
+    if measure.kind == "histogram":
+        durations = HistogramMetricFamily(name, description, labels=labels)
+        for key, value in values.items():
+            durations.add_metric(key, buckets=value.buckets(), sum_value=value.total)
+        return durations
+    kind = CounterMetricFamily if measure.kind == "counter" else GaugeMetricFamily
+    family = kind(name, description, labels=labels)
+    for key, value in values.items():
+        family.add_metric(key, value)
+    return family

@@ -1,8 +1,8 @@
 """The loop around a pass.
 
-A pass does its work once and returns how long it may rest, if it knows. The loop waits
-for that long, for a wake-up, or for the safety poll, whichever comes first; it keeps a
-pass that fails from spinning, and writes down for health when it last went well.
+A pass does its work once and returns how long it may rest, if it knows. The loop waits for that
+time, for a wake-up or for the safety poll, whichever comes first. It backs off after a failure and
+records for health when the pass last succeeded.
 """
 
 import asyncio
@@ -10,6 +10,9 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 from headway_clock import jitter, monotonic
+from headway_jetstream_kit import BrokerUnavailable, ConsumerMissing
+from headway_postgres_kit import DatabaseUnavailable
+from headway_postgres_kit.database import ANSWER_SECONDS
 from headway_tracing.log import get_logger
 
 log = get_logger(__name__)
@@ -17,9 +20,19 @@ log = get_logger(__name__)
 SAFETY_POLL = 5.0
 _FIRST_BACKOFF = 0.2
 
+# A longer run counts as hanging. A run on a database that hangs fails only after twice the time
+# that an answer may take: for the statement and for the rollback.
+_PATIENCE = 2 * ANSWER_SECONDS + 5
+
+RunOnce = Callable[[], Awaitable[float | None]]
+
 
 class ExpectedFault(Exception):
-    """A fault that a pass may meet without it being a bug; its text says what failed."""
+    """A fault of a pass that is no bug; its text says what failed."""
+
+
+# Faults that are no bugs: the pass logs a line and tries again.
+EXPECTED_FAULTS = (ExpectedFault, DatabaseUnavailable, BrokerUnavailable, ConsumerMissing)
 
 
 class Wakeup:
@@ -37,7 +50,7 @@ class Wakeup:
         return self._is_resting and not self._event.is_set()
 
     def call(self, *, has_work: bool = False) -> None:
-        """Wake the pass; `has_work` tells it that it need not look for work first."""
+        """Wake the pass; `has_work` means that it need not look for work first."""
         self._has_work = self._has_work or has_work
         self._event.set()
 
@@ -47,7 +60,7 @@ class Wakeup:
             self.call()
 
     def begin(self) -> bool:
-        """Note that the pass starts; return whether a call since the last start had work.
+        """Record that the pass starts; return whether a call since the last start had work.
 
         The pass may miss anything that is due from now on, so `call_by` wakes it again.
         """
@@ -56,7 +69,7 @@ class Wakeup:
         return has_work
 
     def runs_at(self, at: datetime | None) -> None:
-        """Note when the pass runs again by itself."""
+        """Record when the pass runs again by itself."""
         self._runs_at = at
 
     async def rest(self, seconds: float) -> None:
@@ -77,74 +90,70 @@ class Wakeup:
             self._event.clear()
 
 
-# Told of every pass that ended: its name, and how long it took if it went well.
-Heed = Callable[[str, float | None], None]
+class Pass:
+    """Runs a pass until cancelled, and answers for its health.
 
+    `run_once` returns the seconds that it may rest, or `None`. `on_end` is called after each run
+    with the name, and with the duration of a success.
+    """
 
-class Vitals:
-    """What health knows of a pass: when it last gave word, and what its trouble is."""
-
-    def __init__(self, name: str, patience: float, heed: Heed | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        run_once: RunOnce,
+        wakeup: Wakeup | None = None,
+        *,
+        poll: float = SAFETY_POLL,
+        longest_backoff: float = 10.0,
+        on_end: Callable[[str, float | None], None] | None = None,
+    ) -> None:
         self.name = name
-        self._patience = patience
-        self._heed = heed
-        self._last_word = self._last_good = monotonic()
-        self._trouble: str | None = None
+        self.wakeup = wakeup or Wakeup()
+        self._run_once = run_once
+        self._poll = poll
+        self._longest_backoff = longest_backoff
+        self._on_end = on_end
+        self._ended_at = self._succeeded_at = monotonic()
+        self._error: str | None = None
 
-    def good(self, seconds: float = 0.0) -> None:
-        """The pass went well just now, and took so long."""
-        self._last_word = self._last_good = monotonic()
-        self._trouble = None
-        if self._heed is not None:
-            self._heed(self.name, seconds)
+    async def keep_running(self) -> None:
+        """Run the pass for ever, with a backoff after failures."""
+        backoff = _FIRST_BACKOFF
+        while True:
+            began = monotonic()
+            try:
+                rest = await self._run_once()
+            except Exception as error:
+                self._end(None, f"{type(error).__name__}: {error}")
+                fields = {"name": self.name, "error": error, "retry_seconds": round(backoff, 1)}
+                if isinstance(error, EXPECTED_FAULTS):
+                    log.warning("pass failed", **fields)
+                else:
+                    log.exception("pass failed", **fields)
+                await asyncio.sleep(backoff * (1 + jitter(0.2)))
+                backoff = min(backoff * 2, self._longest_backoff)
+            else:
+                self._end(monotonic() - began, None)
+                backoff = _FIRST_BACKOFF
+                await self.wakeup.rest(self._poll if rest is None else min(rest, self._poll))
 
-    def bad(self, error: BaseException) -> None:
-        """The pass failed just now."""
-        self._last_word, self._trouble = monotonic(), f"{type(error).__name__}: {error}"
-        if self._heed is not None:
-            self._heed(self.name, None)
+    def _end(self, seconds: float | None, error: str | None) -> None:
+        self._ended_at, self._error = monotonic(), error
+        if error is None:
+            self._succeeded_at = self._ended_at
+        if self._on_end is not None:
+            self._on_end(self.name, seconds)
 
     def age(self) -> float:
-        """How long ago the pass last went well, or was begun with."""
-        return monotonic() - self._last_good
+        """Return the seconds since the last success, or since the start."""
+        return monotonic() - self._succeeded_at
 
     async def silence(self) -> str | None:
-        """A complaint if the pass hangs: it neither goes well nor fails."""
-        silent = monotonic() - self._last_word
-        return f"{self.name}: no word for {silent:.0f} s" if silent > self._patience else None
+        """Return a problem if the pass hangs: it neither succeeds nor fails."""
+        silent = monotonic() - self._ended_at
+        is_hanging = silent > self._poll + _PATIENCE
+        return f"{self.name}: no result for {silent:.0f} s" if is_hanging else None
 
     async def trouble(self) -> str | None:
-        """A complaint if the pass failed when it last ran."""
-        return f"{self.name}: {self._trouble}" if self._trouble else None
-
-
-async def keep_running(
-    run_once: Callable[[], Awaitable[float | None]],
-    *,
-    vitals: Vitals,
-    wakeup: Wakeup,
-    expected_faults: tuple[type[Exception], ...] = (),
-    poll: float = SAFETY_POLL,
-    longest_backoff: float = 10.0,
-) -> None:
-    """Run a pass for ever. `run_once` returns the seconds that it may rest, or none."""
-    backoff = _FIRST_BACKOFF
-    while True:
-        began = monotonic()
-        try:
-            rest = await run_once()
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            vitals.bad(error)
-            fields = {"name": vitals.name, "error": error, "retry_seconds": round(backoff, 1)}
-            if isinstance(error, (ExpectedFault, *expected_faults)):
-                log.warning("pass failed", **fields)
-            else:
-                log.exception("pass failed", **fields)
-            await asyncio.sleep(backoff * (1 + jitter(0.2)))
-            backoff = min(backoff * 2, longest_backoff)
-        else:
-            vitals.good(monotonic() - began)
-            backoff = _FIRST_BACKOFF
-            await wakeup.rest(poll if rest is None else min(rest, poll))
+        """Return a problem if the last run of the pass failed."""
+        return f"{self.name}: {self._error}" if self._error else None

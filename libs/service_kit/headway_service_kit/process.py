@@ -1,4 +1,4 @@
-"""Signals, logging and the outermost frame of a program."""
+"""Signals, logging and retries of a program."""
 
 import asyncio
 import logging
@@ -31,12 +31,12 @@ def log_to_stderr(*, debug: bool = False, form: LogForm = "auto") -> None:
 
 
 def run(main: Coroutine[Any, Any, Result]) -> Result:
-    """Run a program's coroutine on the fast loop."""
+    """Run a program's coroutine on uvloop."""
     return uvloop.run(main)
 
 
 def stop_on_signals() -> asyncio.Event:
-    """An event that SIGTERM or SIGINT sets; a second one ends the process at once."""
+    """Return an event that SIGTERM or SIGINT sets; a second signal ends the process at once."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -58,7 +58,7 @@ async def keep_trying(
     faults: tuple[type[Exception], ...],
     give_up_after: int | None = None,
 ) -> Result:
-    """Try until it works, with growing pauses; a service never gives up by itself."""
+    """Repeat an attempt with growing pauses until it succeeds, at most `give_up_after` times."""
     pause, tries = 0.5, 0
     while True:
         tries += 1

@@ -1,35 +1,27 @@
 """A service: passes over one database and one broker, with health."""
 
 import asyncio
-import functools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
-from headway_jetstream_kit import Broker, BrokerUnavailable, ConsumerMissing
+from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_jetstream_kit.tasks import end
 from headway_postgres_kit import Database, DatabaseUnavailable
-from headway_postgres_kit.database import ANSWER_SECONDS
 
-from headway_service_kit.after_commit import new_counts
 from headway_service_kit.health import Check, Health
+from headway_service_kit.ignored_messages import new_counts
 from headway_service_kit.metrics import Measure, Meter, Readings
-from headway_service_kit.own_metrics import own_measures, read_connections
-from headway_service_kit.passes import SAFETY_POLL, Vitals, Wakeup, keep_running
+from headway_service_kit.own_metrics import OwnMeasures, read_connections
+from headway_service_kit.passes import SAFETY_POLL, Pass, RunOnce, Wakeup
 from headway_service_kit.process import keep_trying
 from headway_service_kit.settings import ServiceSettings
 
-# What a pass may meet without it being a bug: it says so in a line and tries again.
-EXPECTED_FAULTS = (DatabaseUnavailable, BrokerUnavailable, ConsumerMissing)
-
-# How long a pass may take before it counts as hanging.
-_PATIENCE = 2 * ANSWER_SECONDS + 5
-
-RunOnce = Callable[[], Awaitable[float | None]]
 Result = TypeVar("Result")
 
 
 class Service:
-    """Starts and stops passes together, and answers for their health."""
+    """Starts and stops passes together, and serves their health."""
 
     def __init__(
         self,
@@ -41,21 +33,21 @@ class Service:
         requests: Database | None = None,
     ) -> None:
         self.name = name
-        # The pool of the passes, and one for requests of people, so that no burst delays a pass.
+        # Passes and requests of users have separate pools, so that no burst delays a pass.
         self.database = database
         self.requests = requests or database
+        self._databases = [database] if requests in (None, database) else [database, self.requests]
         self.counts = new_counts()
         self.broker = broker
         self.health: Health | None = None
-        self._vitals: list[Vitals] = []
+        self._passes: dict[str, Pass] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._wakeups: dict[str, Wakeup] = {}
         self._watchers: dict[str, Callable[[], None]] = {}
-        self._own = own_measures(name)
+        self._own = OwnMeasures(name)
         self.meter = Meter([*self._own.all(), *measures], answers=self._own.answers)
         self.meter.read_from(self._read_passes)
         self.meter.read_from(
-            lambda: read_connections(self._own, self._databases, broker, self.counts)
+            partial(read_connections, self._own, self._databases, broker, self.counts)
         )
 
     def keep(
@@ -68,32 +60,26 @@ class Service:
         longest_backoff: float = 10.0,
     ) -> None:
         """Run a pass until the service stops."""
-        # A pass on a database that hangs fails only after twice the time that an answer may
-        # take: for the question, and for the roll-back.
-        vitals = Vitals(name, patience=poll + _PATIENCE, heed=self._heed_pass)
-        self._vitals.append(vitals)
-        self._wakeups[name] = wakeup = wakeup or Wakeup()
-        self._tasks[name] = asyncio.create_task(
-            keep_running(
-                run_once,
-                vitals=vitals,
-                wakeup=wakeup,
-                expected_faults=EXPECTED_FAULTS,
-                poll=poll,
-                longest_backoff=longest_backoff,
-            ),
-            name=f"{self.name}-{name}",
+        self._passes[name] = kept = Pass(
+            name,
+            run_once,
+            wakeup,
+            poll=poll,
+            longest_backoff=longest_backoff,
+            on_end=self._record_pass,
         )
+        self._tasks[name] = asyncio.create_task(kept.keep_running(), name=f"{self.name}-{name}")
 
     async def answer_for_health(self, address: str, *, live: Sequence[Check] = ()) -> int:
-        """Listen for health checks, with those of its own; returns the port."""
+        """Serve health checks, including those in `live`; returns the port."""
+        passes = self._passes.values()
         self.health = Health(
             self.name,
-            live=[*(vitals.silence for vitals in self._vitals), *live],
+            live=[*(kept.silence for kept in passes), *live],
             ready=[
-                self._database_answers,
-                self._broker_answers,
-                *(vitals.trouble for vitals in self._vitals),
+                _reachable("PostgreSQL", self.database.ping),
+                _reachable("NATS", self.broker.ping),
+                *(kept.trouble for kept in passes),
             ],
             meters=[self.meter],
             counts=[self.counts],
@@ -110,7 +96,7 @@ class Service:
         address: str,
         give_up_after: int | None = None,
     ) -> Result:
-        """Repeat a step of the start until it works; `/readyz` gives the reason meanwhile."""
+        """Repeat a step of the start until it succeeds; `/readyz` gives the reason meanwhile."""
         reason = ""
 
         async def blocked() -> str:
@@ -140,35 +126,35 @@ class Service:
                 self.health = None
 
     async def run_until(self, stop: asyncio.Event) -> None:
-        """Wait for the stop; a connection that is closed for good is a fault."""
+        """Wait for `stop`, then stop the service; raise if the broker's connection is closed."""
         stopped = asyncio.create_task(stop.wait())
         closed = asyncio.create_task(self.broker.closed.wait())
         try:
             await asyncio.wait({stopped, closed}, return_when=asyncio.FIRST_COMPLETED)
             if closed.done():
-                raise BrokerUnavailable(f"{self.broker.where}: the connection was closed for good")
+                raise BrokerUnavailable(f"{self.broker.where}: the connection is closed for good")
         finally:
             await end([stopped, closed])
             await self.stop()
 
     def wake(self, name: str) -> None:
-        """Let a kept pass run at once instead of at the end of its rest."""
-        self._wakeup_of(name).call()
+        """Run a pass at once instead of after its rest."""
+        self._pass(name).wakeup.call()
 
     def rests(self, name: str) -> bool:
-        """Whether a kept pass is at rest, and nobody has woken it."""
-        return self._wakeup_of(name).is_waited_for
+        """Return whether a pass rests and was not called."""
+        return self._pass(name).wakeup.is_waited_for
 
     def watch(self, name: str, on_pass: Callable[[], None]) -> None:
-        """Have somebody told whenever a kept pass has gone well."""
+        """Call `on_pass` after each success of a pass."""
         self._watchers[name] = on_pass
 
     async def end_pass(self, name: str) -> None:
-        """Stop one pass; the others go on."""
+        """Stop a pass; the others continue."""
         await end([self._tasks.pop(name)])
 
     async def stop(self) -> None:
-        """Stop everything; whatever a pass was at is taken up at the next start."""
+        """Stop everything; the next start resumes interrupted passes."""
         await end(list(self._tasks.values()))
         if self.health is not None:
             await self.health.stop()
@@ -177,16 +163,12 @@ class Service:
         for database in self._databases:
             await database.close()
 
-    def on_commit(self, tell: Callable[[list[Any]], None]) -> None:
-        """Have somebody told what was noted in transactions, once they are committed."""
+    def on_commit(self, callback: Callable[[list[Any]], None]) -> None:
+        """Call `callback` with the notes of each committed transaction."""
         for database in self._databases:
-            database.on_commit = tell
+            database.on_commit = callback
 
-    @property
-    def _databases(self) -> list[Database]:
-        return list({id(pool): pool for pool in (self.database, self.requests)}.values())
-
-    def _heed_pass(self, name: str, seconds: float | None) -> None:
+    def _record_pass(self, name: str, seconds: float | None) -> None:
         if seconds is None:
             self.meter.add(self._own.pass_failures, name)
         else:
@@ -195,27 +177,27 @@ class Service:
                 self._watchers[name]()
 
     def _read_passes(self) -> Readings:
-        return {self._own.pass_age: {(one.name,): one.age() for one in self._vitals}}
+        return {self._own.pass_age: {(name,): kept.age() for name, kept in self._passes.items()}}
 
-    def _wakeup_of(self, name: str) -> Wakeup:
-        if name not in self._wakeups:
-            kept = ", ".join(self._wakeups) or "none"
-            raise KeyError(f"{self.name} keeps no pass {name!r}; its passes are: {kept}")
-        return self._wakeups[name]
+    def _pass(self, name: str) -> Pass:
+        if name not in self._passes:
+            known = ", ".join(self._passes) or "none"
+            raise KeyError(f"{self.name} has no pass {name!r}; its passes are: {known}")
+        return self._passes[name]
 
-    async def _database_answers(self) -> str | None:
+
+def _reachable(server: str, ping: Callable[[], Awaitable[None]]) -> Check:
+    """Make a check that fails while a server does not answer."""
+
+    async def check() -> str | None:
         try:
-            await self.database.ping()
-        except DatabaseUnavailable as error:
-            return f"PostgreSQL: {error}"
+            await ping()
+        except (DatabaseUnavailable, BrokerUnavailable) as error:
+            return f"{server}: {error}"
         return None
 
-    async def _broker_answers(self) -> str | None:
-        try:
-            await self.broker.ping()
-        except BrokerUnavailable as error:
-            return f"NATS: {error}"
-        return None
+    check.__name__ = server
+    return check
 
 
 async def open_service(
@@ -226,46 +208,43 @@ async def open_service(
     give_up_after: int | None = None,
     connect: Callable[[], Awaitable[Database]] | None = None,
 ) -> Service:
-    """Connect to what a service stands on; patiently, unless told when to give up.
+    """Connect to PostgreSQL and NATS; retries for ever unless `give_up_after` limits the attempts.
 
-    `connect` is for a service with a way of its own to the database, for all that it does.
+    A service with its own `connect` uses that pool for passes and requests.
     """
 
-    async def reach(connect: Callable[[], Awaitable[Database]]) -> Database:
+    async def reach(where: str, attempt: Callable[[], Awaitable[Result]]) -> Result:
         return await keep_trying(
-            connect,
-            what="PostgreSQL at HEADWAY_DATABASE_URL is not reachable",
-            faults=(DatabaseUnavailable,),
+            attempt,
+            what=f"{where} is not reachable",
+            faults=(DatabaseUnavailable, BrokerUnavailable),
             give_up_after=give_up_after,
         )
 
-    open_pool = functools.partial(
-        Database.connect, settings.database_url, answer_seconds=settings.database_answer_seconds
-    )
-    database = await reach(
-        connect
-        or functools.partial(
-            open_pool, name=f"headway-{name}", max_connections=settings.database_connections
+    async def open_pool(name: str, max_connections: int) -> Database:
+        open_database = partial(
+            Database.connect,
+            settings.database_url,
+            name=name,
+            max_connections=max_connections,
+            answer_seconds=settings.database_answer_seconds,
         )
-    )
-    requests = database
+        return await reach("PostgreSQL at HEADWAY_DATABASE_URL", connect or open_database)
+
+    database = await open_pool(f"headway-{name}", settings.database_connections)
+    requests = None
     if connect is None:
-        requests = await reach(
-            functools.partial(
-                open_pool,
-                name=f"headway-{name}-requests",
-                max_connections=settings.database_request_connections,
-            )
+        requests = await open_pool(
+            f"headway-{name}-requests", settings.database_request_connections
         )
-    broker = await keep_trying(
-        lambda: Broker.connect(
+    broker = await reach(
+        "NATS at HEADWAY_NATS_URL",
+        partial(
+            Broker.connect,
             settings.nats_url,
             name=f"headway-{name}",
             credentials=settings.nats_creds,
             ping_seconds=settings.nats_ping_seconds,
         ),
-        what="NATS at HEADWAY_NATS_URL is not reachable",
-        faults=(BrokerUnavailable,),
-        give_up_after=give_up_after,
     )
     return Service(name, database, broker, measures, requests=requests)

@@ -1,63 +1,62 @@
 """Settings: environment and flags, read once into a frozen struct.
 
-A field `orphan_timeout_seconds` of a settings struct is read from the environment
-variable `HEADWAY_ORPHAN_TIMEOUT_SECONDS`, or from the file that
-`HEADWAY_ORPHAN_TIMEOUT_SECONDS_FILE` names, which is how secrets are best given. All
-problems are reported together. What a field means and which values it takes is said once, in
-the `Meta` of its type; `describing` makes the page and the command of it.
+The field `orphan_timeout_seconds` of a settings struct is read from the environment variable
+`HEADWAY_ORPHAN_TIMEOUT_SECONDS`, or from the file that `HEADWAY_ORPHAN_TIMEOUT_SECONDS_FILE` names,
+which suits secrets. All problems are reported together. The `Meta` of a field's type holds its
+meaning and its limits; `settings_text` makes the documentation from it.
 """
 
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, inspect
+from msgspec.structs import FieldInfo
 
 PREFIX = "HEADWAY_"
 
-Settings = TypeVar("Settings", bound=msgspec.Struct)
-Source = Literal["flag", "environment", "file", "default"]
+Settings = TypeVar("Settings", bound=Struct)
 
 Above0 = Annotated[float, Meta(gt=0)]
-# Marks what is shown to nobody.
-SECRET = {"secret": True}
-
 From1 = Annotated[int, Meta(ge=1)]
+
+# Marks a setting whose value is never shown.
+SECRET = {"secret": True}
 
 
 class InvalidSettings(Exception):
-    """One or more settings are missing or cannot be read."""
+    """Settings are missing or invalid; the text names each problem on its own line."""
 
 
 DatabaseUrl = Annotated[
     str, Meta(description="PostgreSQL, as in `postgresql://user:password@host:5432/database`.")
 ]
 NatsUrl = Annotated[
-    str, Meta(description="NATS, as in `nats://host:4222`; several with commas between them.")
+    str, Meta(description="NATS, as in `nats://host:4222`; several URLs are separated by commas.")
 ]
 NatsCreds = Annotated[
-    str | None, Meta(description="The file with the credentials for NATS, where it asks for any.")
+    str | None, Meta(description="File with the credentials for NATS, if it requires any.")
 ]
 NatsPing = Annotated[
     Above0,
     Meta(
-        description="How often NATS is asked for a sign of life: without three in a row the "
-        "connection is made anew, without nine the process ends."
+        description="Interval between pings to NATS. After three missing answers the process "
+        "reconnects, after nine it ends."
     ),
 ]
 HealthAddress = Annotated[
     str,
     Meta(
-        description="Where `/livez`, `/readyz` and `/metrics` are answered, as `host:port`; 0 is "
-        "any port."
+        description="Address of `/livez`, `/readyz` and `/metrics`, as `host:port`; port 0 is "
+        "any free port."
     ),
 ]
 
 
 class ServiceSettings(Struct, frozen=True, kw_only=True):
-    """What every service needs that stands on PostgreSQL and NATS."""
+    """Settings of every service that uses PostgreSQL and NATS."""
 
     database_url: DatabaseUrl
     nats_url: NatsUrl
@@ -65,24 +64,24 @@ class ServiceSettings(Struct, frozen=True, kw_only=True):
     database_answer_seconds: Annotated[
         Above0,
         Meta(
-            description="How long PostgreSQL may take for an answer before the connection is "
-            "given up. A lock is waited for for a third of it."
+            description="Longest wait for an answer of PostgreSQL before the connection is "
+            "closed. The longest wait for a lock is a third of it."
         ),
     ] = 30.0
     database_connections: Annotated[
         int,
         Meta(
             ge=3,
-            description="How many connections to PostgreSQL the passes of the process (tick, gate, "
-            "projector, relay and the others) open at the most.",
+            description="Most connections to PostgreSQL for the passes of the process (tick, "
+            "gate, projector, relay and the others).",
         ),
     ] = 10
     database_request_connections: Annotated[
         int,
         Meta(
             ge=1,
-            description="How many connections to PostgreSQL scheduler and dispatcher open besides "
-            "at the most, to answer requests of people. More requests wait for their turn.",
+            description="Most additional connections to PostgreSQL of scheduler and dispatcher "
+            "for requests of users. Further requests wait.",
         ),
     ] = 5
     nats_ping_seconds: NatsPing = 3.0
@@ -91,24 +90,17 @@ class ServiceSettings(Struct, frozen=True, kw_only=True):
         float,
         Meta(
             ge=0,
-            description="How old metrics may be that have to be asked for: a scrape asks "
-            "PostgreSQL and NATS at most so often.",
+            description="Longest age of metrics from PostgreSQL and NATS: a scrape reads them at "
+            "most this often.",
         ),
     ] = 5.0
     outbox_batch: Annotated[
-        int, Meta(ge=1, le=10_000, description="How many messages are published at once.")
+        int, Meta(ge=1, le=10_000, description="Most messages to publish at once.")
     ] = 500
 
 
-class Given(Struct, frozen=True, kw_only=True):
-    """What somebody said about a setting, and where."""
-
-    raw: Any
-    source: Source
-
-
 def read(struct: type[Settings], environment: Mapping[str, str], **overrides: Any) -> Settings:
-    """Fill the struct from overrides (flags) first, then the environment, then defaults.
+    """Fill the struct from overrides (flags), then the environment, then defaults.
 
     Raises `InvalidSettings` with every problem, one a line.
     """
@@ -116,9 +108,11 @@ def read(struct: type[Settings], environment: Mapping[str, str], **overrides: An
     problems: list[str] = []
     for field in msgspec.structs.fields(struct):
         try:
-            found = find(environment, field.name, overrides)
-            if found is not None:
-                values[field.name] = convert(field, found.raw)
+            raw = overrides.get(field.name)
+            if raw is None:
+                raw = lookup(environment, field.name)
+            if raw is not None:
+                values[field.name] = convert(field, raw)
             elif field.required:
                 raise InvalidSettings(f"{variable_of(field.name)} is not set")
         except InvalidSettings as error:
@@ -129,25 +123,12 @@ def read(struct: type[Settings], environment: Mapping[str, str], **overrides: An
 
 
 def variable_of(name: str) -> str:
-    """The environment variable of a setting."""
+    """Return the environment variable of a setting."""
     return PREFIX + name.upper()
 
 
-def find(
-    environment: Mapping[str, str], name: str, overrides: Mapping[str, Any] | None = None
-) -> Given | None:
-    """What was said about a setting, and where; none where its default holds."""
-    flag = (overrides or {}).get(name)
-    if flag is not None:
-        return Given(raw=flag, source="flag")
-    text = given(environment, name)
-    if text is None:
-        return None
-    return Given(raw=text, source="environment" if environment.get(variable_of(name)) else "file")
-
-
-def given(environment: Mapping[str, str], name: str) -> str | None:
-    """What the environment says about a setting, itself or in a file that it names."""
+def lookup(environment: Mapping[str, str], name: str) -> str | None:
+    """Return a setting from its variable or from the file that `_FILE` names; `None` if unset."""
     variable = variable_of(name)
     path = environment.get(f"{variable}_FILE")
     if environment.get(variable) or not path:
@@ -159,37 +140,31 @@ def given(environment: Mapping[str, str], name: str) -> str | None:
         raise InvalidSettings(f"{variable}_FILE: {path!r} cannot be read: {reason}") from error
 
 
-def convert(field: msgspec.structs.FieldInfo, raw: Any) -> Any:
-    """A value as its field takes it, or `InvalidSettings` with what was expected."""
-    if isinstance(raw, str) and raw.strip().lower() == "none" and may_be_lifted(field):
+def convert(field: FieldInfo, raw: Any) -> Any:
+    """Convert a value to the type of its field; raise `InvalidSettings` with the expected type."""
+    if isinstance(raw, str) and raw.strip().lower() == "none" and accepts_none(field):
         return None
+    setting = f"{variable_of(field.name)}={raw!r}"
     try:
         value = msgspec.convert(raw, field.type, strict=False)
     except msgspec.ValidationError as error:
-        told = f"{variable_of(field.name)}={raw!r}: {error}{_choice(field)}"
-        raise InvalidSettings(told) from error
+        choices = [kind.values for kind in kinds(field) if isinstance(kind, inspect.LiteralType)]
+        hint = f", use one of {', '.join(map(str, choices[0]))}" if choices else ""
+        raise InvalidSettings(f"{setting}: {error}{hint}") from error
     if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidSettings(f"{variable_of(field.name)}={raw!r}: Expected a finite number")
+        raise InvalidSettings(f"{setting}: Expected a finite number")
     return value
 
 
-def _choice(field: msgspec.structs.FieldInfo) -> str:
-    """The words that a setting takes, if it takes only some."""
-    found = msgspec.inspect.type_info(field.type)
-    if isinstance(found, msgspec.inspect.Metadata):
-        found = found.type
-    if not isinstance(found, msgspec.inspect.LiteralType):
-        return ""
-    return f", use one of {', '.join(map(str, found.values))}"
+def accepts_none(field: FieldInfo) -> bool:
+    """Return whether `none` removes a number; in a text it is an ordinary word."""
+    found = {type(kind) for kind in kinds(field)}
+    return inspect.NoneType in found and not found & {inspect.StrType, inspect.LiteralType}
 
 
-def may_be_lifted(field: msgspec.structs.FieldInfo) -> bool:
-    """Whether it is a number that `none` takes away; of a text, none would be a word."""
-    found = msgspec.inspect.type_info(field.type)
-    if isinstance(found, msgspec.inspect.Metadata):
+def kinds(field: FieldInfo) -> tuple[inspect.Type, ...]:
+    """Return the types that a field accepts."""
+    found = inspect.type_info(field.type)
+    if isinstance(found, inspect.Metadata):
         found = found.type
-    kinds = found.types if isinstance(found, msgspec.inspect.UnionType) else ()
-    words = (msgspec.inspect.StrType, msgspec.inspect.LiteralType)
-    return any(isinstance(one, msgspec.inspect.NoneType) for one in kinds) and not any(
-        isinstance(one, words) for one in kinds
-    )
+    return found.types if isinstance(found, inspect.UnionType) else (found,)

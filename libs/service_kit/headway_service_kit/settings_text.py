@@ -1,25 +1,27 @@
-"""What settings there are: read from the structs that hold them, for pages and commands."""
+"""Settings as text: their documentation, and the values in effect with their sources."""
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, inspect
 from msgspec.structs import FieldInfo, replace
 
 from headway_service_kit import settings
-from headway_service_kit.settings import InvalidSettings, Source
+from headway_service_kit.settings import InvalidSettings
+
+Source = Literal["flag", "environment", "file", "default"]
 
 _UNITS = {"_seconds": "s", "_hours": "h", "_days": "days", "_bytes": "bytes"}
 _HIDDEN = "*****"
-# Several URLs stand with commas between them; a comma alone may be part of a password.
+# Separates URLs in a list; a comma alone may be part of a password.
 _NEXT_URL = re.compile(r",(?=\s*\w+://)")
 _PARAMETER = re.compile(r"([?&](?:ssl)?password=)[^&]*")
 
 
 class Described(Struct, frozen=True, kw_only=True):
-    """A setting in words."""
+    """The documentation of a setting."""
 
     variable: str
     default: str
@@ -29,22 +31,22 @@ class Described(Struct, frozen=True, kw_only=True):
 
 
 class Effective(Struct, frozen=True, kw_only=True):
-    """What holds for a setting here and now, and who says so; secrets are masked."""
+    """The value of a setting in this process, and its source; secrets are masked."""
 
     variable: str
-    value: Any
-    source: Source | None
+    value: Any = None
+    source: Source | None = None
     description: str
     problem: str | None = None
 
 
 def describe(struct: type[Struct]) -> list[Described]:
-    """The settings of a struct, in their order."""
+    """Describe the settings of a struct, in their order."""
     return [
         Described(
             variable=settings.variable_of(field.name),
             default="required" if field.required else in_words(field.default),
-            unit=_unit(field),
+            unit=next((unit for end, unit in _UNITS.items() if field.name.endswith(end)), ""),
             values=_values(field),
             description=_description(field),
         )
@@ -53,56 +55,32 @@ def describe(struct: type[Struct]) -> list[Described]:
 
 
 def look(struct: type[Struct], environment: Mapping[str, str]) -> list[Effective]:
-    """What holds for every setting of a struct."""
+    """Return the settings that an environment gives a struct."""
     return [_look(field, environment) for field in msgspec.structs.fields(struct)]
 
 
-def holding(values: Struct, environment: Mapping[str, str]) -> list[Effective]:
-    """What holds in a process that runs, and who says so: what its environment does not, a flag."""
-    return [
-        _holding(field, getattr(values, field.name), _look(field, environment))
-        for field in msgspec.structs.fields(type(values))
-    ]
+def settings_in_effect(values: Struct, environment: Mapping[str, str]) -> list[Effective]:
+    """Return the settings of a running process as text.
 
-
-class Told(Struct, frozen=True, kw_only=True):
-    """The same for somebody far away: its value in words."""
-
-    variable: str
-    value: str
-    source: str | None
-    description: str
-
-
-def told_by(values: Struct, environment: Mapping[str, str]) -> list[Told]:
-    """What holds in a process that runs, in words."""
-    return [
-        Told(
-            variable=one.variable,
-            value=in_words(one.value),
-            source=one.source,
-            description=one.description,
-        )
-        for one in holding(values, environment)
-    ]
-
-
-def _holding(field: FieldInfo, value: Any, told: Effective) -> Effective:
-    shown = mask(value) if isinstance(value, str) else value
-    if _is_secret(field) and value is not None:
-        shown = _HIDDEN
-    is_told = told.problem is None and told.value == shown
-    return replace(told, value=shown, source=told.source if is_told else "flag", problem=None)
+    The source of a value that differs from the environment is a flag.
+    """
+    found = []
+    for field in msgspec.structs.fields(type(values)):
+        seen, shown = _look(field, environment), _mask(field, getattr(values, field.name))
+        is_same = seen.problem is None and seen.value == shown
+        source = seen.source if is_same else "flag"
+        found.append(replace(seen, value=in_words(shown), source=source, problem=None))
+    return found
 
 
 def mask(text: str) -> str:
-    """A text without the secrets of any URL in it; too much is hidden rather than too little."""
-    found = ",".join(map(_mask, _NEXT_URL.split(text)))
+    """Hide the secrets of all URLs in a text; hides too much rather than too little."""
+    found = ",".join(map(_mask_url, _NEXT_URL.split(text)))
     return _PARAMETER.sub(rf"\1{_HIDDEN}", found)
 
 
 def in_words(value: Any) -> str:
-    """A value as a user would write it."""
+    """Return a value as a user would write it."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -111,79 +89,66 @@ def in_words(value: Any) -> str:
 
 
 def _look(field: FieldInfo, environment: Mapping[str, str]) -> Effective:
-    variable, about = settings.variable_of(field.name), _description(field)
+    variable = settings.variable_of(field.name)
+    unset = Effective(variable=variable, description=_description(field))
     try:
-        found = settings.find(environment, field.name)
-        if found is not None:
-            value = settings.convert(field, found.raw)
-            shown = mask(value) if isinstance(value, str) else value
-            if _is_secret(field):
-                shown = _HIDDEN
-            return Effective(variable=variable, value=shown, source=found.source, description=about)
+        text = settings.lookup(environment, field.name)
+        if text is not None:
+            value = _mask(field, settings.convert(field, text))
+            source: Source = "environment" if environment.get(variable) else "file"
+            return replace(unset, value=value, source=source)
     except InvalidSettings as error:
-        problem = mask(str(error)).removeprefix(f"{variable}=")
-        return Effective(
-            variable=variable, value=None, source=None, description=about, problem=problem
-        )
+        return replace(unset, problem=mask(str(error)).removeprefix(f"{variable}="))
     if field.required:
-        return Effective(
-            variable=variable, value=None, source=None, description=about, problem="not set"
-        )
-    return Effective(variable=variable, value=field.default, source="default", description=about)
+        return replace(unset, problem="not set")
+    return replace(unset, value=field.default, source="default")
 
 
-def _mask(url: str) -> str:
+def _mask(field: FieldInfo, value: Any) -> Any:
+    """Return a value without its secrets."""
+    found = inspect.type_info(field.type)
+    extra = found.extra if isinstance(found, inspect.Metadata) else None
+    if (extra or {}).get("secret") and value is not None:
+        return _HIDDEN
+    return mask(value) if isinstance(value, str) else value
+
+
+def _mask_url(url: str) -> str:
     secret, at, where = url.rpartition("@")
     if not at:
         return url
     scheme, slashes, secret = secret.rpartition("://")
     user, colon, _ = secret.partition(":")
-    # A token for NATS stands where a user would, without a colon: that is the secret then.
+    # Without a colon, the part before the @ is a token for NATS.
     shown = f"{user}:{_HIDDEN}" if colon else _HIDDEN
     return f"{scheme}{slashes}{shown}@{where}"
 
 
-def _unit(field: FieldInfo) -> str:
-    found = (unit for ending, unit in _UNITS.items() if field.name.endswith(ending))
-    return next(found, "")
-
-
 def _description(field: FieldInfo) -> str:
-    found = msgspec.inspect.type_info(field.type)
-    extra = found.extra_json_schema if isinstance(found, msgspec.inspect.Metadata) else None
+    found = inspect.type_info(field.type)
+    extra = found.extra_json_schema if isinstance(found, inspect.Metadata) else None
     return str((extra or {}).get("description", ""))
 
 
-def _is_secret(field: FieldInfo) -> bool:
-    found = msgspec.inspect.type_info(field.type)
-    extra = found.extra if isinstance(found, msgspec.inspect.Metadata) else None
-    return bool((extra or {}).get("secret"))
-
-
 def _values(field: FieldInfo) -> str:
-    """The values that it takes, in a few words."""
-    found = msgspec.inspect.type_info(field.type)
-    if isinstance(found, msgspec.inspect.Metadata):
-        found = found.type
-    kinds = found.types if isinstance(found, msgspec.inspect.UnionType) else (found,)
-    told = [words for kind in kinds if (words := _kind(kind))]
-    lifted = ["`none`"] if settings.may_be_lifted(field) else []
-    return " or ".join([*told, *lifted])
+    """Describe the values that a setting takes."""
+    found = [text for kind in settings.kinds(field) if (text := _kind(kind))]
+    return " or ".join([*found, "`none`"] if settings.accepts_none(field) else found)
 
 
-def _kind(kind: msgspec.inspect.Type) -> str:
+def _kind(kind: inspect.Type) -> str:
     match kind:
-        case msgspec.inspect.LiteralType(values=values):
-            return ", ".join(f"`{one}`" for one in values)
-        case msgspec.inspect.IntType() | msgspec.inspect.FloatType():
+        case inspect.LiteralType(values=values):
+            return ", ".join(f"`{value}`" for value in values)
+        case inspect.IntType() | inspect.FloatType():
             limits = [
                 f"{sign} {in_words(limit)}"
                 for sign, limit in ((">", kind.gt), ("≥", kind.ge), ("<", kind.lt), ("≤", kind.le))
                 if limit is not None
             ]
             return " and ".join(limits) or "a number"
-        case msgspec.inspect.StrType():
+        case inspect.StrType():
             return "text"
-        case msgspec.inspect.BoolType():
+        case inspect.BoolType():
             return "`0`, `1`"
     return ""

@@ -1,4 +1,4 @@
-"""Exporting spans."""
+"""Exports spans."""
 
 from collections.abc import Mapping
 
@@ -11,10 +11,10 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 
 
 def start_exporting(service: str, environment: Mapping[str, str]) -> TracerProvider | None:
-    """Export spans by OTLP where an endpoint is configured; otherwise stay silent."""
+    """Export spans by OTLP; returns `None` if no endpoint is configured."""
     if not any(environment.get(name) for name in _ENDPOINTS):
         return None
-    # A quarter of a second that every start without an endpoint is spared.
+    # Imported here because it takes a quarter of a second.
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
         OTLPSpanExporter,
     )

@@ -1,14 +1,14 @@
-"""Time you can own: the real services on embedded servers, under a virtual clock.
+"""Virtual time for tests: the real services on embedded servers, under a clock that a test sets.
 
     async def test_a_quarter(headway_world):
         world = await headway_world(app, start="2027-01-01")
         await world.run_until("2027-04-01")
         world.assert_fired("report", times=90)
 
-Scheduler, dispatcher and worker are the ones that run in production, on a real PostgreSQL and
-a real NATS. Only the time of their decisions is the world's own: it stands still while
-anything is in flight, and then jumps to whatever comes next. Liveness (heartbeats, leases,
-timeouts of bodies) goes by the real clock, so a job that hangs is noticed as ever.
+Scheduler, dispatcher and worker are those of production, on a real PostgreSQL and a real NATS. Only
+schedule time is virtual: it stands still while anything is in flight, and then jumps to the next
+event. Heartbeats, leases and timeouts of bodies use the real clock, so a job that hangs is detected
+as usual.
 
 Users import this as `headway.testing`.
 """
@@ -27,7 +27,6 @@ __all__ = ["Fire", "Skip", "VirtualClock", "World"]
 
 def __getattr__(name: str) -> Any:
     """Load on demand: pytest imports this package at every start, for its plugin."""
-    place = {"VirtualClock": "clock", "Fire": "world", "Skip": "world", "World": "world"}.get(name)
-    if place is None:
+    if name not in __all__:
         raise AttributeError(name)
-    return getattr(importlib.import_module(f"headway_testing.{place}"), name)
+    return getattr(importlib.import_module("headway_testing.world"), name)

@@ -1,4 +1,4 @@
-"""A clock that shows what it was set to, and never goes back."""
+"""A clock that shows the time that it was set to, and never goes back."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -6,30 +6,30 @@ from headway_postgres_kit import Clock, Connection
 
 
 class VirtualClock(Clock):
-    """The time of every decision in a world."""
+    """The schedule time of a world."""
 
     def __init__(self, at: datetime) -> None:
         self.at = at
 
-    async def now(self, connection: Connection) -> datetime:  # noqa: ARG002 - the protocol's
-        """The time that it was set to."""
+    async def now(self, connection: Connection) -> datetime:  # noqa: ARG002 - from Clock
+        """Return the time that the clock was set to."""
         return self.at
 
-    def passed(self, measured: timedelta) -> timedelta:  # noqa: ARG002 - the protocol's
-        """Nothing: it stands still while anything is in flight."""
+    def passed(self, measured: timedelta) -> timedelta:  # noqa: ARG002 - from Clock
+        """Return zero: the clock stands still while anything is in flight."""
         return timedelta(0)
 
     def advance(self, to: datetime) -> None:
-        """Go on to a later time."""
+        """Set the clock to a later time."""
         self.at = max(self.at, to)
 
 
 def instant(when: str | datetime) -> datetime:
-    """A time as users write it; one without a zone is in UTC."""
+    """Convert a time that a user wrote; a time without a zone is in UTC."""
     try:
         at = datetime.fromisoformat(when) if isinstance(when, str) else when
     except ValueError:
         at = None
     if not isinstance(at, datetime):
-        raise ValueError(f"{when!r} is no time: write it like '2027-04-01 12:00'")
+        raise ValueError(f"invalid time {when!r}: write it like '2027-04-01 12:00'")
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)

@@ -1,4 +1,4 @@
-"""Outages that a test has planned: which service is down, from when until when."""
+"""Planned outages of services."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -11,7 +11,7 @@ SERVICES: tuple[ServiceName, ...] = get_args(ServiceName)
 
 
 class Outage(Struct, frozen=True, kw_only=True):
-    """One service is down for a while; it is up again at the end itself."""
+    """A service is down from a time until just before another."""
 
     service: ServiceName
     begins_at: datetime
@@ -19,11 +19,11 @@ class Outage(Struct, frozen=True, kw_only=True):
 
 
 def down_at(outages: Sequence[Outage], at: datetime) -> set[ServiceName]:
-    """Who is down at a time."""
-    return {one.service for one in outages if one.begins_at <= at < one.ends_at}
+    """Return the services that are down at a time."""
+    return {outage.service for outage in outages if outage.begins_at <= at < outage.ends_at}
 
 
 def next_change(outages: Sequence[Outage], after: datetime) -> datetime | None:
-    """When a service next goes down or comes back."""
-    changes = {time for one in outages for time in (one.begins_at, one.ends_at) if time > after}
-    return min(changes, default=None)
+    """Return when a service next goes down or comes back."""
+    times = {time for outage in outages for time in (outage.begins_at, outage.ends_at)}
+    return min((time for time in times if time > after), default=None)

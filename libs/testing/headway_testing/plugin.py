@@ -1,9 +1,10 @@
-"""The pytest plugin: a factory of worlds, which end with their test."""
+"""The pytest plugin: a fixture that makes worlds, which end with their test."""
 
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,26 +21,22 @@ MakeWorld = Callable[..., Awaitable["World"]]
 
 @pytest_asyncio.fixture
 async def headway_world(tmp_path: Path) -> AsyncIterator[MakeWorld]:
-    """A factory of worlds, which takes an app and the time to start at."""
-    # Here and not above: pytest loads plugins at every start, and few tests ask for a world.
+    """Yield a factory of worlds, which takes an app and the start time."""
+    # Imported here, because pytest loads plugins at every start, and few tests need a world.
     from headway_testing.world import World  # noqa: PLC0415
 
     async with AsyncExitStack() as worlds:
-        made = 0
+        folders = (tmp_path / f"headway-{number}" for number in count(1))
 
         async def make(app: "App", *, start: str | datetime, **settings: Any) -> "World":
-            nonlocal made
-            made += 1
-            folder = tmp_path / f"headway-{made}"
-            return await worlds.enter_async_context(
-                World(app, start=start, folder=folder, **settings)
-            )
+            world = World(app, start=start, folder=next(folders), **settings)
+            return await worlds.enter_async_context(world)
 
         yield make
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:  # noqa: ARG001 - pytest's
-    """Delete the database clusters that the worlds of the session used."""
+    """Delete the database clusters of the session's worlds."""
     servers = sys.modules.get("headway_testing.servers")
     if servers is not None:
-        servers.forget_clusters()
+        servers.delete_clusters()

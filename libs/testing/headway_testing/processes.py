@@ -1,10 +1,11 @@
-"""The services of a world: who is up, and how they are stopped and started."""
+"""The services of a world: their settings, their starts and stops, and the waits for them."""
 
 import asyncio
 import contextlib
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 from headway import App
 from headway.worker import Worker, WorkerSettings
 from headway_dispatcher.settings import DispatcherSettings
@@ -16,57 +17,61 @@ from headway_service_kit.service import Service
 
 from headway_testing.clock import VirtualClock
 from headway_testing.outages import ServiceName
+from headway_testing.servers import Servers
 
-# A pass that goes by the clock, and so must be told when it was set: its service and its name.
-Timed = tuple[ServiceName, str]
+# A pass that depends on schedule time: its service and its name.
+TimedPass = tuple[ServiceName, str]
+
+# A test may simulate years, and all of their history is kept.
+_HISTORY_DAYS = 36_500.0
+_SCHEDULER_DEFAULTS = {"max_entries_per_cycle": None, "history_days": _HISTORY_DAYS}
+_DISPATCHER_DEFAULTS = {
+    "provision": "manual",
+    "dead_letter_days": _HISTORY_DAYS,
+    "history_days": _HISTORY_DAYS,
+}
 
 
-class Crew:
-    """Scheduler, dispatcher and worker of one world."""
+class Processes:
+    """Scheduler, dispatcher and worker of a world."""
 
     def __init__(
         self,
         app: App,
         clock: VirtualClock,
+        servers: Servers,
         *,
-        database_url: str,
-        nats_url: str,
         slots: int,
         settings: dict[str, Any],
     ) -> None:
-        self.database_url = database_url
-        self.nats_url = nats_url
+        self.servers = servers
+        # Counts of successful relay passes and of successful intake passes.
+        self.relayed = 0
+        self.received = 0
+        # Whether the scheduler fires when it is up.
+        self.ticks = settings.get("tick", "on") == "on"
         self._app = app
         self._clock = clock
-        self._urls = {"database_url": database_url, "nats_url": nats_url}
         self._slots = slots
-        self._settings = settings
+        self._settings = {**settings, **msgspec.structs.asdict(servers)}
         self._services: dict[ServiceName, Service] = {}
         self._worker: tuple[asyncio.Event, asyncio.Task[None], Broker] | None = None
         self._outcomes = asyncio.Event()
-        # How often a service has told another one something, and taken in what it was told.
-        self.told = 0
-        self.taken_in = 0
-        self._hurries = False
+        self._abandons_runs = False
 
     @property
     def up(self) -> set[ServiceName]:
-        """Who is up."""
+        """The services that are up."""
         running: set[ServiceName] = set(self._services)
         return running | {"worker"} if self._worker is not None else running
 
     @property
-    def tells_nothing(self) -> bool:
-        """Whether nobody is just telling another one something."""
+    def relays_rest(self) -> bool:
+        """Whether no relay is publishing."""
         return all(service.rests("relay") for service in self._services.values())
 
-    @property
-    def ticks(self) -> bool:
-        """Whether the scheduler fires when it is up."""
-        return bool(self._settings.get("tick", "on") == "on")
-
-    async def bring_up(self, wanted: set[ServiceName]) -> None:
-        """Start and stop until exactly these are up, in the order in which they need each other."""
+    async def run_only(self, wanted: set[ServiceName]) -> None:
+        """Start and stop services until exactly these are up, in the order of their needs."""
         for name in ("scheduler", "worker", "dispatcher"):
             if name in self.up and name not in wanted:
                 await self._end(name)
@@ -74,18 +79,18 @@ class Crew:
             if name in wanted and name not in self.up:
                 await self._begin(name)
 
-    async def work_through(self, woken: Iterable[Timed], *, within: float) -> None:
-        """Tell passes that the clock was set, and wait until an end of theirs may be near."""
+    async def wake(self, passes: Iterable[TimedPass], *, within: float) -> None:
+        """Wake passes after the clock was set, and wait until an outcome has probably arrived."""
         self._outcomes.clear()
-        for service, timed in woken:
+        for service, name in passes:
             if service in self._services:
-                self._services[service].wake(timed)
-        await self.hear(within=within)
+                self._services[service].wake(name)
+        await self.wait_for_outcome(within=within)
 
-    async def hear(self, *, within: float) -> None:
-        """Wait until the scheduler has taken something in, but not longer than this.
+    async def wait_for_outcome(self, *, within: float) -> None:
+        """Wait until the scheduler has received something, at most this long.
 
-        That is how nearly everything ends, so looking earlier would mostly be for nothing.
+        Nearly every moment ends so, and an earlier look at the tables would mostly be in vain.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
@@ -98,78 +103,85 @@ class Crew:
             self._worker[1].result()
             raise RuntimeError("the worker ended by itself")
 
-    def hurry(self) -> None:
-        """From now on let no body finish: one that hangs would keep the worker from stopping."""
-        self._hurries = True
-
-    async def stop(self) -> None:
-        """Stop everybody."""
-        await self.bring_up(set())
+    def abandon_runs(self) -> None:
+        """Let the worker stop without waiting for its runs, one of which may hang."""
+        self._abandons_runs = True
 
     async def _begin(self, name: ServiceName) -> None:
         if name == "scheduler":
-            fields = {
-                "max_entries_per_cycle": None,
-                # A test may look at years, and wants to see all of them.
-                "history_days": 36_500.0,
-                **self._urls,
-                **self._of(SchedulerSettings),
-            }
             scheduler = await start_scheduler(
-                SchedulerSettings(**fields), self._app.definitions(), clock=self._clock
+                SchedulerSettings(**self._fields(SchedulerSettings, _SCHEDULER_DEFAULTS)),
+                self._app.definitions(),
+                clock=self._clock,
             )
-            scheduler.watch("relay", self._note_told)
-            scheduler.watch("intake", self._note_outcomes)
+            scheduler.watch("relay", self._count_relay)
+            scheduler.watch("intake", self._count_outcome)
             self._services[name] = scheduler
         elif name == "dispatcher":
-            fields = {
-                "provision": "manual",
-                "dead_letter_days": 36_500.0,
-                "history_days": 36_500.0,
-                **self._urls,
-                **self._of(DispatcherSettings),
-            }
-            dispatcher = await start_dispatcher(DispatcherSettings(**fields), clock=self._clock)
-            dispatcher.watch("relay", self._note_told)
-            dispatcher.watch("intake", self._note_work)
+            dispatcher = await start_dispatcher(
+                DispatcherSettings(**self._fields(DispatcherSettings, _DISPATCHER_DEFAULTS)),
+                clock=self._clock,
+            )
+            dispatcher.watch("relay", self._count_relay)
+            dispatcher.watch("intake", self._count_intake)
             self._services[name] = dispatcher
         else:
-            await self._begin_worker()
+            broker = await Broker.connect(self.servers.nats_url, name="headway-world")
+            worker = Worker(self._app, broker, WorkerSettings(worker_slots=self._slots))
+            stop = asyncio.Event()
+            self._worker = (stop, asyncio.create_task(worker.run(stop)), broker)
 
-    def _note_told(self) -> None:
-        self.told += 1
+    def _fields(self, struct: type[msgspec.Struct], defaults: dict[str, Any]) -> dict[str, Any]:
+        """Return the settings of a service."""
+        known = struct.__struct_fields__
+        given = {name: value for name, value in self._settings.items() if name in known}
+        return {**defaults, **given}
 
-    def _note_work(self) -> None:
-        self.taken_in += 1
+    def _count_relay(self) -> None:
+        self.relayed += 1
 
-    def _note_outcomes(self) -> None:
-        self.taken_in += 1
+    def _count_intake(self) -> None:
+        self.received += 1
+
+    def _count_outcome(self) -> None:
+        self.received += 1
         self._outcomes.set()
-
-    async def _begin_worker(self) -> None:
-        broker = await Broker.connect(self.nats_url, name="headway-world")
-        worker = Worker(self._app, broker, WorkerSettings(worker_slots=self._slots))
-        stop = asyncio.Event()
-        self._worker = (stop, asyncio.create_task(worker.run(stop)), broker)
 
     async def _end(self, name: ServiceName) -> None:
         if name != "worker":
             await self._services.pop(name).stop()
-            return
-        assert self._worker is not None  # noqa: S101 - only asked for when it is up
-        stop, task, broker = self._worker
-        self._worker = None
-        if self._hurries:
-            # To a worker whose connection is lost for good, what it runs is lost, too.
+        elif self._worker is not None:
+            stop, task, broker = self._worker
+            self._worker = None
+            if self._abandons_runs:
+                # A worker whose connection is closed for good abandons its runs.
+                await broker.close()
+                with contextlib.suppress(BrokerUnavailable):
+                    await task
+                return
+            stop.set()
+            await task
             await broker.close()
-            with contextlib.suppress(BrokerUnavailable):
-                await task
-            return
-        stop.set()
-        await task
-        await broker.close()
 
-    def _of(self, struct: type[Any]) -> dict[str, Any]:
-        """The settings among those given that this service knows."""
-        known = set(struct.__struct_fields__)
-        return {name: value for name, value in self._settings.items() if name in known}
+
+def check_settings(settings: dict[str, Any], *, slots: int) -> None:
+    """Raise for unknown names and for invalid values of the settings that a test gives a world."""
+    types = {
+        field.name: field.type
+        for struct in (SchedulerSettings, DispatcherSettings)
+        for field in msgspec.structs.fields(struct)
+        if field.name not in Servers.__struct_fields__
+    }
+    unknown = set(settings) - set(types)
+    if unknown:
+        raise TypeError(f"a world has no setting {', '.join(sorted(unknown))}")
+    worker_types = {field.name: field.type for field in msgspec.structs.fields(WorkerSettings)}
+    types["slots"] = worker_types["worker_slots"]
+    problems = []
+    for name, value in {**settings, "slots": slots}.items():
+        try:
+            msgspec.convert(value, types[name])
+        except msgspec.ValidationError as error:
+            problems.append(f"{name}={value!r} is not valid: {error}")
+    if problems:
+        raise ValueError("; ".join(problems))

@@ -1,14 +1,14 @@
-"""PostgreSQL and NATS for a world, as child processes that end with it.
+"""PostgreSQL and NATS of a world, as child processes that end with it.
 
-Making a database cluster takes a second or two, so one is made for each session and kept until
-that ends, with or without pytest.
+Creating a database cluster takes a second or two, so worlds reuse the clusters of a session. They
+are deleted at its end, with or without pytest.
 """
 
 import atexit
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from headway_dispatcher.provisioning import provision
@@ -21,15 +21,15 @@ from msgspec import Struct
 
 _STREAM_BYTES = 64 * 1024**2
 
-# A moment of a world is many small statements, always the same ones: planned once is enough.
+# A world repeats the same small statements, so each is planned once.
 _SETTINGS = {"plan_cache_mode": "force_generic_plan"}
 
-# The clusters of this session, and whether a world is using them.
+# The clusters of this session, and whether a world uses them.
 _clusters: dict[str, bool] = {}
 
 
 class Servers(Struct, frozen=True, kw_only=True):
-    """Where the servers answer."""
+    """The URLs of the servers."""
 
     database_url: str
     nats_url: str
@@ -37,47 +37,43 @@ class Servers(Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def run_servers(folder: Path) -> AsyncIterator[Servers]:
-    """A migrated, empty database and an empty NATS."""
-    cluster = _borrow()
+    """Run a migrated, empty database and an empty NATS."""
+    cluster = _borrow_cluster()
     postgres = PostgresServer(Path(cluster), durable=False, settings=_SETTINGS)
     nats = NatsServer(folder / "nats")
     try:
-        await postgres.start()
-        try:
-            await nats.start()
-            try:
-                await _empty(postgres.socket_url)
-                await _make_streams(nats.url)
-                yield Servers(database_url=postgres.socket_url, nats_url=nats.url)
-            finally:
-                await nats.stop()
-        finally:
-            await postgres.stop()
+        async with AsyncExitStack() as stack:
+            for server in (postgres, nats):
+                await server.start()
+                stack.push_async_callback(server.stop)
+            await _reset_database(postgres.socket_url)
+            await _create_streams(nats.url)
+            yield Servers(database_url=postgres.socket_url, nats_url=nats.url)
     finally:
         _clusters[cluster] = False
 
 
-def forget_clusters() -> None:
+def delete_clusters() -> None:
     """Delete the session's clusters."""
     for folder in _clusters:
         shutil.rmtree(folder, ignore_errors=True)
     _clusters.clear()
 
 
-def _borrow() -> str:
-    """A cluster that no other world uses, made if there is none."""
+def _borrow_cluster() -> str:
+    """Return a cluster that no other world uses; create one if there is none."""
     if not _clusters:
-        # The same function again is one call: who has forgotten them has nothing left to do.
-        atexit.unregister(forget_clusters)
-        atexit.register(forget_clusters)
+        # Unregistered first, so that it is registered once.
+        atexit.unregister(delete_clusters)
+        atexit.register(delete_clusters)
     free = [folder for folder, used in _clusters.items() if not used]
     cluster = free[0] if free else tempfile.mkdtemp(prefix="headway-world-")
     _clusters[cluster] = True
     return cluster
 
 
-async def _make_streams(url: str) -> None:
-    """Streams in memory: as with the database, nothing has to outlive the world."""
+async def _create_streams(url: str) -> None:
+    """Create the streams in memory; nothing outlives the world."""
     broker = await Broker.connect(url, name="headway-testing")
     try:
         await provision(broker, replicas=1, max_bytes=_STREAM_BYTES, storage="memory")
@@ -85,7 +81,8 @@ async def _make_streams(url: str) -> None:
         await broker.close()
 
 
-async def _empty(url: str) -> None:
+async def _reset_database(url: str) -> None:
+    """Drop the data of the previous world and migrate."""
     database = await Database.connect(url, name="headway-testing")
     try:
         async with database.acquire() as connection:

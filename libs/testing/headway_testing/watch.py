@@ -1,4 +1,4 @@
-"""What can be seen of a world from outside: what is in flight in it, and its ledger."""
+"""Reads the state of a world from its tables and streams."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,104 +13,95 @@ from headway_postgres_kit import Database, Queries
 from msgspec import Struct
 
 from headway_testing.outages import ServiceName
-from headway_testing.processes import Crew
-from headway_testing.servers import Servers
+from headway_testing.processes import Processes
 
-_queries = Queries("headway_testing", "world.sql")
+queries = Queries("headway_testing", "world.sql")
 
-# What the services tell each other, and who is there to take it in.
-_TOLD: dict[ServiceName, tuple[str, str]] = {
+# The stream and the consumer of the messages that a service receives.
+_CONSUMERS: dict[ServiceName, tuple[str, str]] = {
     "scheduler": (subjects.SETTLED_STREAM, subjects.SETTLED_CONSUMER),
     "dispatcher": (subjects.WORK_STREAM, subjects.WORK_CONSUMER),
 }
 _MOST_NAMED = 5
 
 
-class Sight(Struct, frozen=True, kw_only=True):
-    """What is in flight, if anything is, and when the passes have something to do next."""
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """The reason why the world is busy, if it is, and when each timed pass is due next."""
 
     busy: str | None
-    tick: datetime | None
-    windows: datetime | None
-    gate: datetime | None
+    tick: datetime | None = None
+    windows: datetime | None = None
+    gate: datetime | None = None
 
 
 class Watch:
-    """Looks at the tables and the streams of a world."""
+    """Reads the tables and the streams of a world."""
 
-    def __init__(self, database: Database, broker: Broker) -> None:
+    def __init__(self, database: Database, broker: Broker, processes: Processes) -> None:
+        self.processes = processes
         self._database = database
         self._broker = broker
 
     @classmethod
     @asynccontextmanager
-    async def keep(cls, servers: Servers) -> AsyncIterator["Watch"]:
-        """A watch over these servers, for as long as it is needed."""
-        # What is in flight is always little, but while the tables are small PostgreSQL would
-        # rather read them through, and goes on doing so as they grow.
+    async def open(cls, processes: Processes) -> AsyncIterator["Watch"]:
+        """Connect to the servers of these processes."""
+        servers = processes.servers
+        # Little is in flight, but PostgreSQL plans full scans of small tables and keeps these plans
+        # when the tables grow.
         database = await Database.connect(
             servers.database_url, name="headway-world", settings={"enable_seqscan": "off"}
         )
         try:
             broker = await Broker.connect(servers.nats_url, name="headway-world")
             try:
-                yield cls(database, broker)
+                yield cls(database, broker, processes)
             finally:
                 await broker.close()
         finally:
             await database.close()
 
-    async def look(self, now: datetime, crew: Crew) -> Sight:
-        """See what is in flight.
+    async def look(self, now: datetime) -> Snapshot:
+        """Return what is in flight.
 
-        A message that has left an outbox is in no table until it is taken in, and may by then be
-        followed by another one. So all is quiet only if none is left after the tables were read,
-        and none was taken in meanwhile. If none left an outbox meanwhile, either, both can be
-        looked at together.
+        A message that has left an outbox is in no table until it is received, and another message
+        may follow it. So the world is quiet only if no message is pending after the tables were
+        read, and none was received meanwhile. If no relay published meanwhile either, tables and
+        streams can be read concurrently.
         """
-        taken_in, told = crew.taken_in, crew.told
-        if crew.tells_nothing:
-            sight, is_told = await asyncio.gather(
-                self._read(now, crew.up, ticks=crew.ticks), self._anything_told(crew.up)
-            )
-            is_told = is_told or crew.told != told or not crew.tells_nothing
+        processes = self.processes
+        received, relayed = processes.received, processes.relayed
+        if processes.relays_rest:
+            snapshot, pending = await asyncio.gather(self._read(now), self._has_pending())
+            pending = pending or processes.relayed != relayed or not processes.relays_rest
         else:
-            sight = await self._read(now, crew.up, ticks=crew.ticks)
-            is_told = sight.busy is None and await self._anything_told(crew.up)
-        if sight.busy is None and (is_told or crew.taken_in != taken_in):
-            return Sight(busy="a message is on its way", tick=None, windows=None, gate=None)
-        return sight
+            snapshot = await self._read(now)
+            pending = snapshot.busy is None and await self._has_pending()
+        if snapshot.busy is None and (pending or processes.received != received):
+            return Snapshot(busy="a message is on its way")
+        return snapshot
 
-    async def named(self, now: datetime) -> str:
-        """The runs that are under way and the work that waits, by name; empty if there is none."""
-        rows = await self._fetch(_queries["named"], now, _MOST_NAMED + 1)
-        names = [row["named"] for row in rows[:_MOST_NAMED]]
+    async def name_pending(self, now: datetime) -> str:
+        """Return the names of unfinished runs and waiting work; empty if there is none."""
+        rows = await self.fetch(queries["pending_names"], now, _MOST_NAMED + 1)
+        names = [row["name"] for row in rows[:_MOST_NAMED]]
         return ", ".join([*names, "and more"] if len(rows) > _MOST_NAMED else names)
 
-    async def decisions(self) -> list[Any]:
-        """Every decision, in the order of time."""
-        return await self._fetch(_queries["ledger"])
-
-    async def declared(self) -> set[str]:
-        """Every manifest that there ever was."""
-        return {row["subject"] for row in await self._fetch(_queries["declared"])}
-
-    async def tidy(self) -> None:
-        """Keep the tables quick to read."""
-        async with self._database.acquire() as connection:
-            await connection.execute(_queries["tidy"])
-
-    async def _read(self, now: datetime, up: set[ServiceName], *, ticks: bool) -> Sight:
-        services: tuple[ServiceName, ...] = ("scheduler", "dispatcher", "worker")
-        [row] = await self._fetch(_queries["look"], now, *(one in up for one in services), ticks)
-        return Sight(**row)
-
-    async def _anything_told(self, up: set[ServiceName]) -> bool:
-        """Whether those who are up have not taken in all that they were told."""
-        told = [place for service, place in _TOLD.items() if service in up]
-        found = await asyncio.gather(*(consumer_info(self._broker, *place) for place in told))
-        return any(info is None or info["num_pending"] or info["num_ack_pending"] for info in found)
-
-    async def _fetch(self, query: str, *arguments: Any) -> list[Any]:
+    async def fetch(self, query: str, *arguments: Any) -> list[Any]:
+        """Run a query and return its rows."""
         async with self._database.acquire() as connection:
             return list(await connection.fetch(query, *arguments))
+
+    async def _read(self, now: datetime) -> Snapshot:
+        up = self.processes.up
+        services: tuple[ServiceName, ...] = ("scheduler", "dispatcher", "worker")
+        running = [service in up for service in services]
+        [row] = await self.fetch(queries["look"], now, *running, self.processes.ticks)
+        return Snapshot(**row)
+
+    async def _has_pending(self) -> bool:
+        """Return whether a service that is up has messages to receive."""
+        up = self.processes.up
+        consumers = [names for service, names in _CONSUMERS.items() if service in up]
+        found = await asyncio.gather(*(consumer_info(self._broker, *names) for names in consumers))
+        return any(info is None or info["num_pending"] or info["num_ack_pending"] for info in found)

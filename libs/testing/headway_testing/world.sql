@@ -1,8 +1,7 @@
 -- name: look
--- What is still in flight, or null: then all that is left waits for time to pass, and when each
--- of the passes that go by the clock has to do something next. Who is down holds nobody up. $1 now,
--- $2 whether the scheduler is up, $3 whether the dispatcher is, $4 whether the worker is, $5 whether
--- the scheduler ticks.
+-- What is in flight, or null if everything waits for time to pass; and when each timed pass is due
+-- next. A service that is down delays nothing. $1 now, $2 scheduler is up, $3 dispatcher is up,
+-- $4 worker is up, $5 scheduler ticks.
 SELECT CASE
     WHEN $2 AND $5 AND EXISTS (SELECT FROM scheduler.manifest WHERE wake_at <= $1)
         THEN 'a manifest is due'
@@ -10,13 +9,13 @@ SELECT CASE
         THEN 'a pause is over'
     WHEN $2 AND EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'waiting')
         THEN 'something was enqueued'
-    WHEN $2 AND EXISTS (SELECT FROM scheduler.outbox) THEN 'the scheduler has something to say'
-    WHEN $3 AND EXISTS (SELECT FROM dispatcher.outbox) THEN 'the dispatcher has something to say'
+    WHEN $2 AND EXISTS (SELECT FROM scheduler.outbox) THEN 'the scheduler has messages to publish'
+    WHEN $3 AND EXISTS (SELECT FROM dispatcher.outbox) THEN 'the dispatcher has messages to publish'
     WHEN $3 AND EXISTS (
         SELECT FROM scheduler.work
         WHERE NOT EXISTS (SELECT FROM dispatcher.work_queue WHERE work_queue.id = work.id))
         THEN 'work is on its way to the dispatcher'
-    -- Offset, so that the few that are under way are looked up among all that ever were.
+    -- OFFSET 0 forces an index lookup for each of the few rows of unsettled work.
     WHEN $2 AND EXISTS (
         SELECT FROM scheduler.work
         CROSS JOIN LATERAL (SELECT state FROM dispatcher.work_queue
@@ -50,10 +49,9 @@ least(
          THEN (SELECT min(frees_at) FROM dispatcher.rate_use WHERE frees_at > $1) END
 ) AS gate
 
--- name: named
--- What is in flight, by name: runs under way, and work that waits although its time has come.
--- $1 now, $2 how many.
-(SELECT format('job %L%s runs', work_queue.job, ' of manifest ' || quote_literal(manifest)) AS named
+-- name: pending_names
+-- Name the runs under way, and the work that waits although its time has come. $1 now, $2 limit.
+(SELECT format('job %L%s runs', work_queue.job, ' of manifest ' || quote_literal(manifest)) AS name
  FROM dispatcher.metadata
  JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
  WHERE metadata.state IN ('pending', 'in_progress')
@@ -69,20 +67,28 @@ UNION ALL
  LIMIT $2)
 LIMIT $2
 
--- name: ledger
--- Every decision, in the order of time.
-SELECT manifest.external_id, occurrence.cause, occurrence.first_due_at, occurrence.last_due_at,
-       occurrence.decision, occurrence.reason, occurrence.work_id, occurrence.outcome,
-       occurrence.decided_at
+-- name: fires
+-- All decisions that queued work, oldest first.
+SELECT manifest.external_id AS manifest, cause, decided_at AS at, work_id AS work, outcome,
+       CASE WHEN starts_with(cause, 'due:') THEN first_due_at END AS due_at
 FROM scheduler.occurrence
 JOIN scheduler.manifest ON manifest.id = occurrence.manifest_id
-ORDER BY occurrence.decided_at, occurrence.first_due_at, occurrence.cause
+WHERE decision = 'queued'
+ORDER BY decided_at, first_due_at, cause
+
+-- name: skips
+-- All decisions to skip due times, oldest first.
+SELECT manifest.external_id AS manifest, first_due_at, last_due_at, occurrence.reason
+FROM scheduler.occurrence
+JOIN scheduler.manifest ON manifest.id = occurrence.manifest_id
+WHERE decision = 'skipped'
+ORDER BY decided_at, first_due_at, cause
 
 -- name: declared
--- Every manifest that there ever was, deleted ones among them.
+-- All manifests that were ever declared, including deleted ones.
 SELECT DISTINCT subject FROM scheduler.history WHERE type = 'headway.manifest.declared.v1'
 
--- name: tidy
--- What autovacuum would do in an hour of work, which a world does in seconds.
+-- name: vacuum
+-- Do the work of autovacuum: a world makes an hour's changes in seconds.
 VACUUM (ANALYZE) scheduler.manifest, scheduler.work, scheduler.outbox, scheduler.occurrence,
     dispatcher.work_queue, dispatcher.metadata, dispatcher.lease, dispatcher.outbox

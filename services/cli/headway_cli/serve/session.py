@@ -11,7 +11,7 @@ import msgspec
 from headway import Client
 from headway_clock import utc_now
 from headway_service_kit.process import run
-from headway_service_kit.settings import given
+from headway_service_kit.settings import lookup
 from msgspec import Struct
 
 from headway_cli.serve import settings
@@ -88,7 +88,7 @@ class Session(Struct, frozen=True, kw_only=True):
 
     def address(self) -> ConsoleAddress:
         """Return the URL and token that were given, or those of the `up` of the data folder."""
-        url = self.url or given(os.environ, "url")
+        url = self.url or lookup(os.environ, "url")
         if url is not None:
             return settings.read(ConsoleAddress, {"url": url})
         running = find_running(self.data)

@@ -56,7 +56,7 @@ def read_defaults(environment: Mapping[str, str] = os.environ) -> Defaults:
 def get(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
     """Return a setting as text; `None` if it is not set or cannot be read."""
     try:
-        return kit.given(environment, name)
+        return kit.lookup(environment, name)
     except InvalidSettings:
         return None
 

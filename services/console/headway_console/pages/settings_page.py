@@ -7,7 +7,7 @@ from typing import Any
 from headway_contract import subjects
 from headway_contract.operations import SettingsAnswer, SettingsQuestion, SettingStatus
 from headway_errors import RequestFailed
-from headway_service_kit.settings_text import told_by
+from headway_service_kit.settings_text import settings_in_effect
 from litestar import Request, Response, get
 from msgspec import Struct, convert
 
@@ -37,7 +37,7 @@ async def settings(request: Request[Any, Any, Any]) -> Response[str]:
     reports = [_ask(request, service, subject) for service, subject in _SUBJECTS.items()]
     own = [
         convert(setting, SettingStatus, from_attributes=True)
-        for setting in told_by(request.app.state.settings, os.environ)
+        for setting in settings_in_effect(request.app.state.settings, os.environ)
     ]
     services = [*await asyncio.gather(*reports), ServiceReport(service="Console", settings=own)]
     return show(

@@ -24,7 +24,7 @@ from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consume import Intake
 from headway_postgres_kit import Clock, Connection, Database, note
 from headway_relay import events_in
-from headway_service_kit.after_commit import IGNORED_MESSAGES
+from headway_service_kit.ignored_messages import IGNORED_MESSAGES
 from headway_tracing import span
 
 from headway_dispatcher import store

@@ -32,7 +32,7 @@ from headway_jetstream_kit import Broker
 from headway_jetstream_kit.ask import ask
 from headway_jetstream_kit.endpoints import serve
 from headway_postgres_kit import Clock, Connection, Database, storable
-from headway_service_kit.settings_text import told_by
+from headway_service_kit.settings_text import settings_in_effect
 from msgspec import UNSET, Struct, UnsetType
 
 from headway_dispatcher import store
@@ -182,7 +182,7 @@ class Desk:
         """Return the settings of this process."""
         settings = [
             msgspec.convert(setting, SettingStatus, from_attributes=True)
-            for setting in told_by(self._settings, os.environ)
+            for setting in settings_in_effect(self._settings, os.environ)
         ]
         return SettingsAnswer(process=self._name, settings=settings)
 

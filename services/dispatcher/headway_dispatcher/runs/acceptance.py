@@ -33,7 +33,7 @@ from headway_jetstream_kit import Message
 from headway_jetstream_kit.consume import Unreadable
 from headway_postgres_kit import note
 from headway_relay import events_in
-from headway_service_kit.after_commit import IGNORED_MESSAGES
+from headway_service_kit.ignored_messages import IGNORED_MESSAGES
 from headway_tracing.log import get_logger
 from msgspec import Struct, structs
 

@@ -26,7 +26,7 @@ from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_jetstream_kit.ask import ask
 from headway_jetstream_kit.limited_log import LimitedLog
 from headway_postgres_kit import Connection, Database, DatabaseUnavailable, json_array
-from headway_service_kit.after_commit import IGNORED_MESSAGES
+from headway_service_kit.ignored_messages import IGNORED_MESSAGES
 from headway_service_kit.passes import Wakeup
 from headway_tracing.log import get_logger
 from msgspec import Struct

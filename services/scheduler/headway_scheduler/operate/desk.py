@@ -56,7 +56,7 @@ from headway_jetstream_kit.endpoints import serve
 from headway_postgres_kit import Clock, Connection, Database
 from headway_service_kit.idempotency import Keyed
 from headway_service_kit.passes import Wakeup
-from headway_service_kit.settings_text import told_by
+from headway_service_kit.settings_text import settings_in_effect
 from msgspec import Struct
 
 from headway_scheduler.declare.checks import ForeignDefinitions
@@ -264,7 +264,7 @@ class Desk:
         """What holds in this process."""
         told = [
             msgspec.convert(one, SettingStatus, from_attributes=True)
-            for one in told_by(self._settings, os.environ)
+            for one in settings_in_effect(self._settings, os.environ)
         ]
         return SettingsAnswer(process=self._name, settings=told)
 

@@ -15,7 +15,7 @@ def test_the_parameters_of_all_stand_in_a_row():
     )
 
 
-def test_what_the_first_stands_on_is_kept():
+def test_the_with_clause_of_the_first_is_kept():
     combined = combine(("-- a note\nWITH x AS (SELECT $1) INSERT INTO a TABLE x", "DELETE FROM d"))
     assert " ".join(combined.split()) == (
         "WITH part_1 AS ( DELETE FROM d ), x AS (SELECT $1) INSERT INTO a TABLE x"
