@@ -392,7 +392,7 @@ class TestAStory:
         # A late start is told in the letter, too.
         first = letter.runs[0]
         lease = uuid5(WORK, "lease 1")
-        life.tell("run.started", {}, source="worker/w", run=first.run, lease=lease)
+        life.tell("run.started", {}, source="worker/w", run=first.run_id, lease=lease)
         [letter] = fold(life.events).letters.values()
         assert letter.runs[0].started_at == life.events[-1].occurred_at
 

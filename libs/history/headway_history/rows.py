@@ -6,7 +6,7 @@ display, or for the bookkeeping of a pass.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 from uuid import UUID
 
 from msgspec import UNSET, Struct
@@ -85,10 +85,10 @@ class RunRow(Struct, kw_only=True):
     begun_elsewhere: int = 0
 
 
-class LetterRun(Struct, frozen=True, kw_only=True):
+class LetterRun(Struct, frozen=True, kw_only=True, rename={"run_id": "run"}):
     """A run of the round that ended in a dead letter, as stored with the letter."""
 
-    run: UUID
+    run_id: UUID
     attempt: int
     state: str
     worker: str | None = None
@@ -196,11 +196,8 @@ def _by_id(work: WorkRow | None) -> dict[UUID, WorkRow]:
     return {} if work is None else {work.id: work}
 
 
-_Row = TypeVar("_Row", WorkRow, RunRow, LetterRow)
-
-
 def _compare_rows(
-    expected: Mapping[UUID, _Row], found: Mapping[UUID, _Row], *, tolerant: bool
+    expected: Mapping[UUID, Row], found: Mapping[UUID, Row], *, tolerant: bool
 ) -> Iterable[Difference]:
     for key in sorted(expected.keys() | found.keys()):
         wanted, actual = expected.get(key), found.get(key)

@@ -79,28 +79,22 @@ class History:
 
     async def of_works(self, connection: Connection, above: UUID, up_to: UUID) -> list[StoredEvent]:
         """Read the accepted events of all work between two ids, the first excluded."""
-        rows = await connection.fetch(self._queries["of_works"], above, up_to)
-        return [StoredEvent.read(row) for row in rows]
+        return await _read(connection, self._queries["of_works"], above, up_to)
 
     async def of_these_works(
         self, connection: Connection, works: Sequence[UUID]
     ) -> list[StoredEvent]:
         """Read the accepted events of some work."""
-        rows = await connection.fetch(self._queries["of_these_works"], works)
-        return [StoredEvent.read(row) for row in rows]
+        return await _read(connection, self._queries["of_these_works"], works)
 
     async def of_leases(self, connection: Connection, leases: Iterable[UUID]) -> list[StoredEvent]:
         """Read the accepted events of leases that belong to no single work."""
         ids = sorted(leases)
-        if not ids:
-            return []
-        rows = await connection.fetch(self._queries["of_leases"], ids)
-        return [StoredEvent.read(row) for row in rows]
+        return await _read(connection, self._queries["of_leases"], ids) if ids else []
 
     async def of_no_work(self, connection: Connection, types: Sequence[str]) -> list[StoredEvent]:
         """Read the accepted events of some types that concern manifests, or history itself."""
-        rows = await connection.fetch(self._queries["of_no_work"], types)
-        return [StoredEvent.read(row) for row in rows]
+        return await _read(connection, self._queries["of_no_work"], types)
 
 
 class Numbers:
@@ -135,3 +129,8 @@ class Numbers:
                 return
             self._missed_since.pop(following, None)
             self.settled = following
+
+
+async def _read(connection: Connection, query: str, *args: Any) -> list[StoredEvent]:
+    rows = await connection.fetch(query, *args)
+    return [StoredEvent(**dict(row)) for row in rows]
