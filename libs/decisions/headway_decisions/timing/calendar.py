@@ -12,21 +12,12 @@ from msgspec import Struct
 
 from headway_decisions import wording
 from headway_decisions.timing import times
-from headway_decisions.timing.cadence import Clocked
+from headway_decisions.timing.cadence import Clocked, next_wall
 from headway_decisions.timing.cron import SEARCH_YEARS
-from headway_decisions.timing.times import (
-    DAY,
-    SECOND,
-    WEEKDAYS,
-    Week,
-    Weekday,
-    first_of_next_month,
-    midnight,
-    weeks_of,
-)
+from headway_decisions.timing.times import DAY, SECOND, WEEKDAYS, Week, Weekday
 
 SEARCH = timedelta(days=SEARCH_YEARS * 366)
-_NEVER = midnight(date.max)
+_NEVER = times.midnight(date.max)
 
 
 class Filters(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -103,7 +94,7 @@ class Passage(NamedTuple):
             wall = self.start
         wall = self._next_day(wall)
         if self.window is not None and not self.window.covers(wall):
-            wall = self.window.opens_at(wall)
+            wall = times.next_at(wall, self.window.start)
         return None if self.ends_before is not None and wall >= self.ends_before else wall
 
     def horizon(self, wall: datetime) -> datetime:
@@ -114,40 +105,32 @@ class Passage(NamedTuple):
         """Return the time if its date passes, or else midnight of the next date that does."""
         day = wall.date()
         while not self._passes(day):
-            day = day + DAY if self._in_month(day) else first_of_next_month(day)
-        return wall if day == wall.date() else midnight(day)
+            day = day + DAY if self._in_month(day) else times.first_of_next_month(day)
+        return wall if day == wall.date() else times.midnight(day)
 
     def _passes(self, day: date) -> bool:
         return (
             self._in_month(day)
             and (not self.weekdays or day.weekday() in self.weekdays)
-            and (not self.weeks or any(week in self.weeks for week in weeks_of(day)))
+            and (not self.weeks or times.is_in_weeks(day, self.weeks))
         )
 
     def _in_month(self, day: date) -> bool:
         return not self.months or day.month in self.months
 
 
-class Filtered:
-    """A cadence narrowed by filters."""
-
-    def __init__(self, cadence: Clocked, passage: Passage) -> None:
-        self._cadence = cadence
-        self._passage = passage
-        self.fires_in_repeated_hour = cadence.fires_in_repeated_hour
-
-    def next_wall(self, wall: datetime) -> datetime | None:
-        """Return the first fire after a wall-clock time that passes the filters."""
-        horizon = self._passage.horizon(wall)
-        fire = self._cadence.next_wall(wall)
-        while fire is not None:
-            opening = self._passage.opening(fire)
-            if opening == fire:
-                return fire
-            if opening is None or opening > horizon:
-                return None
-            fire = self._cadence.next_wall(opening - SECOND)
-        return None
+def next_filtered(cadence: Clocked, passage: Passage, wall: datetime) -> datetime | None:
+    """Return the first fire of a cadence after a wall-clock time that passes the filters."""
+    horizon = passage.horizon(wall)
+    fire = next_wall(cadence, wall)
+    while fire is not None:
+        opening = passage.opening(fire)
+        if opening == fire:
+            return fire
+        if opening is None or opening > horizon:
+            return None
+        fire = next_wall(cadence, opening - SECOND)
+    return None
 
 
 @lru_cache(maxsize=16_384)
@@ -165,10 +148,7 @@ def passage(filters: Filters) -> Passage:
 
 def covering(exclusions: tuple[Exclusion, ...], wall: datetime) -> Exclusion | None:
     """Return the first exclusion that covers a wall-clock time, or `None`."""
-    for exclusion in exclusions:
-        if _covers(exclusion, wall):
-            return exclusion
-    return None
+    return next((exclusion for exclusion in exclusions if _covers(exclusion, wall)), None)
 
 
 def reopening(exclusions: tuple[Exclusion, ...], wall: datetime) -> datetime | None:
@@ -197,12 +177,12 @@ def _end_of(exclusion: Exclusion, wall: datetime) -> datetime:
     """Return the first time after a covered one at which the exclusion may end."""
     match exclusion:
         case ExcludedDays() | ExcludedDates():
-            return midnight(wall.date() + DAY)
+            return times.midnight(wall.date() + DAY)
         case ExcludedRange(_, last):
             # A range may have no real end.
-            return midnight(last + DAY) if last < date.max else _NEVER
+            return times.midnight(last + DAY) if last < date.max else _NEVER
         case ExcludedTimes(between):
-            return times.window(between).closes_at(wall)
+            return times.next_at(wall, times.window(between).end)
 
 
 def _first_after(end: str) -> datetime:

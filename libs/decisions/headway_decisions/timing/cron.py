@@ -85,9 +85,6 @@ class _Fields(NamedTuple):
     hours: tuple[int, ...]
     days: _Days
 
-    def first_time(self) -> time:
-        return time(self.hours[0], self.minutes[0], self.seconds[0])
-
     def next_time(self, wall: datetime) -> time | None:
         """Return the next time on the same day, or `None`."""
         if wall.hour in self.hours:
@@ -111,7 +108,8 @@ def next_match(expression: str, wall: datetime) -> datetime | None:
         if at is not None:
             return datetime.combine(day, at)
     following = _next_day(fields.days, day)
-    return None if following is None else datetime.combine(following, fields.first_time())
+    first = time(fields.hours[0], fields.minutes[0], fields.seconds[0])
+    return None if following is None else datetime.combine(following, first)
 
 
 def fires_every_hour(expression: str) -> bool:
@@ -123,9 +121,15 @@ def check(expression: str) -> None:
     """Raise `InvalidCron` if an expression is not valid or has no match within ten years."""
     if len(expression) > 200:
         raise InvalidCron("cron expression is longer than 200 characters: write a shorter one")
-    if expression.strip().startswith("@"):
-        _check_nickname(expression)
+    name = expression.strip()
+    if name == "@reboot":
+        raise InvalidCron("cron expression '@reboot' has no time: use once() or 'headway trigger'")
+    if name in NICKNAMES:
         return
+    if name.startswith("@"):
+        raise InvalidCron(
+            f"cron expression {expression!r} is not known: use one of {', '.join(NICKNAMES)}"
+        )
     fields = expression.split()
     if len(fields) not in (5, 6):
         raise InvalidCron(
@@ -142,16 +146,6 @@ def check(expression: str) -> None:
     if next_match(expression, _A_LEAP_YEAR - timedelta(seconds=1)) is None:
         raise InvalidCron(
             f"cron expression {expression!r} has no occurrence within {SEARCH_YEARS} years"
-        )
-
-
-def _check_nickname(expression: str) -> None:
-    name = expression.strip()
-    if name == "@reboot":
-        raise InvalidCron("cron expression '@reboot' has no time: use once() or 'headway trigger'")
-    if name not in NICKNAMES:
-        raise InvalidCron(
-            f"cron expression {expression!r} is not known: use one of {', '.join(NICKNAMES)}"
         )
 
 

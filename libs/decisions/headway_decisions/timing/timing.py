@@ -8,15 +8,22 @@ Exclusions check the wall-clock time of the fire. Searches end after ten years.
 """
 
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headway_decisions import wording
 from headway_decisions.timing import calendar, times, timing_problems, wall_clock
-from headway_decisions.timing.cadence import Cadence, Manual, Once, Spaced, Ticking
+from headway_decisions.timing.cadence import (
+    Cadence,
+    Manual,
+    Once,
+    Spaced,
+    fires_in_repeated_hour,
+    next_wall,
+)
 from headway_decisions.timing.calendar import SEARCH, Exclusion, Filters
 
 _A_LEAP_YEAR = datetime(2024, 1, 1, tzinfo=UTC)
@@ -34,11 +41,12 @@ class Timing(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class _Plan(NamedTuple):
-    """A parsed timing; `ticking` is `None` for `Spaced` and `Manual`."""
+    """A parsed timing; `next_wall` is `None` for `Spaced` and `Manual`."""
 
     zone: ZoneInfo
-    ticking: Ticking | None
     passage: calendar.Passage
+    next_wall: wall_clock.NextWall | None = None
+    repeats: bool = False
 
 
 def problems(timing: Timing, *, since: datetime | None = None) -> list[str]:
@@ -46,7 +54,7 @@ def problems(timing: Timing, *, since: datetime | None = None) -> list[str]:
 
     It must fire within ten years from `since`, the time of its declaration, or from a fixed time.
     """
-    found = _part_problems(timing)
+    found = timing_problems.about_parts(timing)
     if isinstance(timing.cadence, Manual) and timing.filters != Filters():
         found.append("a manual cadence takes no filters: leave them out")
     return found or _never_fires(timing, since)
@@ -54,16 +62,8 @@ def problems(timing: Timing, *, since: datetime | None = None) -> list[str]:
 
 def problems_of_parts(timing: Timing) -> list[str]:
     """Return the problems of the parts that are present, if others could not be parsed."""
-    return [line for line in _part_problems(timing) if timing_problems.IS_EMPTY not in line]
-
-
-def _part_problems(timing: Timing) -> list[str]:
-    return [
-        *timing_problems.about_cadence(timing.cadence),
-        *timing_problems.about_zone(timing.zone),
-        *timing_problems.about_filters(timing.filters),
-        *timing_problems.about_exclusions(timing.exclusions),
-    ]
+    found = timing_problems.about_parts(timing)
+    return [line for line in found if timing_problems.IS_EMPTY not in line]
 
 
 def next_due(timing: Timing, after: datetime) -> datetime | None:
@@ -76,9 +76,9 @@ def next_due(timing: Timing, after: datetime) -> datetime | None:
 @lru_cache(maxsize=4096)
 def _next_due(timing: Timing, after: datetime) -> datetime | None:
     plan = _plan(timing)
-    if plan.ticking is None:
+    if plan.next_wall is None:
         return None
-    return wall_clock.next_after(plan.ticking, plan.zone, after)
+    return wall_clock.next_after(plan.next_wall, plan.zone, after, repeats=plan.repeats)
 
 
 def latest_due(timing: Timing, after: datetime, until: datetime) -> datetime | None:
@@ -160,12 +160,8 @@ def describe(timing: Timing) -> str:
         parts.append(f"in the {wording.listed(filters.weeks)} week of the month")
     if filters.months:
         parts.append(f"in {wording.months(filters.months)}")
-    if filters.between is not None:
-        parts.append(f"between {filters.between}")
-    if filters.start is not None:
-        parts.append(f"from {filters.start}")
-    if filters.end is not None:
-        parts.append(f"until {filters.end}")
+    bounds = (("between", filters.between), ("from", filters.start), ("until", filters.end))
+    parts += [f"{word} {bound}" for word, bound in bounds if bound is not None]
     parts += [f"not {exclusion}" for exclusion in timing.exclusions]
     return f"{', '.join(parts)} ({timing.zone})"
 
@@ -173,13 +169,13 @@ def describe(timing: Timing) -> str:
 @lru_cache(maxsize=16_384)
 def _plan(timing: Timing) -> _Plan:
     zone, passage = wall_clock.zone_named(timing.zone), calendar.passage(timing.filters)
-    match timing.cadence:
-        case Spaced() | Manual():
-            return _Plan(zone, None, passage)
-        case clocked if timing.filters == Filters():
-            return _Plan(zone, clocked, passage)
-        case clocked:
-            return _Plan(zone, calendar.Filtered(clocked, passage), passage)
+    cadence = timing.cadence
+    if isinstance(cadence, Spaced | Manual):
+        return _Plan(zone, passage)
+    following = partial(next_wall, cadence)
+    if timing.filters != Filters():
+        following = partial(calendar.next_filtered, cadence, passage)
+    return _Plan(zone, passage, following, fires_in_repeated_hour(cadence))
 
 
 def _forward(zone: ZoneInfo, instant: datetime, distance: timedelta) -> datetime:
@@ -196,17 +192,14 @@ def _never_fires(timing: Timing, since: datetime | None) -> list[str]:
         case Manual():
             return []
         case Spaced():
-            allowed, due = first_open(timing, start), first_open(_without_exclusions(timing), start)
+            unrestricted = structs.replace(timing, exclusions=())
+            allowed, due = first_open(timing, start), first_open(unrestricted, start)
         case _:
             allowed, due = next_allowed(timing, start), next_due(timing, start)
     if allowed is not None:
         return []
     reason = "filters allow none of its times" if due is None else "exclusions cover all its times"
     return [f"{timing.cadence} never fires: its {reason} within ten years: loosen them"]
-
-
-def _without_exclusions(timing: Timing) -> Timing:
-    return Timing(cadence=timing.cadence, zone=timing.zone, filters=timing.filters)
 
 
 def _search_start(timing: Timing, since: datetime | None) -> datetime:

@@ -16,7 +16,6 @@ from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from headway_decisions.timing.cadence import Ticking
 from headway_decisions.timing.times import SECOND
 
 # No zone has ever left an offset and returned to it within this time.
@@ -33,6 +32,8 @@ _LOOK_BACK = (
 )
 # Names that differ from machine to machine.
 _NO_ZONES = ("localtime", "posixrules", "posix/", "right/")
+
+NextWall = Callable[[datetime], datetime | None]
 
 
 class Transition(NamedTuple):
@@ -71,31 +72,38 @@ def wall_at(zone: ZoneInfo, instant: datetime) -> datetime:
     return instant.astimezone(zone).replace(tzinfo=None, fold=0)
 
 
-def next_after(cadence: Ticking, zone: ZoneInfo, after: datetime) -> datetime | None:
-    """Return the first fire strictly after an instant, in UTC, or `None`."""
+def next_after(
+    next_wall: NextWall, zone: ZoneInfo, after: datetime, *, repeats: bool
+) -> datetime | None:
+    """Return the first fire strictly after an instant, in UTC, or `None`.
+
+    `next_wall` returns the first fire after a wall-clock time. A cadence that `repeats` fires in
+    both passings of a repeated hour.
+    """
     instant, inclusive = after.astimezone(UTC), False
     while True:
         offset = _offset(zone, instant)
         wall = (instant + offset).replace(tzinfo=None)
-        fire = cadence.next_wall(wall - SECOND if inclusive else wall)
+        fire = next_wall(wall - SECOND if inclusive else wall)
         # The clock may still go back to before the end of the cadence.
         arrival = (fire - offset).replace(tzinfo=UTC) if fire else instant + _LONGEST_REPEAT
         transition = next_transition(zone, instant, arrival)
         if transition is not None:
             if fire is not None and fire < transition.new_wall:
                 return transition.at
-            instant, inclusive = _resumption(cadence, transition), True
+            # The wall clock repeats this time; only some cadences fire in it again.
+            repeated = max(timedelta(0), transition.before - transition.after)
+            instant = transition.at + (timedelta(0) if repeats else repeated)
+            inclusive = True
         elif fire is None:
             return None
-        elif cadence.fires_in_repeated_hour or not _is_second_passing(zone, arrival):
+        elif repeats or arrival.astimezone(zone).fold == 0:
             return arrival
         else:
             instant, inclusive = arrival, False
 
 
-def latest(
-    following: Callable[[datetime], datetime | None], after: datetime, until: datetime
-) -> datetime | None:
+def latest(following: NextWall, after: datetime, until: datetime) -> datetime | None:
     """Return the last time in (after, until], where `following` returns the next one.
 
     It is found by bisection: a time follows every instant before the last one, and none after.
@@ -145,22 +153,10 @@ def _up_to(until: datetime, instant: datetime | None) -> datetime | None:
     return None if instant is None or instant > until else instant
 
 
-def _resumption(cadence: Ticking, transition: Transition) -> datetime:
-    """Return where to continue after a transition: after a repeated hour that does not count."""
-    repeated = transition.before - transition.after
-    if cadence.fires_in_repeated_hour or repeated < timedelta(0):
-        return transition.at
-    return transition.at + repeated
-
-
 def _offset(zone: ZoneInfo, instant: datetime) -> timedelta:
     offset = instant.astimezone(zone).utcoffset()
     assert offset is not None  # noqa: S101 - a ZoneInfo always has one
     return offset
-
-
-def _is_second_passing(zone: ZoneInfo, instant: datetime) -> bool:
-    return instant.astimezone(zone).fold == 1
 
 
 def _bisect(zone: ZoneInfo, low: datetime, high: datetime) -> Transition:
