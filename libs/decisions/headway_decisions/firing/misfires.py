@@ -5,7 +5,6 @@ Consecutive skips are one ledger entry.
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Literal
 
 from msgspec import structs
 
@@ -60,26 +59,16 @@ def _choose(view: ManifestView, first: datetime, last: datetime, now: datetime) 
 
 def _fire(view: ManifestView, due_at: datetime, *, must: bool) -> tuple[ManifestView, Entry]:
     """Queue one due time, or apply the overlap policy."""
-    decision: Literal["queued", "owed", "skipped"] = "queued"
-    reason, slot = None, 0
+    reason = manifest_state.ONE_ALREADY_WAITS if view.owed else manifest_state.STILL_OUTSTANDING
+    entry = skip(due_at, due_at, reason)
     if has_room(view) and not view.owed:
         view, slot = take_slot(view)
-    elif must or (view.overlap.policy in ("queue_one", "cancel_running") and not view.owed):
-        decision, reason = "owed", manifest_state.STILL_OUTSTANDING
-        view = structs.replace(view, owed=(*view.owed, Owed(cause=identity.due_cause(due_at))))
-    else:
-        decision, reason = (
-            "skipped",
-            manifest_state.ONE_ALREADY_WAITS if view.owed else manifest_state.STILL_OUTSTANDING,
-        )
-    return view, Entry(
-        cause=identity.due_cause(due_at),
-        first_due_at=due_at,
-        last_due_at=due_at,
-        decision=decision,
-        reason=reason,
-        slot=slot,
-    )
+        return view, structs.replace(entry, decision="queued", reason=None, slot=slot)
+    if must or (view.overlap.policy in ("queue_one", "cancel_running") and not view.owed):
+        view = structs.replace(view, owed=(*view.owed, Owed(cause=entry.cause)))
+        reason = manifest_state.STILL_OUTSTANDING
+        return view, structs.replace(entry, decision="owed", reason=reason)
+    return view, entry
 
 
 def _skips(
