@@ -120,7 +120,7 @@ async def test_work_is_explained(asked, world):
     assert (done.code, done.err) == (0, "")
     text, heading, *gates = done.out.splitlines()
     assert text.startswith(f"Work {work} (of manifest 'by-hand', job 'count', group 'count') waits")
-    assert "0 live worker(s) serve job 'count'" in text
+    assert "0 live workers serve job 'count'" in text
     assert heading.split() == ["GATE", "NOW", "OPENS", "WHY"]
     assert any(re.match(r"no_worker +closed +- +0 live", gate) for gate in gates)
     told = json.loads((await asked("explain", "work", work, "--json")).out)

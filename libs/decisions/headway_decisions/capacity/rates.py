@@ -62,15 +62,7 @@ def room(rate: Rate, begun: Sequence[Bundle], now: datetime) -> int:
 
 def frees_at(rate: Rate, begun: Sequence[Bundle], now: datetime) -> datetime | None:
     """Return when the next run may begin; `None` if it may begin now."""
-    remembered = _remembered(rate, begun, now)
-    surplus = sum(bundle.count for bundle in remembered) - rate.count
-    for bundle in remembered:
-        if surplus < 0:
-            break
-        surplus -= bundle.count
-        if surplus < 0:
-            return bundle.last_at + timedelta(seconds=rate.period_seconds)
-    return None
+    return None if room(rate, begun, now) > 0 else turn(rate, begun, 0, now)
 
 
 def turn(rate: Rate, begun: Sequence[Bundle], ahead: int, now: datetime) -> datetime:
