@@ -5,8 +5,6 @@ so that no search has to step through a month of seconds.
 """
 
 from datetime import date, datetime, timedelta
-from functools import lru_cache
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -75,74 +73,56 @@ class ExcludedTimes(Struct, frozen=True, tag="times"):
 Exclusion = ExcludedDays | ExcludedDates | ExcludedRange | ExcludedTimes
 
 
-class Passage(NamedTuple):
-    """Filters, parsed."""
+def opening(filters: Filters, wall: datetime) -> datetime | None:
+    """Return a wall-clock time if it passes the filters, or else the earliest that could.
 
-    weekdays: frozenset[int]
-    months: tuple[int, ...]
-    weeks: tuple[Week, ...]
-    window: times.Window | None
-    start: datetime | None
-    ends_before: datetime | None
-
-    def opening(self, wall: datetime) -> datetime | None:
-        """Return a wall-clock time if it passes, or else the earliest that could.
-
-        Check the result again, because its date may not pass.
-        """
-        if self.start is not None and wall < self.start:
-            wall = self.start
-        wall = self._next_day(wall)
-        if self.window is not None and not self.window.covers(wall):
-            wall = times.next_at(wall, self.window.start)
-        return None if self.ends_before is not None and wall >= self.ends_before else wall
-
-    def horizon(self, wall: datetime) -> datetime:
-        """Return where a search from a wall-clock time ends."""
-        return (wall if self.start is None else max(wall, self.start)) + SEARCH
-
-    def _next_day(self, wall: datetime) -> datetime:
-        """Return the time if its date passes, or else midnight of the next date that does."""
-        day = wall.date()
-        while not self._passes(day):
-            day = day + DAY if self._in_month(day) else times.first_of_next_month(day)
-        return wall if day == wall.date() else times.midnight(day)
-
-    def _passes(self, day: date) -> bool:
-        return (
-            self._in_month(day)
-            and (not self.weekdays or day.weekday() in self.weekdays)
-            and (not self.weeks or times.is_in_weeks(day, self.weeks))
-        )
-
-    def _in_month(self, day: date) -> bool:
-        return not self.months or day.month in self.months
+    Check the result again, because its date may not pass.
+    """
+    wall = max(wall, _start(filters, wall))
+    day = wall.date()
+    while not _passes(filters, day):
+        in_month = not filters.months or day.month in filters.months
+        day = day + DAY if in_month else times.first_of_next_month(day)
+    if day != wall.date():
+        wall = times.midnight(day)
+    if filters.between is not None:
+        window = times.window(filters.between)
+        wall = wall if window.covers(wall) else times.next_at(wall, window.start)
+    if filters.end is None:
+        return wall
+    # A date as the end includes its whole day.
+    last_step = SECOND if times.has_time(filters.end) else DAY
+    return wall if wall < times.moment(filters.end) + last_step else None
 
 
-def next_filtered(cadence: Clocked, passage: Passage, wall: datetime) -> datetime | None:
+def horizon(filters: Filters, wall: datetime) -> datetime:
+    """Return where a search from a wall-clock time ends."""
+    return max(wall, _start(filters, wall)) + SEARCH
+
+
+def next_filtered(cadence: Clocked, filters: Filters, wall: datetime) -> datetime | None:
     """Return the first fire of a cadence after a wall-clock time that passes the filters."""
-    horizon = passage.horizon(wall)
+    end = horizon(filters, wall)
     fire = next_wall(cadence, wall)
     while fire is not None:
-        opening = passage.opening(fire)
-        if opening == fire:
+        opens_at = opening(filters, fire)
+        if opens_at == fire:
             return fire
-        if opening is None or opening > horizon:
+        if opens_at is None or opens_at > end:
             return None
-        fire = next_wall(cadence, opening - SECOND)
+        fire = next_wall(cadence, opens_at - SECOND)
     return None
 
 
-@lru_cache(maxsize=16_384)
-def passage(filters: Filters) -> Passage:
-    """Parse valid filters."""
-    return Passage(
-        weekdays=frozenset(WEEKDAYS.index(day) for day in filters.days),
-        months=filters.months,
-        weeks=filters.weeks,
-        window=times.window(filters.between) if filters.between is not None else None,
-        start=times.moment(filters.start) if filters.start is not None else None,
-        ends_before=_first_after(filters.end) if filters.end is not None else None,
+def _start(filters: Filters, wall: datetime) -> datetime:
+    return wall if filters.start is None else times.moment(filters.start)
+
+
+def _passes(filters: Filters, day: date) -> bool:
+    return (
+        (not filters.months or day.month in filters.months)
+        and (not filters.days or WEEKDAYS[day.weekday()] in filters.days)
+        and (not filters.weeks or times.is_in_weeks(day, filters.weeks))
     )
 
 
@@ -183,8 +163,3 @@ def _end_of(exclusion: Exclusion, wall: datetime) -> datetime:
             return times.midnight(last + DAY) if last < date.max else _NEVER
         case ExcludedTimes(between):
             return times.next_at(wall, times.window(between).end)
-
-
-def _first_after(end: str) -> datetime:
-    """Return the first time after an inclusive end; a date includes its whole day."""
-    return times.moment(end) + (SECOND if times.has_time(end) else DAY)

@@ -9,7 +9,6 @@ Exclusions check the wall-clock time of the fire. Searches end after ten years.
 
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
-from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from msgspec import Struct, structs
@@ -40,15 +39,6 @@ class Timing(Struct, frozen=True, kw_only=True, omit_defaults=True):
     exclusions: tuple[Exclusion, ...] = ()
 
 
-class _Plan(NamedTuple):
-    """A parsed timing; `next_wall` is `None` for `Spaced` and `Manual`."""
-
-    zone: ZoneInfo
-    passage: calendar.Passage
-    next_wall: wall_clock.NextWall | None = None
-    repeats: bool = False
-
-
 def problems(timing: Timing, *, since: datetime | None = None) -> list[str]:
     """Return every problem of a timing, one line each.
 
@@ -75,10 +65,14 @@ def next_due(timing: Timing, after: datetime) -> datetime | None:
 # Manifests that are due together often share a timing.
 @lru_cache(maxsize=4096)
 def _next_due(timing: Timing, after: datetime) -> datetime | None:
-    plan = _plan(timing)
-    if plan.next_wall is None:
+    cadence, zone = timing.cadence, wall_clock.zone_named(timing.zone)
+    if isinstance(cadence, Spaced | Manual):
         return None
-    return wall_clock.next_after(plan.next_wall, plan.zone, after, repeats=plan.repeats)
+    following = partial(next_wall, cadence)
+    if timing.filters != Filters():
+        following = partial(calendar.next_filtered, cadence, timing.filters)
+    repeats = fires_in_repeated_hour(cadence)
+    return wall_clock.next_after(following, zone, after, repeats=repeats)
 
 
 def latest_due(timing: Timing, after: datetime, until: datetime) -> datetime | None:
@@ -91,7 +85,7 @@ def next_allowed(timing: Timing, after: datetime) -> datetime | None:
     due = next_due(timing, after)
     if due is None or not timing.exclusions:
         return due
-    zone, horizon = _plan(timing).zone, due + SEARCH
+    zone, horizon = wall_clock.zone_named(timing.zone), due + SEARCH
     while due is not None and due <= horizon:
         wall = wall_clock.wall_at(zone, due)
         reopening = calendar.reopening(timing.exclusions, wall)
@@ -110,30 +104,30 @@ def latest_allowed(timing: Timing, after: datetime, until: datetime) -> datetime
 
 def excluded_by(timing: Timing, at: datetime) -> str | None:
     """Describe the exclusion that covers an instant; `None` if none does."""
-    wall = wall_clock.wall_at(_plan(timing).zone, at)
+    wall = wall_clock.wall_at(wall_clock.zone_named(timing.zone), at)
     exclusion = calendar.covering(timing.exclusions, wall)
     return None if exclusion is None else str(exclusion)
 
 
 def first_open(timing: Timing, at: datetime) -> datetime | None:
     """Return the first instant from `at` on that filters and exclusions allow (for `Spaced`)."""
-    plan, instant = _plan(timing), at.astimezone(UTC)
-    horizon = plan.passage.horizon(wall_clock.wall_at(plan.zone, instant))
-    while (wall := wall_clock.wall_at(plan.zone, instant)) <= horizon:
-        opening = plan.passage.opening(wall)
+    zone, instant = wall_clock.zone_named(timing.zone), at.astimezone(UTC)
+    horizon = calendar.horizon(timing.filters, wall_clock.wall_at(zone, instant))
+    while (wall := wall_clock.wall_at(zone, instant)) <= horizon:
+        opening = calendar.opening(timing.filters, wall)
         if opening is not None:
             opening = calendar.reopening(timing.exclusions, opening)
         if opening is None:
             return None
         if opening == wall:
             return instant
-        instant = _forward(plan.zone, instant, opening - wall)
+        instant = _forward(zone, instant, opening - wall)
     return None
 
 
 def clock_change(timing: Timing, at: datetime) -> str | None:
     """Return `gap` or `repeated` if the clock changes on the local day of an instant."""
-    zone = _plan(timing).zone
+    zone = wall_clock.zone_named(timing.zone)
     today = wall_clock.wall_at(zone, at).date()
     for year in range(today.year - 1, today.year + 2):
         for transition in wall_clock.transitions(zone, year):
@@ -148,7 +142,7 @@ def clock_change(timing: Timing, at: datetime) -> str | None:
 
 def local(timing: Timing, at: datetime) -> str:
     """Format an instant on the zone's wall clock, with its offset."""
-    return at.astimezone(_plan(timing).zone).isoformat(sep=" ", timespec="seconds")
+    return at.astimezone(wall_clock.zone_named(timing.zone)).isoformat(sep=" ", timespec="seconds")
 
 
 def describe(timing: Timing) -> str:
@@ -164,18 +158,6 @@ def describe(timing: Timing) -> str:
     parts += [f"{word} {bound}" for word, bound in bounds if bound is not None]
     parts += [f"not {exclusion}" for exclusion in timing.exclusions]
     return f"{', '.join(parts)} ({timing.zone})"
-
-
-@lru_cache(maxsize=16_384)
-def _plan(timing: Timing) -> _Plan:
-    zone, passage = wall_clock.zone_named(timing.zone), calendar.passage(timing.filters)
-    cadence = timing.cadence
-    if isinstance(cadence, Spaced | Manual):
-        return _Plan(zone, passage)
-    following = partial(next_wall, cadence)
-    if timing.filters != Filters():
-        following = partial(calendar.next_filtered, cadence, passage)
-    return _Plan(zone, passage, following, fires_in_repeated_hour(cadence))
 
 
 def _forward(zone: ZoneInfo, instant: datetime, distance: timedelta) -> datetime:
