@@ -26,7 +26,7 @@ from headway_contract.lifecycle import (
 from headway_contract.subjects import DISPATCHER
 from msgspec import Struct, structs
 
-from headway_decisions.runs.folding import Fact, Lifecycle, Run, fold
+from headway_decisions.runs.folding import Fact, Run, fold
 
 Refusal = Literal[
     "wrong_token",
@@ -77,10 +77,13 @@ def judge(lease: Lease, runs: dict[UUID, Run], arrived: Arrived) -> Judged:
     for fact in arrived.facts:
         refusal = _refusal(lease, runs, arrived, fact.data)
         refusals.append(refusal)
-        if refusal is None:
-            lease = _take(lease, arrived.worker, fact.data)
-            for run in _runs_of(runs, fact.data):
-                runs[run] = fold(runs[run], [fact])
+        if refusal is not None:
+            continue
+        lease = _take(lease, arrived.worker, fact.data)
+        # A claim concerns all runs of the lease.
+        concerned = list(runs) if isinstance(fact.data, LeaseClaimed) else []
+        for run in [fact.data.run] if isinstance(fact.data, RunEvent) else concerned:
+            runs[run] = fold(runs[run], [fact])
     if runs and all(run.ended for run in runs.values()):
         lease = structs.replace(lease, ended=True)
     lease = advance(lease, arrived.predecessor, arrived.sequence)
@@ -105,28 +108,23 @@ def _refusal(
     if data.token != lease.token:
         return "wrong_token"
     if arrived.worker != DISPATCHER:
-        if not _is_claimant(lease, arrived.worker, data):
+        claimant = (lease.claimed_by, lease.nonce)
+        is_claimed = lease.claimed_by is not None
+        if isinstance(data, LeaseRevoked) or (
+            is_claimed and claimant != (arrived.worker, data.nonce)
+        ):
             return "not_the_claimant"
-        if lease.ended and lease.claimed_by is None:
+        if lease.ended and not is_claimed:
             return "lease_ended"
         if isinstance(data, RunFailed) and data.failure.kind in DISPATCHER_KINDS:
             return "reserved_kind"
     if isinstance(data, RunEvent):
-        return _run_refusal(runs.get(data.run), data, overtaken=_is_overtaken(lease, arrived))
+        # A later message was projected before this one.
+        overtaken = arrived.sequence < max(lease.loose_links.values(), default=0)
+        return _run_refusal(runs.get(data.run), data, overtaken=overtaken)
     if isinstance(data, LeaseClaimed) and any(run.host is not None for run in runs.values()):
         return "already_claimed"
     return None
-
-
-def _is_claimant(lease: Lease, worker: str, data: LeaseEvent) -> bool:
-    if isinstance(data, LeaseRevoked):
-        return False
-    return lease.claimed_by is None or (lease.claimed_by, lease.nonce) == (worker, data.nonce)
-
-
-def _is_overtaken(lease: Lease, arrived: Arrived) -> bool:
-    """Return whether a later message was projected before this one."""
-    return arrived.sequence < max(lease.loose_links.values(), default=0)
 
 
 def _run_refusal(run: Run | None, data: RunEvent, *, overtaken: bool) -> Refusal | None:
@@ -151,10 +149,3 @@ def _take(lease: Lease, worker: str, data: LeaseEvent) -> Lease:
     if worker == DISPATCHER or lease.claimed_by is not None:
         return lease
     return structs.replace(lease, claimed_by=worker, nonce=data.nonce)
-
-
-def _runs_of(runs: dict[UUID, Run], data: Lifecycle) -> list[UUID]:
-    """Return the runs that an event concerns: for a claim all, else its own."""
-    if isinstance(data, RunEvent):
-        return [data.run]
-    return list(runs) if isinstance(data, LeaseClaimed) else []

@@ -125,7 +125,16 @@ def _apply(run: Run, fact: Fact) -> Run:
         case LeaseRenewed() | LeaseRevoked():
             return run
         case RunStarted():
-            return _start(run, fact)
+            # A late start does not move an ended run back.
+            state = next_run_state(run.state, "started") if run.state == "pending" else run.state
+            end = run.finished_at
+            return structs.replace(
+                run,
+                state=state,
+                started_at=fact.at,
+                worker_started_at=fact.worker_time,
+                finished_at=None if end is None else max(end, fact.at),
+            )
         case RunActivated(activations=activations):
             return structs.replace(run, activations=unite([*run.activations, *activations]))
         case RunCompleted(output=output):
@@ -136,23 +145,6 @@ def _apply(run: Run, fact: Fact) -> Run:
             return _finish(run, "cancelled", fact, cancel_reason=reason)
         case _:
             assert_never(fact.data)
-
-
-def _start(run: Run, fact: Fact) -> Run:
-    run = structs.replace(
-        run,
-        state=_reach(run, "started"),
-        started_at=fact.at,
-        worker_started_at=fact.worker_time,
-    )
-    if run.finished_at is None:
-        return run
-    return structs.replace(run, finished_at=end_of(run, run.finished_at))
-
-
-def _reach(run: Run, move: Literal["started"]) -> RunState:
-    """Return the state after a start, which never moves a run back."""
-    return next_run_state(run.state, move) if run.state == "pending" else run.state
 
 
 def _finish(

@@ -10,7 +10,7 @@ retries order all of these runs in leases of their own.
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Literal, assert_never
+from typing import Literal
 from uuid import UUID
 
 from msgspec import Struct
@@ -18,7 +18,7 @@ from msgspec import Struct
 from headway_decisions.capacity.slots import Worker
 from headway_decisions.runs.folding import Run
 
-# Why a lease is taken away: its worker is silent, nobody claimed it, or a run does not end.
+# Why a lease is taken away: its worker is silent, it was not claimed, or a run does not end.
 Silence = Literal["orphaned", "undelivered", "timed_out"]
 Ending = Literal["orphaned", "undelivered", "timed_out", "unbegun", "recalled"]
 
@@ -69,19 +69,15 @@ def endings(why: Silence, live: Sequence[LiveRun], *, shared: bool) -> dict[UUID
 
     A single run is always its own cause.
     """
-    return {run.run: _ending(why, run, shared=shared) for run in live}
-
-
-def _ending(why: Silence, run: LiveRun, *, shared: bool) -> Ending:
-    match why:
-        case "undelivered":
-            return "undelivered"
-        case "orphaned":
-            return "unbegun" if shared and not run.begun else "orphaned"
-        case "timed_out":
-            return "timed_out" if run.overdue or not shared else "recalled"
-        case _:
-            assert_never(why)
+    kinds: dict[UUID, Ending] = {}
+    for run in live:
+        kind: Ending = why
+        if why == "orphaned" and shared and not run.begun:
+            kind = "unbegun"
+        elif why == "timed_out" and shared and not run.overdue:
+            kind = "recalled"
+        kinds[run.run] = kind
+    return kinds
 
 
 def expired_before_start(start_by: datetime | None, run: Run, *, cancel_requested: bool) -> bool:
