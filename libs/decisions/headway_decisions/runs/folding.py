@@ -8,37 +8,15 @@ Activations are a union by dependent and key, in a fixed order.
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Literal, assert_never
+from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
-from headway_contract.lifecycle import (
-    Activation,
-    Failure,
-    LeaseClaimed,
-    LeaseRenewed,
-    LeaseRevoked,
-    RunActivated,
-    RunCancelled,
-    RunCompleted,
-    RunFailed,
-    RunStarted,
-)
+from headway_contract import lifecycle
 from headway_contract.subjects import DISPATCHER
 from msgspec import Struct, structs
 
 from headway_decisions.runs.transitions import TERMINAL, RunState, next_run_state
-
-Lifecycle = (
-    LeaseClaimed
-    | LeaseRenewed
-    | LeaseRevoked
-    | RunStarted
-    | RunActivated
-    | RunCompleted
-    | RunFailed
-    | RunCancelled
-)
 
 
 class Fact(Struct, frozen=True, kw_only=True):
@@ -50,7 +28,7 @@ class Fact(Struct, frozen=True, kw_only=True):
 
     at: datetime
     worker: str
-    data: Lifecycle
+    data: lifecycle.LeaseEvent
     worker_time: datetime | None = None
     accepted: bool = True
 
@@ -66,10 +44,10 @@ class Run(Struct, frozen=True, kw_only=True):
     finished_at: datetime | None = None
     worker_started_at: datetime | None = None
     worker_finished_at: datetime | None = None
-    failure: Failure | None = None
+    failure: lifecycle.Failure | None = None
     output: Any = None
     cancel_reason: str | None = None
-    activations: tuple[Activation, ...] = ()
+    activations: tuple[lifecycle.Activation, ...] = ()
 
     @property
     def ended(self) -> bool:
@@ -98,12 +76,12 @@ def end_of(run: Run, at: datetime) -> datetime:
     return at if run.started_at is None else max(at, run.started_at)
 
 
-def unite(activations: Iterable[Activation]) -> tuple[Activation, ...]:
+def unite(activations: Iterable[lifecycle.Activation]) -> tuple[lifecycle.Activation, ...]:
     """Return one activation for each dependent and key, in a fixed order.
 
     If a key has two inputs, the lesser encoding wins.
     """
-    united: dict[tuple[str, str], Activation] = {}
+    united: dict[tuple[str, str], lifecycle.Activation] = {}
     for activation in activations:
         named = (activation.manifest, activation.key)
         known = united.get(named)
@@ -112,7 +90,7 @@ def unite(activations: Iterable[Activation]) -> tuple[Activation, ...]:
     return tuple(united[named] for named in sorted(united))
 
 
-def _encoded_input(activation: Activation) -> bytes:
+def _encoded_input(activation: lifecycle.Activation) -> bytes:
     return msgspec.json.encode(activation.input, order="deterministic")
 
 
@@ -120,11 +98,11 @@ def _apply(run: Run, fact: Fact) -> Run:
     if fact.worker != DISPATCHER:
         run = structs.replace(run, worker=fact.worker)
     match fact.data:
-        case LeaseClaimed(host=host):
+        case lifecycle.LeaseClaimed(host=host):
             return structs.replace(run, host=host)
-        case LeaseRenewed() | LeaseRevoked():
+        case lifecycle.LeaseRenewed() | lifecycle.LeaseRevoked():
             return run
-        case RunStarted():
+        case lifecycle.RunStarted():
             # A late start does not move an ended run back.
             state = next_run_state(run.state, "started") if run.state == "pending" else run.state
             end = run.finished_at
@@ -135,16 +113,15 @@ def _apply(run: Run, fact: Fact) -> Run:
                 worker_started_at=fact.worker_time,
                 finished_at=None if end is None else max(end, fact.at),
             )
-        case RunActivated(activations=activations):
+        case lifecycle.RunActivated(activations=activations):
             return structs.replace(run, activations=unite([*run.activations, *activations]))
-        case RunCompleted(output=output):
+        case lifecycle.RunCompleted(output=output):
             return _finish(run, "completed", fact, output=output)
-        case RunFailed(failure=failure):
+        case lifecycle.RunFailed(failure=failure):
             return _finish(run, "failed", fact, failure=failure)
-        case RunCancelled(reason=reason):
+        case lifecycle.RunCancelled(reason=reason):
             return _finish(run, "cancelled", fact, cancel_reason=reason)
-        case _:
-            assert_never(fact.data)
+    raise TypeError(f"cannot fold an event of type {type(fact.data).__name__}")
 
 
 def _finish(

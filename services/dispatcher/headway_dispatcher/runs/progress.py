@@ -15,8 +15,17 @@ from headway_clock import monotonic
 from headway_contract import subjects
 from headway_contract.envelope import decode_lenient
 from headway_contract.worker_protocol import Progress
-from headway_decisions.runs.progress import Kept, News, Teller, digest, refusal, size_of
-from headway_decisions.runs.report_limits import Allowance, FloodLimit, storable_json
+from headway_decisions.runs.report_limits import (
+    Allowance,
+    FloodLimit,
+    Kept,
+    News,
+    Teller,
+    digest,
+    refusal,
+    size_of,
+    storable_json,
+)
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.limited_log import LimitedLog
 from headway_postgres_kit import Connection, Database, DatabaseUnavailable, json_array
