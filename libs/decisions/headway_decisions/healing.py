@@ -25,7 +25,7 @@ Reach = Literal["waiting", "passed", "new_stream", "rolled_back"]
 LONGEST_PAUSE = timedelta(hours=1)
 
 # The reason of work that is settled although the dispatcher does not know it.
-FORGOTTEN = "the dispatcher keeps no record that old: nobody knows how it ended"
+FORGOTTEN = "the dispatcher keeps no record that old: its outcome is unknown"
 
 
 class Mark(Struct, frozen=True, kw_only=True):
@@ -86,12 +86,12 @@ def reach(mark: Mark, sight: Sight) -> Reach:
     return "passed" if sight.done_through >= mark.sequence else "waiting"
 
 
-def is_lost(told_at: datetime, mark: Mark | None, sight: Sight, *, leeway: timedelta) -> str | None:
+def is_lost(sent_at: datetime, mark: Mark | None, sight: Sight, *, leeway: timedelta) -> str | None:
     """Return why an unknown message is lost; `None` if it may still arrive.
 
     The leeway is for transactions that were open when the mark was taken.
     """
-    if mark is None or told_at > mark.taken_at - leeway:
+    if mark is None or sent_at > mark.taken_at - leeway:
         return None
     reached = reach(mark, sight)
     return reached if reached in ("passed", "new_stream") else None
@@ -99,18 +99,15 @@ def is_lost(told_at: datetime, mark: Mark | None, sight: Sight, *, leeway: timed
 
 def unheard(
     ids: Iterable[UUID],
-    told_at: Mapping[UUID, datetime],
+    sent_at: Mapping[UUID, datetime],
     mark: Mark | None,
     sight: Sight,
     *,
     leeway: timedelta,
 ) -> list[UUID]:
     """Return the missing messages that are lost and must be republished."""
-    return [
-        id_
-        for id_ in ids
-        if id_ in told_at and is_lost(told_at[id_], mark, sight, leeway=leeway) is not None
-    ]
+    known = [id_ for id_ in ids if id_ in sent_at]
+    return [id_ for id_ in known if is_lost(sent_at[id_], mark, sight, leeway=leeway) is not None]
 
 
 def judge(
@@ -135,8 +132,8 @@ def judge(
         elif queued.work in left:
             verdicts[queued.work] = AskAgain()
         elif queued.work in unknown or queued.work in expired:
-            told_at = republished_at.get(queued.work, queued.queued_at)
-            why = is_lost(told_at, mark, sight, leeway=leeway)
+            sent_at = republished_at.get(queued.work, queued.queued_at)
+            why = is_lost(sent_at, mark, sight, leeway=leeway)
             if why is None:
                 verdicts[queued.work] = OnItsWay("not consumed yet")
             else:
@@ -172,8 +169,8 @@ def consumer_changes(
     jobs that were tried longest ago come first, so that a failing job never blocks the others.
     """
     have = set(existing)
-    make = [job for job, is_needed in needed.items() if is_needed]
-    make = [job for job in make if job not in have or job not in checked]
+    done = have & set(checked)
+    make = [job for job, is_needed in needed.items() if is_needed and job not in done]
     return ConsumerChanges(
         make=sorted(make, key=lambda job: (tried.get(job, float("-inf")), job)),
         delete=sorted(job for job in have if not needed.get(job, False)),

@@ -1,4 +1,4 @@
-"""Decide who owns each setting of a manifest or a group: an operator, code, or nobody.
+"""Decide who owns each setting of a manifest or a group: an operator, code, or no owner.
 
 An operator owns a field from the first change of it until it is given back. Code owns the others:
 of a manifest at every declaration, of a group while an application states the field. A field of

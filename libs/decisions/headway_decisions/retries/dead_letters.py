@@ -151,8 +151,8 @@ def input_changes(was: Any, now: Any, path: str = "") -> list[InputChange]:
     """Return every change of an edited input; lists of different lengths change as a whole."""
     changes = []
     if isinstance(was, dict) and isinstance(now, dict):
-        for key in sorted(was.keys() - now.keys()):
-            changes.append(InputChange(path=_below(path, key), was=was[key]))
+        removed = sorted(was.keys() - now.keys())
+        changes += [InputChange(path=_below(path, key), was=was[key]) for key in removed]
         for key, value in now.items():
             if key in was:
                 changes += input_changes(was[key], value, _below(path, key))
