@@ -87,10 +87,9 @@ def reach(mark: Mark, sight: Sight) -> Reach:
 
 
 def is_lost(sent_at: datetime, mark: Mark | None, sight: Sight, *, leeway: timedelta) -> str | None:
-    """Return why an unknown message is lost; `None` if it may still arrive.
-
-    The leeway is for transactions that were open when the mark was taken.
-    """
+    """Return why an unknown message is lost; `None` if it may still arrive."""
+    # The leeway is for transactions that were open when the mark was taken.
+    # The leeway is for transactions that were open when the mark was taken.
     if mark is None or sent_at > mark.taken_at - leeway:
         return None
     reached = reach(mark, sight)
@@ -119,10 +118,7 @@ def judge(
     sight: Sight,
     leeway: timedelta,
 ) -> dict[UUID, Verdict]:
-    """Judge each piece of work by the dispatcher's answer.
-
-    The stream must have been read before the request: a message consumed by then was also applied.
-    """
+    """Judge each piece of work by the dispatcher's answer to a request after `sight` was read."""
     settled = {end.work: end for end in answer.settled}
     left, unknown, expired = set(answer.left), set(answer.unknown), set(answer.expired)
     verdicts: dict[UUID, Verdict] = {}
@@ -163,11 +159,9 @@ def consumer_changes(
     checked: Collection[str],
     tried: Mapping[str, float],
 ) -> ConsumerChanges:
-    """Compare the jobs that have a consumer with the jobs that need one.
-
-    `needed` has every declared job. `checked` are jobs whose consumer has the right settings. The
-    jobs that were tried longest ago come first, so that a failing job never blocks the others.
-    """
+    """Compare jobs that have a consumer with those that need one; `checked` have right settings."""
+    # The jobs that were tried longest ago come first: a failing job never blocks the others.
+    # The jobs that were tried longest ago come first: a failing job never blocks the others.
     have = set(existing)
     done = have & set(checked)
     make = [job for job, is_needed in needed.items() if is_needed and job not in done]

@@ -60,11 +60,7 @@ class Waiting(Struct, frozen=True, kw_only=True):
 
 
 class InDoubt(Struct, frozen=True, kw_only=True):
-    """The body of a run may have begun unnoticed.
-
-    `reissued` counts the times that its order was sent again, `begun_elsewhere` the starts that
-    were reported without its lease.
-    """
+    """The order of a run was sent again, or starts were reported without its lease."""
 
     run: UUID
     reissued: int
@@ -103,10 +99,7 @@ class BroughtForward(Struct, frozen=True, kw_only=True):
 
 
 class LetterResolved(Struct, frozen=True, kw_only=True):
-    """An operator retried or acknowledged a dead letter.
-
-    After a retry, `round` and the fields up to `traceparent` describe the work of the next round.
-    """
+    """A dead letter was acknowledged, or retried: then with the work of the next round."""
 
     dead_letter: UUID
     round: int
@@ -124,10 +117,7 @@ class LetterResolved(Struct, frozen=True, kw_only=True):
 
 
 class Lifecycle(Struct, frozen=True, kw_only=True):
-    """A worker's event about a lease or a run; each type fills some fields.
-
-    `worker_time` is read from the worker's clock; older history lacks it.
-    """
+    """A worker's event about a lease or a run; each type fills some fields."""
 
     worker_time: datetime | None = None
     host: str | None = None

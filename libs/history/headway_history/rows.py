@@ -178,10 +178,7 @@ class Difference(Struct, frozen=True, kw_only=True):
 def compare(
     expected: WorkRows, found: WorkRows, *, absence: Absence = "must_not"
 ) -> list[Difference]:
-    """Return all differences; `absence` says whether the rows may or must be gone.
-
-    They may be gone during a prune or a clean-up, and must be gone once a prune is confirmed.
-    """
+    """Return all differences; after a prune or a clean-up rows may or must be gone (`absence`)."""
     if absence == "must":
         expected = WorkRows()
     tolerant = absence == "may"

@@ -98,10 +98,7 @@ class History:
 
 
 class Numbers:
-    """The event numbers that a reader has seen.
-
-    Numbers are drawn before a transaction commits, so a lower one may appear after a higher one.
-    """
+    """The event numbers that a reader has seen; a lower one may be committed after a higher one."""
 
     def __init__(self, after: int) -> None:
         self.settled = after

@@ -85,11 +85,7 @@ _NO_JOB_LIMIT = JobLimit()
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """Work that is ready to run.
-
-    `key_active` counts the runs that hold its key, `size` is the size of its input in bytes, and
-    `exclusive_lease` says that it needs a lease of its own.
-    """
+    """Work that is ready; `key_active` runs hold its key, `size` is that of its input in bytes."""
 
     work: UUID
     group: str
@@ -191,10 +187,7 @@ class Room:
         return (reason for reason, room in self._gates(group, job) if room <= 0)
 
     def waits_for(self, group: str, job: str) -> Reason | None:
-        """Return why the rest of a skipped lane waits, or `None`.
-
-        Its spares were already given, so without an idle slot it waits for workers.
-        """
+        """Return why the rest of a skipped lane waits: without an idle slot, for workers."""
         reason = self.closed(group, job)
         return "workers_full" if reason is None and not self._idle.could_run(job) else reason
 
@@ -219,10 +212,7 @@ class Room:
         return rooms
 
     def jobs(self, *, most: int, spares: bool = True) -> dict[str, int]:
-        """Return the room of each job that live workers serve.
-
-        Without `spares` it is bounded by the idle slots.
-        """
+        """Return the room of each job that workers serve; without `spares`, of idle slots only."""
         rooms = {}
         for job, leases in self._fleet_of_job.items():
             limit = self._limits.job(job)

@@ -66,10 +66,7 @@ def frees_at(rate: Rate, begun: Sequence[Bundle], now: datetime) -> datetime | N
 
 
 def turn(rate: Rate, begun: Sequence[Bundle], ahead: int, now: datetime) -> datetime:
-    """Return when a run may begin that has `ahead` others before it.
-
-    All begin as soon as possible, and each start occupies its place for a period.
-    """
+    """Return when a run may begin that has `ahead` others before it, if all begin at once."""
     remembered = _remembered(rate, begun, now)
     period = timedelta(seconds=rate.period_seconds)
     laps, place = divmod(ahead, rate.count)

@@ -21,11 +21,7 @@ from headway_decisions.capacity.slots import Worker
 
 
 class Waiter(Struct, frozen=True, kw_only=True):
-    """Waiting work, as far as the gates need it.
-
-    `key_kept`: the gate holds it for its key although there may be room, because others come first
-    or state a smaller limit.
-    """
+    """Waiting work; `key_kept` if other work with its key comes first or has a smaller limit."""
 
     group: str
     job: str
@@ -207,10 +203,8 @@ def _applies_to_both(
     *,
     quantifier: Callable[[Iterable[bool]], bool],
 ) -> bool:
-    """Return whether the limit that `reason` names for a lane also applies to another lane.
-
-    `quantifier` says whether `any` or `all` of the exhausted rates of the lane must apply.
-    """
+    """Return whether the limit that `reason` names for a lane also applies to another lane."""
+    # `quantifier` is `any` or `all`, for the exhausted rates of the lane.
     match reason:
         case "global_cap":
             return limits.job(other[1]).counts_globally

@@ -78,11 +78,7 @@ def read_group(row: Any) -> GroupSettings:
 
 
 def restate(known: GroupSettings, stated: Mapping[str, Any], *, app: str) -> GroupSettings:
-    """Apply the declaration of an application; fields of operators and other applications stay.
-
-    `stated` holds the fields that the application states. A field that it stated before and does
-    not state now returns to its default.
-    """
+    """Apply the fields that an application states; its earlier ones return to their defaults."""
     declared = {
         field: statement
         for field, statement in known.declared.items()

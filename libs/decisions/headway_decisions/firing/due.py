@@ -89,10 +89,7 @@ def leave_parent(view: ManifestView, *, now: datetime) -> tuple[ManifestView, li
 
 
 def skip_excluded(view: ManifestView, *, until: datetime) -> tuple[ManifestView, list[Entry]]:
-    """Skip the excluded times of a manifest before its state changes.
-
-    The new state must not become the reason of earlier times.
-    """
+    """Skip excluded times before a change of state, which must not become their reason."""
     wakes_at, ripe = wake_at(view), _ripe_on_clock(view, until)
     if ripe is None or (wakes_at is not None and wakes_at <= until):
         return view, []
@@ -188,10 +185,7 @@ def _ripe_on_clock(
 
 
 def _space(view: ManifestView, now: datetime) -> ManifestView:
-    """Set the due time of a spaced manifest: its spacing after the last settled work.
-
-    A new one is due at once; while work is outstanding it has no due time.
-    """
+    """Set the due time of a spaced manifest: its spacing after the last work, or now if new."""
     cadence = view.timing.cadence
     if not isinstance(cadence, Spaced):
         return view

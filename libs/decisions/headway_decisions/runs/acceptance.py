@@ -128,11 +128,7 @@ def _refusal(
 
 
 def _run_refusal(run: Run | None, data: RunEvent, *, overtaken: bool) -> Refusal | None:
-    """Return why a run's event does not count, or `None`.
-
-    A late start of an ended run counts. An activation counts if it was stored before the end, even
-    if the end was projected first.
-    """
+    """Return why a run's event does not count, or `None`; a late start of an ended run counts."""
     if run is None:
         return "unknown_run"
     if isinstance(data, RunStarted):

@@ -20,11 +20,7 @@ from headway_decisions.runs.transitions import TERMINAL, RunState, next_run_stat
 
 
 class Fact(Struct, frozen=True, kw_only=True):
-    """One event in history.
-
-    The dispatcher clamps `at`; `worker_time` is the time by the worker's clock, or `None` if the
-    dispatcher published the event.
-    """
+    """One event: `at` is clamped, `worker_time` is `None` if the dispatcher published it."""
 
     at: datetime
     worker: str
@@ -64,10 +60,7 @@ def fold(run: Run, facts: Iterable[Fact]) -> Run:
 
 
 def clamp(time: datetime, *, created_at: datetime, now: datetime) -> datetime:
-    """Clamp a publisher's time to the creation of the run and now.
-
-    The creation wins if the dispatcher's clock was set back behind it.
-    """
+    """Clamp a publisher's time to the creation of the run, which wins, and now."""
     return max(min(time, now), created_at)
 
 
@@ -77,10 +70,7 @@ def end_of(run: Run, at: datetime) -> datetime:
 
 
 def unite(activations: Iterable[lifecycle.Activation]) -> tuple[lifecycle.Activation, ...]:
-    """Return one activation for each dependent and key, in a fixed order.
-
-    If a key has two inputs, the lesser encoding wins.
-    """
+    """Return one activation for each dependent and key, in order; the lesser encoded input wins."""
     united: dict[tuple[str, str], lifecycle.Activation] = {}
     for activation in activations:
         named = (activation.manifest, activation.key)

@@ -30,10 +30,7 @@ class Witness(Struct, frozen=True, kw_only=True):
     last_heard_at: datetime
 
     def would_have_heard(self, now: datetime, *, throughout: timedelta, gap: timedelta) -> bool:
-        """Return whether a worker's heartbeats would have arrived throughout this time.
-
-        `gap` is the allowed time since the last own heartbeat.
-        """
+        """Return whether heartbeats would have arrived throughout a time, within `gap` of now."""
         return now - self.last_heard_at <= gap and now - self.heard_since >= throughout
 
 
@@ -47,10 +44,7 @@ def jobs_that_wait_their_turn(fleet: Iterable[Worker]) -> set[str]:
 
 
 def abandoned(worker: str | None, *, heard: bool, warning: str | None, seconds: float) -> str:
-    """Describe why a lease is taken from its worker.
-
-    `heard`: its heartbeats arrived all the same. `warning`: the problem of one of its messages.
-    """
+    """Describe why a lease is taken; `heard` if heartbeats arrived, `warning` of its messages."""
     how = "was heard of but did not name the lease" if heard else "was not heard of"
     silence = f"worker {worker} {how} for {seconds:g} s"
     return f"{silence}; before that {warning}" if warning else silence
@@ -65,10 +59,7 @@ class LiveRun(Struct, frozen=True, kw_only=True):
 
 
 def endings(why: Silence, live: Sequence[LiveRun], *, shared: bool) -> dict[UUID, Ending]:
-    """Return the kind of failure of each run; `shared` says that the lease has several.
-
-    A single run is always its own cause.
-    """
+    """Return the kind of failure of each run; in a lease that is not `shared`, it is the cause."""
     kinds: dict[UUID, Ending] = {}
     for run in live:
         kind: Ending = why

@@ -122,10 +122,7 @@ Clocked = Cron | Every | Daily | Weekly | Monthly | MonthlyDow | Once
 
 
 def fires_in_repeated_hour(cadence: Clocked) -> bool:
-    """Return whether a cadence fires in every hour, and so in both passings of a repeated one.
-
-    The others have a fixed time of day, and fire in the first passing.
-    """
+    """Return whether a cadence fires in every hour, and so in both passings of a repeated one."""
     match cadence:
         case Cron(expression):
             return cron.fires_every_hour(expression)

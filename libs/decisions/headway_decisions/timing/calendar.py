@@ -74,10 +74,7 @@ Exclusion = ExcludedDays | ExcludedDates | ExcludedRange | ExcludedTimes
 
 
 def opening(filters: Filters, wall: datetime) -> datetime | None:
-    """Return a wall-clock time if it passes the filters, or else the earliest that could.
-
-    Check the result again, because its date may not pass.
-    """
+    """Return a wall-clock time if it passes the filters, or else the earliest that could."""
     wall = max(wall, _start(filters, wall))
     day = wall.date()
     while not _passes(filters, day):

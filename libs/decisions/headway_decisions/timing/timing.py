@@ -40,10 +40,7 @@ class Timing(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def problems(timing: Timing, *, since: datetime | None = None) -> list[str]:
-    """Return every problem of a timing, one line each.
-
-    It must fire within ten years from `since`, the time of its declaration, or from a fixed time.
-    """
+    """Return every problem of a timing; it must fire within ten years from `since`."""
     found = timing_problems.about_parts(timing)
     if isinstance(timing.cadence, Manual) and timing.filters != Filters():
         found.append("a manual cadence takes no filters: leave them out")
@@ -185,10 +182,7 @@ def _never_fires(timing: Timing, since: datetime | None) -> list[str]:
 
 
 def _search_start(timing: Timing, since: datetime | None) -> datetime:
-    """Return a time before all fires of a timing, or `since` if it names no time.
-
-    A timing whose end is past is valid, so the search starts before its end.
-    """
+    """Return a time before all fires of a timing, even of one that is over, or `since`."""
     if isinstance(timing.cadence, Once):
         return times.moment(timing.cadence.at).replace(tzinfo=UTC) - _ANY_OFFSET
     if timing.filters.start is not None:

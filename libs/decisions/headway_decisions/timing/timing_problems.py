@@ -97,10 +97,7 @@ def _field_problems(part: Struct, *, without: Struct | None = None) -> list[str]
 
 
 def _text(parse: Callable[[str], object], noun: str, form: str) -> Check:
-    """Return the check of a text that must be parsed without a `ValueError`.
-
-    Without a noun, the problem begins with the name of the field.
-    """
+    """Return the check of a text that is parsed; without a noun, problems begin with the field."""
 
     def check(name: str, value: Any) -> list[str]:
         if not isinstance(value, str):

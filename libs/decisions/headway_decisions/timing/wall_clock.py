@@ -75,11 +75,7 @@ def wall_at(zone: ZoneInfo, instant: datetime) -> datetime:
 def next_after(
     next_wall: NextWall, zone: ZoneInfo, after: datetime, *, repeats: bool
 ) -> datetime | None:
-    """Return the first fire strictly after an instant, in UTC, or `None`.
-
-    `next_wall` returns the first fire after a wall-clock time. A cadence that `repeats` fires in
-    both passings of a repeated hour.
-    """
+    """Return the first fire after an instant, in UTC; `repeats`: also in a repeated hour."""
     instant, inclusive = after.astimezone(UTC), False
     while True:
         offset = _offset(zone, instant)
@@ -104,10 +100,7 @@ def next_after(
 
 
 def latest(following: NextWall, after: datetime, until: datetime) -> datetime | None:
-    """Return the last time in (after, until], where `following` returns the next one.
-
-    It is found by bisection: a time follows every instant before the last one, and none after.
-    """
+    """Return the last time in (after, until], by bisection; `following` returns the next time."""
     found, empty_from = None, until
     for window in _LOOK_BACK:
         start = max(after, until - window)
