@@ -1,12 +1,10 @@
 """Decide what a missing message means, and which consumers must exist.
 
-The scheduler does not store the sequence of each message: that would be a write for every piece of
-work. It stores a *mark* instead: the stream's last sequence at a moment when all earlier decisions
-were published. A message from before the mark is stored at or below its sequence, if at all. So
-once the consumer has passed the mark, or the stream was created anew, a message from before the
-mark that the receiver does not know is lost. Until then it may still be waiting, and republishing
-it would only add to the backlog. A stream that went back behind the mark proves nothing yet,
-because it may hold older messages. It gets a new mark at its present end.
+The scheduler stores a *mark*: the stream's last sequence at a moment when all earlier decisions
+were published. Once the consumer has passed the mark, or the stream was created anew, a message
+from before the mark that the receiver does not know is lost. Until then it may still be waiting,
+and republishing it would only add to the backlog. A stream that went back behind the mark proves
+nothing, because it may hold older messages: it gets a new mark.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,15 +1,9 @@
-"""The fold: computes the rows of a piece of work from its events.
+"""The fold: computes the rows of a piece of work, its runs and its dead letters from events.
 
-- `work.queued` creates the work. `run.dispatched` creates a run and takes the work out of the
-  queue; `work.waiting` puts it back after the run that it names; `work.settled` ends the round. So
-  work is dispatched while there is an ordered run without a later event.
-- Only events of the highest round count. `dead_letter.retried` opens the next round.
-- One type of event fills each column of a run, and the state is the furthest reached. A start is
-  not before the creation, and an end not before the start: if older history says otherwise, the
-  later time counts.
-- A dead letter contains the runs of its round.
-
-The result does not depend on the order of the events, nor on duplicates.
+Work is dispatched while there is an ordered run without a later `work.waiting` or `work.settled`.
+Only events of the highest round count; `dead_letter.retried` opens the next round. One type of
+event fills each column of a run, and the state is the furthest reached. The result does not depend
+on the order of the events, nor on duplicates.
 """
 
 from collections.abc import Iterable

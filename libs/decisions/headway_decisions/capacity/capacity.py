@@ -1,10 +1,8 @@
 """Admit work under every limit.
 
-The gate takes candidates in order and the remaining room, and admits each of them or holds it with
-a reason. Room only shrinks within one pass.
-
-A *lane* is the work of one job in one group. All of it has the same limits except keys and
-manifests, so a lane without room is skipped as a whole.
+The gate takes candidates in order and the remaining room, which only shrinks within one pass. A
+*lane* is the work of one job in one group: it has the same limits except keys and manifests, so a
+lane without room is skipped as a whole.
 
 A *spare* is an order that waits for a slot in use. It occupies capacity although no worker runs it,
 so it is given only where no other work could use that capacity: never for work with a key, and only

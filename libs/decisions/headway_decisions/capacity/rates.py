@@ -1,8 +1,7 @@
 """Rates: at most `count` runs begin in any period.
 
-Starts are stored as a few bundles, each with the time of its first and last run. A bundle counts
-until its last run is a whole period old, so no period ever sees more starts than allowed. Bundles
-cost at most a sixtieth of the period, and keep the state small.
+Starts are stored as a few bundles. A bundle counts until its last run is a whole period old, so no
+period ever sees more starts than allowed. Bundles cost at most a sixtieth of the period.
 """
 
 import re

@@ -1,11 +1,8 @@
 """Explain why one piece of work waits: each gate with its figures, and when its turn comes.
 
-The gates are those of `capacity`, in the same order: the first closed one is the reason. Work whose
-`start_by` is past is settled before them.
-
-To estimate its turn, work stands in line with the lanes that compete for the same room: those of
-its group at its group's limit, of its job at its job's limit, and all at the global limit. The gate
-skips a lane that another limit blocks, so such a lane is not in the line.
+The gates are those of `capacity`, in the same order: the first closed one is the reason. To
+estimate its turn, work stands in line with the lanes that compete for the same limit, except those
+that another limit blocks, because the gate skips them.
 """
 
 import heapq

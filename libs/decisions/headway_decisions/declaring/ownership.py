@@ -1,8 +1,7 @@
 """Decide who owns each setting of a manifest or a group: an operator, code, or no owner.
 
-An operator owns a field from the first change of it until it is given back. Code owns the others:
-of a manifest at every declaration, of a group while an application states the field. A field of
-a group that neither states has its default.
+An operator owns a field from the first change of it until it is given back. Code owns the others.
+A field of a group that neither states has its default.
 """
 
 from collections.abc import Mapping, Sequence

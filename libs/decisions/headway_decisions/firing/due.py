@@ -1,16 +1,12 @@
 """Decide about one manifest that is due, or whose state has changed.
 
-A manifest stores its first undecided due time. Every due time from there to now gets a decision:
-queued, owed (it is queued as soon as there is room), or skipped with a reason. Consecutive skips
-are one ledger entry.
+Every due time from the first undecided one to now gets a decision: queued, owed (queued as soon as
+there is room), or skipped with a reason. Consecutive skips are one ledger entry.
 
-While a manifest is on hold (disabled, blocked, or its work leaves no room) nothing is decided, so a
-long hold costs nothing. When it ends, `skip_missed_during_pause` skips all that came due meanwhile,
-with the hold as the reason; then `judge` decides the rest in the new state.
-
-A pause by an operator is different: due times in its window are decided when it ends, as if the
-scheduler had been down. The misfire policy chooses which of them fire, and the others are skipped
-with the window as the reason.
+While a manifest is on hold nothing is decided, so a long hold costs nothing. When it ends,
+`skip_missed_during_pause` skips all that came due meanwhile; then `judge` decides the rest. A pause
+by an operator is different: its due times are decided when it ends, by the misfire policy, as if
+the scheduler had been down.
 """
 
 from datetime import datetime, timedelta

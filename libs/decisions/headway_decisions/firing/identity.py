@@ -1,11 +1,8 @@
 """Causes of work, and the work ids derived from them.
 
 A cause is its kind, a colon, and a value that is unique within the kind. User-supplied keys follow
-the colon, so no key can look like another cause.
-
-The ledger holds one decision for each cause, so a cause never makes two pieces of work. Decisions
-are deleted after their retention. Due times and successes never repeat, but a key may: then it
-means other work, so the time of the decision is part of the id.
+the colon, so no key can look like another cause. The ledger holds one decision for each cause. Keys
+may be used again after its retention, so the time of the decision is part of their work's id.
 """
 
 from datetime import UTC, datetime

@@ -1,11 +1,8 @@
 """Decide the next step of a canary: dead letters of one failure, retried 1, then 10, then all.
 
-A step is over when everything that it retried has settled. The next step begins if something of
-the step completed and the failure did not return. As soon as the failure returns, the canary
-stops, even while other retries are under way. Another failure does not stop a step in which
-something completed; it is counted, and makes a dead letter of its own.
-
-The last step keeps at most `AT_ONCE` letters under way, so that a stop still has an effect.
+A step is over when everything that it retried has settled. The next one begins if something of it
+completed. As soon as the failure returns, the canary stops. Other failures are only counted. The
+last step keeps at most `AT_ONCE` letters under way, so that a stop still has an effect.
 """
 
 from collections.abc import Mapping, Sequence

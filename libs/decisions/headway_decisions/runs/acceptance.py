@@ -1,13 +1,12 @@
 """Decide which lifecycle events count, under the lock on their lease.
 
 The broker's fence lets only one claimant publish. The check is repeated here, because a stream can
-be purged, expire or be wiped, and then its fence protects nothing: an event counts if it carries
-the lease's token and comes from the process that holds the claim, and a run has one outcome.
+be purged, expire or be wiped: an event counts if it carries the lease's token and comes from the
+process that holds the claim, and a run has one outcome.
 
-A lease also stores up to which sequence its events are projected. A dispatcher that takes the lease
-away fences with that sequence and not with a fresh reading of the stream: otherwise a lagging
-projector would let a finished run be killed. The sequence advances only along the chain in which
-every message names its predecessor.
+A lease also stores up to which sequence its events are projected, along the chain in which every
+message names its predecessor. A dispatcher that takes the lease away fences with that sequence: a
+fresh reading of the stream would let a lagging projector kill a finished run.
 """
 
 from typing import Literal

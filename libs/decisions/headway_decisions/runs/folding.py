@@ -1,9 +1,8 @@
 """Fold the accepted events of a run into its record.
 
 Each field is set by exactly one kind of event, and the state is the furthest that any event
-reached. So neither the order nor the number of deliveries matters; which of two outcomes counts was
-decided on acceptance. A run ends no earlier than it starts: an earlier end is moved to the start.
-Activations are a union by dependent and key, in a fixed order.
+reached, so neither the order nor the number of deliveries matters. A run ends no earlier than it
+starts. Activations are a union by dependent and key.
 """
 
 from collections.abc import Iterable

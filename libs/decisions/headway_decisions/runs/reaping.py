@@ -1,11 +1,8 @@
 """Decide how the runs of a lost lease end.
 
-An unclaimed order expires after a while, but not while every worker that could claim it is busy: it
-is a spare that waits for the next free slot.
-
-A lease of several runs may have been lost because of one of them. The runs that had begun count as
-attempts, since one may be the cause; the others do not. Starts are reported a moment late, so
-retries order all of these runs in leases of their own.
+An unclaimed order expires after a while, but not while every worker that could claim it is busy.
+A lease of several runs may have been lost because of one of them: the runs that had begun count as
+attempts, the others do not, and all of them are retried in leases of their own.
 """
 
 from collections.abc import Iterable, Sequence

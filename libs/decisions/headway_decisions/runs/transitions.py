@@ -1,12 +1,8 @@
 """The states of runs and work, as tables.
 
-A run is *pending* from its admission: it holds a slot although its body has not begun. It is *in
-progress* once its worker reports the start, and ends in one of three terminal states, which never
-change. A run may end without a start, because events arrive in any order, or because it was never
-delivered.
-
-Settled work stays settled, with one exception: an operator may retry a dead letter. That begins the
-next round of its work, with new runs; the failed runs stay as they ended.
+A run is *pending* from its admission: it holds a slot although its body has not begun. It may end
+without a start, because events arrive in any order. Settled work stays settled, unless an operator
+retries its dead letter: that begins the next round, with new runs.
 """
 
 from typing import Literal, get_args

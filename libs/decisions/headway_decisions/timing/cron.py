@@ -2,11 +2,10 @@
 
 croniter parses expressions. It is pinned exactly, because users rely on its interpretation. The
 search for the next match is our own: croniter's takes fifty times as long, and it ignores one of
-two day fields if one has `#`, `L` or `W`. `wall_clock` handles zones and DST.
+two day fields if one has `#`, `L` or `W`.
 
-If both the day of the month and the weekday are restricted, a day that matches either of them
-matches, as in Vixie cron. A field that begins with a star, such as `*/2`, counts as unrestricted:
-then both fields must match.
+If both day fields are restricted, a day that matches either of them matches, as in Vixie cron. A
+field that begins with a star, such as `*/2`, counts as unrestricted: then both must match.
 """
 
 import re

@@ -1,10 +1,8 @@
 """Timing: a cadence in a zone, narrowed by filters, with exclusions cut out.
 
 A *due* time follows from the cadence and its filters; each one gets a decision in the ledger. An
-*allowed* time is a due time that no exclusion covers.
-
-Filters check the time of the cadence, even if the clock skips it and it fires after the gap.
-Exclusions check the wall-clock time of the fire. Searches end after ten years.
+*allowed* time is a due time that no exclusion covers. Filters check the time of the cadence, and
+exclusions that of the fire, which differ after a gap. Searches end after ten years.
 """
 
 from datetime import UTC, datetime, timedelta

@@ -1,12 +1,7 @@
 """Convert fires on the naive wall clock to instants, over gaps and repeated hours.
 
-Cadences are computed on the wall clock of the manifest's zone. Two rules apply where its offset
-changes:
-
-- Times in a gap (spring) fire once, at the first instant after the gap.
-- Times in a repeated hour (autumn) fire in the first passing only, unless the cadence fires in
-  every hour: then they fire in both.
-
+Times in a gap (spring) fire once, at the first instant after the gap. Times in a repeated hour
+(autumn) fire in the first passing only, unless the cadence fires in every hour: then in both.
 Offsets and fires are whole seconds.
 """
 
