@@ -39,9 +39,6 @@ def months(numbers: Iterable[int]) -> str:
 
 def month_days(days: Iterable[int | str]) -> str:
     """Join days of the month: "1st, 15th and last day"."""
-    return listed(day if day == "last" else _ordinal(int(day)) for day in days) + " day"
-
-
-def _ordinal(number: int) -> str:
-    ending = "th" if 11 <= number <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
+    special = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd", 31: "st"}
+    named = [day if day == "last" else f"{day}{special.get(int(day), 'th')}" for day in days]
+    return f"{listed(named)} day"

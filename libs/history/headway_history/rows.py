@@ -4,9 +4,9 @@ Fields have the names of the columns. Other columns do not follow from history: 
 display, or for the bookkeeping of a pass.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 from uuid import UUID
 
 from msgspec import UNSET, Struct
@@ -20,6 +20,8 @@ NOT_COMPARED = frozenset({"start_heard_at"})
 
 class WorkRow(Struct, kw_only=True):
     """A row of `work_queue`."""
+
+    table: ClassVar[str] = "work_queue"
 
     id: UUID
     round: int = 1
@@ -55,6 +57,8 @@ class WorkRow(Struct, kw_only=True):
 
 class RunRow(Struct, kw_only=True):
     """A row of `metadata`."""
+
+    table: ClassVar[str] = "metadata"
 
     run_id: UUID
     work_id: UUID
@@ -106,6 +110,8 @@ class LetterRow(Struct, kw_only=True):
     unset if the history is too old to say.
     """
 
+    table: ClassVar[str] = "dead_letter"
+
     id: UUID
     work_id: UUID
     round: int
@@ -129,13 +135,6 @@ class LetterRow(Struct, kw_only=True):
 
 
 Row = WorkRow | RunRow | LetterRow
-
-# The table of each row type, and its key column.
-TABLES: dict[type[Row], tuple[str, str]] = {
-    WorkRow: ("work_queue", "id"),
-    RunRow: ("metadata", "run_id"),
-    LetterRow: ("dead_letter", "id"),
-}
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -199,35 +198,26 @@ def _compare_rows(
     for key in sorted(expected.keys() | found.keys()):
         wanted, actual = expected.get(key), found.get(key)
         if wanted is None and actual is not None:
-            yield Difference(table=_table(actual), row=key, kind="unknown")
+            yield Difference(table=actual.table, row=key, kind="unknown")
         elif wanted is not None and actual is None:
             if not tolerant:
-                yield Difference(table=_table(wanted), row=key, kind="missing")
+                yield Difference(table=wanted.table, row=key, kind="missing")
         elif wanted is not None and actual is not None and wanted != actual:
             yield from _compare_columns(key, wanted, actual)
 
 
 def _compare_columns(key: UUID, wanted: Row, actual: Row) -> Iterable[Difference]:
-    for column in columns_of(type(wanted)):
+    for column in wanted.__struct_fields__:
         expected, found = getattr(wanted, column), getattr(actual, column)
         # History does not say anything about unset columns.
         if expected is UNSET or column in NOT_COMPARED:
             continue
         if expected != found:
             yield Difference(
-                table=_table(wanted),
+                table=wanted.table,
                 row=key,
                 kind="different",
                 column=column,
                 expected=expected,
                 found=found,
             )
-
-
-def _table(row: Row) -> str:
-    return TABLES[type(row)][0]
-
-
-def columns_of(row: type[Row]) -> Sequence[str]:
-    """Return the columns of a table that follow from history."""
-    return row.__struct_fields__

@@ -89,17 +89,12 @@ def _skips(
 
 def skip_reason(view: ManifestView, first: datetime, last: datetime) -> str:
     """Return why the due times of a stretch do not fire."""
-    if _latest_allowed(view, first, last) is not None:
-        return pause_reason(view) if _was_paused(view, first, last) else manifest_state.MISSED
-    return f"{manifest_state.EXCLUDED}: {timing.excluded_by(view.timing, first)}"
-
-
-def _was_paused(view: ManifestView, first: datetime, last: datetime) -> bool:
-    """Return whether a stretch overlaps the latest pause."""
+    if _latest_allowed(view, first, last) is None:
+        return f"{manifest_state.EXCLUDED}: {timing.excluded_by(view.timing, first)}"
     window = view.window
-    if window is None or last < window.since:
-        return False
-    return window.until is None or first <= window.until
+    if window is None or last < window.since or (window.until and first > window.until):
+        return manifest_state.MISSED
+    return pause_reason(view)
 
 
 def pause_reason(view: ManifestView) -> str:

@@ -125,38 +125,33 @@ def _passes(filters: Filters, day: date) -> bool:
 
 def covering(exclusions: tuple[Exclusion, ...], wall: datetime) -> Exclusion | None:
     """Return the first exclusion that covers a wall-clock time, or `None`."""
-    return next((exclusion for exclusion in exclusions if _covers(exclusion, wall)), None)
+    return next((each for each in exclusions if _covered_until(each, wall) is not None), None)
 
 
 def reopening(exclusions: tuple[Exclusion, ...], wall: datetime) -> datetime | None:
     """Return the first time from `wall` on that no exclusion covers, or `None` within ten years."""
     horizon = wall + SEARCH
-    while (exclusion := covering(exclusions, wall)) is not None:
-        wall = _end_of(exclusion, wall)
-        if wall > horizon:
-            return None
-    return wall
+    while wall <= horizon:
+        ends = [_covered_until(exclusion, wall) for exclusion in exclusions]
+        until = max((end for end in ends if end is not None), default=None)
+        if until is None:
+            return wall
+        wall = until
+    return None
 
 
-def _covers(exclusion: Exclusion, wall: datetime) -> bool:
+def _covered_until(exclusion: Exclusion, wall: datetime) -> datetime | None:
+    """Return when an exclusion that covers a time may end; `None` if it does not cover it."""
+    day = wall.date()
     match exclusion:
         case ExcludedDays(days):
-            return WEEKDAYS[wall.weekday()] in days
+            return times.midnight(day + DAY) if WEEKDAYS[day.weekday()] in days else None
         case ExcludedDates(dates):
-            return wall.date() in dates
+            return times.midnight(day + DAY) if day in dates else None
         case ExcludedRange(first, last):
-            return first <= wall.date() <= last
-        case ExcludedTimes(between):
-            return times.window(between).covers(wall)
-
-
-def _end_of(exclusion: Exclusion, wall: datetime) -> datetime:
-    """Return the first time after a covered one at which the exclusion may end."""
-    match exclusion:
-        case ExcludedDays() | ExcludedDates():
-            return times.midnight(wall.date() + DAY)
-        case ExcludedRange(_, last):
             # A range may have no real end.
-            return times.midnight(last + DAY) if last < date.max else _NEVER
+            end = times.midnight(last + DAY) if last < date.max else _NEVER
+            return end if first <= day <= last else None
         case ExcludedTimes(between):
-            return times.next_at(wall, times.window(between).end)
+            window = times.window(between)
+            return times.next_at(wall, window.end) if window.covers(wall) else None

@@ -56,7 +56,12 @@ class _Days(NamedTuple):
     either: bool
 
     def match(self, day: date) -> bool:
-        in_month = day.day in self.month_days or self._is_special_day(day)
+        last = days_in_month(day.year, day.month)
+        in_month = (
+            day.day in self.month_days
+            or (self.last_day and day.day == last)
+            or any(day == _nearest_weekday(day, number) for number in self.nearest_weekdays)
+        )
         if self.either:
             return in_month or self._in_week(day)
         return in_month and self._in_week(day)
@@ -69,11 +74,6 @@ class _Days(NamedTuple):
             return True
         is_last = day.day + 7 > days_in_month(day.year, day.month)
         return is_last and (weekday, "l") in self.nth_weekdays
-
-    def _is_special_day(self, day: date) -> bool:
-        if self.last_day and day.day == days_in_month(day.year, day.month):
-            return True
-        return any(day == _nearest_weekday(day, number) for number in self.nearest_weekdays)
 
 
 class _Fields(NamedTuple):

@@ -131,9 +131,14 @@ def transitions(zone: ZoneInfo, year: int) -> tuple[Transition, ...]:
     low, end = datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzinfo=UTC)
     while low < end:
         high = min(low + _PROBE, end)
-        if _offset(zone, low) != _offset(zone, high):
-            found.append(_bisect(zone, low, high))
-        low = high
+        following, before = high, _offset(zone, low)
+        if before != _offset(zone, high):
+            # Narrow (low, high] down to the second in which the offset changes.
+            while high - low > SECOND:
+                middle = low + timedelta(seconds=(high - low) // SECOND // 2)
+                low, high = (middle, high) if _offset(zone, middle) == before else (low, middle)
+            found.append(Transition(high, before, _offset(zone, high)))
+        low = following
     return tuple(found)
 
 
@@ -145,15 +150,3 @@ def _offset(zone: ZoneInfo, instant: datetime) -> timedelta:
     offset = instant.astimezone(zone).utcoffset()
     assert offset is not None  # noqa: S101 - a ZoneInfo always has one
     return offset
-
-
-def _bisect(zone: ZoneInfo, low: datetime, high: datetime) -> Transition:
-    """Narrow (low, high] down to the second in which the offset changes."""
-    before = _offset(zone, low)
-    while high - low > SECOND:
-        middle = low + timedelta(seconds=(high - low) // SECOND // 2)
-        if _offset(zone, middle) == before:
-            low = middle
-        else:
-            high = middle
-    return Transition(high, before, _offset(zone, high))
