@@ -330,11 +330,10 @@ class Room:
         if lease is None:
             self._fleet -= 1
             self._fleet_of_job[candidate.job] -= 1
+            batch = self._limits.job(candidate.job).batch
             lease = _OpenLease(
                 number=self._leases,
-                runs_left=self._runs_of_a_lease.get(
-                    candidate.job, self._limits.job(candidate.job).batch
-                ),
+                runs_left=self._runs_of_a_lease.get(candidate.job, batch),
                 bytes_left=MOST_BYTES_OF_A_LEASE,
                 is_spare=not self._idle.take(candidate.job),
             )

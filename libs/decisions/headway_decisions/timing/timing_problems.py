@@ -111,11 +111,11 @@ def _text(parse: Callable[[str], object], noun: str, form: str) -> Check:
     return check
 
 
-def _number(form: str, most: float, expected: str, *types: type) -> Check:
+def _number(form: str, most: float, expected: str, kind: type = int) -> Check:
     """Return the check of a number from 1 on; a boolean is not a number."""
 
     def check(_: str, value: Any) -> list[str]:
-        if type(value) in types and 1 <= value <= most:
+        if type(value) in (int, kind) and 1 <= value <= most:
             return []
         return [f"{form.format(_show(value))} is not valid: {expected}"]
 
@@ -142,13 +142,13 @@ def _moment_with_time(text: str) -> None:
     times.moment(text)
 
 
-def _date(name: str, value: Any) -> list[str]:
-    return [] if _is_date(value) else [f"{name} {_show(value)} is not a date: use datetime.date"]
-
-
 def _is_date(value: Any) -> bool:
     # A datetime is a subclass of date, but cannot be compared with one.
     return type(value) is date
+
+
+def _date(name: str, value: Any) -> list[str]:
+    return [] if _is_date(value) else [f"{name} {_show(value)} is not a date: use datetime.date"]
 
 
 def _is_month_day(value: Any) -> bool:
@@ -188,20 +188,14 @@ _CHECKS_OF_TYPES: dict[tuple[type, str], Check] = {
         "every({} s)",
         DAY_SECONDS,
         "a step is a whole number of seconds, between one second and a day",
-        int,
     ),
     (Spaced, "seconds"): _number(
         "spaced({} s)",
         LONGEST_SPACING_SECONDS,
         "write a number of seconds, between one second and ten years",
-        int,
         float,
     ),
-    (Daily, "every"): _number(
-        "every={}", 3660, "write a whole number of days, from 1 to 3660", int
-    ),
-    (Weekly, "every"): _number(
-        "every={}", 520, "write a whole number of weeks, from 1 to 520", int
-    ),
+    (Daily, "every"): _number("every={}", 3660, "write a whole number of days, from 1 to 3660"),
+    (Weekly, "every"): _number("every={}", 520, "write a whole number of weeks, from 1 to 520"),
     (Monthly, "days"): _items(_is_month_day, "numbers 1 to 31 or 'last'"),
 }
