@@ -9,7 +9,8 @@ so it is given only where no other work could use that capacity: never for work 
 while every limit has more room than there are idle slots, and more than one.
 """
 
-from collections import Counter
+import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Literal
@@ -37,6 +38,7 @@ Reason = Literal[
 # Spare orders of each worker, so that a free slot is filled without a round trip through the gate.
 MARGIN = 1
 
+_UNLIMITED = sys.maxsize
 # Bytes of inputs in one lease: well under the largest message of a broker.
 MOST_BYTES_OF_A_LEASE = 256 * 1024
 
@@ -154,16 +156,13 @@ class Room:
             **{("group", name): group for name, group in limits.groups.items()},
             **{("job", name): job for name, job in limits.jobs.items()},
         }
-        self._caps = {
-            key: limit.max_active
-            for key, limit in self._limited.items()
-            if limit.max_active is not None
-        }
-        self._rates = {
-            key: rates.room(limit.rate, limit.begun, now)
-            for key, limit in self._limited.items()
-            if limit.rate is not None
-        }
+        self._caps: dict[Key, int] = defaultdict(lambda: _UNLIMITED)
+        self._rates: dict[Key, int] = defaultdict(lambda: _UNLIMITED)
+        for key, limit in self._limited.items():
+            if limit.max_active is not None:
+                self._caps[key] = limit.max_active
+            if limit.rate is not None:
+                self._rates[key] = rates.room(limit.rate, limit.begun, now)
         self._begun: Counter[Key] = Counter()
         for (group, job), runs in load.active.items():
             self._take(group, job, runs)
@@ -195,7 +194,7 @@ class Room:
 
     def group_may_spare(self, group: str) -> bool:
         """Return whether the limit of a group has room for a spare order."""
-        return self._leaves_room(self._caps.get(("group", group)))
+        return self._leaves_room(self._caps["group", group])
 
     def has_order(self, group: str, job: str, *, keyed: bool) -> bool:
         """Return whether workers may get one more order of a lane."""
@@ -204,10 +203,10 @@ class Room:
 
     def groups(self, *, most: int) -> dict[str, int]:
         """Return the room of each group that has limits."""
-        rooms = {}
-        for name, limit in self._limits.groups.items():
-            rooms[name] = self._room("group", name, most) if limit.enabled else 0
-        return rooms
+        return {
+            name: self._room("group", name, most) if limit.enabled else 0
+            for name, limit in self._limits.groups.items()
+        }
 
     def jobs(self, *, most: int, spares: bool = True) -> dict[str, int]:
         """Return the room of each job that workers serve; without `spares`, of idle slots only."""
@@ -222,8 +221,7 @@ class Room:
         return rooms
 
     def _room(self, kind: Limited, name: str, most: int) -> int:
-        key = kind, name
-        return max(0, min(most, self._caps.get(key, most), self._rates.get(key, most)))
+        return max(0, min(most, self._caps[kind, name], self._rates[kind, name]))
 
     def spread(self, waiting: Mapping[str, int]) -> None:
         """Spread the waiting work of short jobs over the idle slots, by smaller leases."""
@@ -242,35 +240,33 @@ class Room:
         lease = self._lease_for(candidate)
         self._take(candidate.group, candidate.job, 1)
         for key in _keys_of(candidate.group, candidate.job):
-            if key in self._rates:
-                self._rates[key] -= 1
-                self._begun[key] += 1
+            self._rates[key] -= 1
+            self._begun[key] += 1
         if candidate.key is not None:
             self._keys[candidate.key] += 1
         return Admitted(candidate.work, lease)
 
     def rate_uses(self) -> list[RateUse]:
         """Return the rates under which work was admitted, to be stored."""
-        return [self._rate_use(key) for key in self._rates if self._begun[key]]
+        return [use for use in self._rate_uses() if self._begun[use.kind, use.name]]
 
     def rates_free_at(self) -> datetime | None:
         """Return when the first exhausted rate has room again, or `None`."""
-        times = [self._rate_use(key).frees_at for key in self._rates]
-        return min((time for time in times if time is not None), default=None)
+        times = [use.frees_at for use in self._rate_uses() if use.frees_at is not None]
+        return min(times, default=None)
 
-    def _rate_use(self, key: Key) -> RateUse:
-        limit, (kind, name) = self._limited[key], key
-        assert limit.rate is not None  # noqa: S101 - only such limits have a room of a rate
-        begun = rates.begin(limit.rate, limit.begun, self._begun[key], self._now)
-        frees_at = rates.frees_at(limit.rate, begun, self._now)
-        return RateUse(kind=kind, name=name, begun=begun, frees_at=frees_at)
+    def _rate_uses(self) -> Iterator[RateUse]:
+        for (kind, name), limit in self._limited.items():
+            if limit.rate is not None:
+                begun = rates.begin(limit.rate, limit.begun, self._begun[kind, name], self._now)
+                frees_at = rates.frees_at(limit.rate, begun, self._now)
+                yield RateUse(kind=kind, name=name, begun=begun, frees_at=frees_at)
 
     def _take(self, group: str, job: str, runs: int) -> None:
         if self._limits.job(job).counts_globally:
             self._all -= runs
         for key in _keys_of(group, job):
-            if key in self._caps:
-                self._caps[key] -= runs
+            self._caps[key] -= runs
 
     def _gates(self, group: str, job: str) -> Iterator[tuple[Reason, int]]:
         """Yield the rest of every limit of a lane, in order of precedence."""
@@ -279,9 +275,9 @@ class Room:
         if self._limits.job(job).counts_globally:
             yield "global_cap", self._all
         of_group, of_job = _keys_of(group, job)
-        yield "group_cap", self._caps.get(of_group, 1)
-        yield "job_cap", self._caps.get(of_job, 1)
-        yield "rate", min(self._rates.get(of_group, 1), self._rates.get(of_job, 1))
+        yield "group_cap", self._caps[of_group]
+        yield "job_cap", self._caps[of_job]
+        yield "rate", min(self._rates[of_group], self._rates[of_job])
         yield "workers_full", self._orders_left(group, job)
 
     def _orders_left(self, group: str, job: str) -> int:
@@ -292,12 +288,12 @@ class Room:
 
     def _may_spare(self, job: str) -> bool:
         """Return whether the global limit and that of a job have room for a spare."""
-        counted = self._all if self._limits.job(job).counts_globally else None
-        return self._leaves_room(counted) and self._caps.get(("job", job), 2) > 1
+        counted = self._all if self._limits.job(job).counts_globally else _UNLIMITED
+        return self._leaves_room(counted) and self._caps["job", job] > 1
 
-    def _leaves_room(self, room: int | None) -> bool:
+    def _leaves_room(self, room: int) -> bool:
         """Return whether a limit still has room for every idle slot after one spare."""
-        return room is None or room > max(1, self._idle.in_all)
+        return room > max(1, self._idle.in_all)
 
     def _hold_reason(self, candidate: Candidate) -> Reason | None:
         reason = self.closed(candidate.group, candidate.job)

@@ -1,4 +1,4 @@
-"""Choose which due times fire, and why the others are skipped.
+"""Choose which due times fire or are backfilled, and why the others are skipped.
 
 Consecutive skips are one ledger entry.
 """
@@ -11,8 +11,10 @@ from msgspec import structs
 from headway_decisions.firing import identity, jitter, manifest_state
 from headway_decisions.firing.manifest_state import Entry, ManifestView, Owed, has_room, take_slot
 from headway_decisions.timing import timing
-from headway_decisions.timing.cadence import Spaced
+from headway_decisions.timing.cadence import Manual, Spaced
+from headway_decisions.timing.timing import Timing
 
+MOST_BACKFILLED = 1000
 _INSTANT = timedelta(microseconds=1)
 
 
@@ -145,3 +147,24 @@ def skip(first: datetime, last: datetime, reason: str) -> Entry:
         decision="skipped",
         reason=reason,
     )
+
+
+def range_problem(kept: Timing, since: datetime, until: datetime, *, now: datetime) -> str | None:
+    """Return why a range cannot be backfilled, with the remedy; `None` if it can."""
+    if isinstance(kept.cadence, Manual | Spaced):
+        return "it has no scheduled times: trigger it without a range"
+    if until < since:
+        return f"the range ends at {until.isoformat()}, before it begins: swap the two times"
+    if until > now:
+        return f"the range ends at {until.isoformat()}, in the future: end it now or earlier"
+    return None
+
+
+def range_occurrences(kept: Timing, since: datetime, until: datetime) -> list[datetime]:
+    """Return the allowed times in [since, until], at most one more than may be backfilled."""
+    found: list[datetime] = []
+    due_at = timing.next_allowed(kept, since - _INSTANT)
+    while due_at is not None and due_at <= until and len(found) <= MOST_BACKFILLED:
+        found.append(due_at)
+        due_at = timing.next_allowed(kept, due_at)
+    return found
