@@ -142,8 +142,19 @@ def _fold_work(work: WorkRow, history: _WorkEvents) -> None:
     if any(waiting.begun for waiting in waits):
         work.start_by = None  # the deadline was met
     work.explicit |= bool(history.events(BroughtForward))
-    _set_trace(work, history)
-    _set_cancel(work, history)
+    # Continue the trace of the last run or retried dead letter.
+    ends: list[Any] = [*waits, *history.retries]
+    traced = [data for data in ends if data.traceparent is not None]
+    if traced:
+        work.traceparent = max(traced, key=attrgetter("runs")).traceparent
+    # The first cancel request of the round counts.
+    requests = [
+        (event.occurred_at, request.reason)
+        for event, request in history.events(CancelRequested)
+        if request.round == work.round
+    ]
+    if requests and work.cancel_requested_at is None:
+        work.cancel_requested_at, work.cancel_reason = min(requests, key=itemgetter(0))
     _set_place_and_state(work, history)
 
 
@@ -169,25 +180,6 @@ def _key_in(number: int, first_key: str | None, history: _WorkEvents) -> str | N
         if retry.round <= number and retry.concurrency_key is not UNSET:
             key = retry.concurrency_key
     return key
-
-
-def _set_trace(work: WorkRow, history: _WorkEvents) -> None:
-    """Continue the trace of the last run or retried dead letter."""
-    ends: list[Any] = [*history.all(Waiting), *history.retries]
-    traced = [data for data in ends if data.traceparent is not None]
-    if traced:
-        work.traceparent = max(traced, key=attrgetter("runs")).traceparent
-
-
-def _set_cancel(work: WorkRow, history: _WorkEvents) -> None:
-    """Apply the first cancel request of the round."""
-    requests = [
-        (event.occurred_at, request.reason)
-        for event, request in history.events(CancelRequested)
-        if request.round == work.round
-    ]
-    if requests and work.cancel_requested_at is None:
-        work.cancel_requested_at, work.cancel_reason = min(requests, key=itemgetter(0))
 
 
 def _set_place_and_state(work: WorkRow, history: _WorkEvents) -> None:

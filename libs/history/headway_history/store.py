@@ -13,6 +13,11 @@ from headway_history.events import StoredEvent
 # How long to wait for a missing number: longer than any transaction of ours takes. Most missing
 # numbers were rolled back.
 PATIENCE_SECONDS = 60.0
+# The parameters of a statement that appends, in order.
+_COLUMNS = (
+    *("event_id", "type", "subject", "source", "occurred_at", "data"),
+    *("accepted", "refusal", "work_id", "run", "lease"),
+)
 
 
 class Record(Struct, frozen=True, kw_only=True):
@@ -63,18 +68,11 @@ class History:
     @staticmethod
     def columns(records: Sequence[Record]) -> tuple[Any, ...]:
         """Return the parameters of a statement that appends the records."""
-        return (
-            [record.event_id for record in records],
-            [record.type for record in records],
-            [record.subject for record in records],
-            [record.source for record in records],
-            [record.occurred_at for record in records],
-            json_array(record.data for record in records),
-            [record.accepted for record in records],
-            [record.refusal for record in records],
-            [record.work_id for record in records],
-            [record.run for record in records],
-            [record.lease for record in records],
+        return tuple(
+            json_array(record.data for record in records)
+            if name == "data"
+            else [getattr(record, name) for record in records]
+            for name in _COLUMNS
         )
 
     async def of_works(self, connection: Connection, above: UUID, up_to: UUID) -> list[StoredEvent]:

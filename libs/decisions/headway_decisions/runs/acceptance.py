@@ -78,7 +78,11 @@ def judge(lease: Lease, runs: dict[UUID, Run], arrived: Arrived) -> Judged:
         refusals.append(refusal)
         if refusal is not None:
             continue
-        lease = _take(lease, arrived.worker, fact.data)
+        if isinstance(fact.data, LeaseRevoked):
+            lease = structs.replace(lease, ended=True)
+        elif arrived.worker != DISPATCHER and lease.claimed_by is None:
+            # Every event of a worker implies a claim.
+            lease = structs.replace(lease, claimed_by=arrived.worker, nonce=fact.data.nonce)
         # A claim concerns all runs of the lease.
         concerned = list(runs) if isinstance(fact.data, LeaseClaimed) else []
         for run in [fact.data.run] if isinstance(fact.data, RunEvent) else concerned:
@@ -107,11 +111,9 @@ def _refusal(
     if data.token != lease.token:
         return "wrong_token"
     if arrived.worker != DISPATCHER:
-        claimant = (lease.claimed_by, lease.nonce)
         is_claimed = lease.claimed_by is not None
-        if isinstance(data, LeaseRevoked) or (
-            is_claimed and claimant != (arrived.worker, data.nonce)
-        ):
+        is_other = (lease.claimed_by, lease.nonce) != (arrived.worker, data.nonce)
+        if isinstance(data, LeaseRevoked) or (is_claimed and is_other):
             return "not_the_claimant"
         if lease.ended and not is_claimed:
             return "lease_ended"
@@ -135,12 +137,3 @@ def _run_refusal(run: Run | None, data: RunEvent, *, overtaken: bool) -> Refusal
     if isinstance(data, RunActivated) and overtaken:
         return None
     return "run_ended" if run.ended else None
-
-
-def _take(lease: Lease, worker: str, data: LeaseEvent) -> Lease:
-    """Return the lease after an accepted event, which implies a claim."""
-    if isinstance(data, LeaseRevoked):
-        return structs.replace(lease, ended=True)
-    if worker == DISPATCHER or lease.claimed_by is not None:
-        return lease
-    return structs.replace(lease, claimed_by=worker, nonce=data.nonce)
