@@ -184,7 +184,7 @@ def test_only_what_fires_in_every_hour_fires_in_a_repeated_one(cadence, expected
         (Once("2027-06-01 09:00"), "once at 2027-06-01 09:00"),
         (Spaced(3600), "1 hour after its last work has ended"),
         (Spaced(1.5), "1.5 seconds after its last work has ended"),
-        (Manual(), "only when asked for"),
+        (Manual(), "only when triggered"),
     ],
 )
 def test_cadences_in_words(cadence, expected):

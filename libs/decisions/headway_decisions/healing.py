@@ -49,7 +49,7 @@ class Settled(Struct, frozen=True):
 
 
 class Known(Struct, frozen=True):
-    """The dispatcher has it: ask again later."""
+    """The dispatcher has it: check again later."""
 
 
 class AskAgain(Struct, frozen=True):

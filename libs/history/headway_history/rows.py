@@ -180,16 +180,13 @@ def compare(
     """Return all differences; after a prune or a clean-up rows may or must be gone (`absence`)."""
     if absence == "must":
         expected = WorkRows()
+    works = [{} if rows.work is None else {rows.work.id: rows.work} for rows in (expected, found)]
     tolerant = absence == "may"
     return [
-        *_compare_rows(_by_id(expected.work), _by_id(found.work), tolerant=tolerant),
+        *_compare_rows(*works, tolerant=tolerant),
         *_compare_rows(expected.runs, found.runs, tolerant=tolerant),
         *_compare_rows(expected.letters, found.letters, tolerant=tolerant),
     ]
-
-
-def _by_id(work: WorkRow | None) -> dict[UUID, WorkRow]:
-    return {} if work is None else {work.id: work}
 
 
 def _compare_rows(
@@ -210,14 +207,6 @@ def _compare_columns(key: UUID, wanted: Row, actual: Row) -> Iterable[Difference
     for column in wanted.__struct_fields__:
         expected, found = getattr(wanted, column), getattr(actual, column)
         # History does not say anything about unset columns.
-        if expected is UNSET or column in NOT_COMPARED:
-            continue
-        if expected != found:
-            yield Difference(
-                table=wanted.table,
-                row=key,
-                kind="different",
-                column=column,
-                expected=expected,
-                found=found,
-            )
+        if expected != found and expected is not UNSET and column not in NOT_COMPARED:
+            values = {"column": column, "expected": expected, "found": found}
+            yield Difference(table=wanted.table, row=key, kind="different", **values)

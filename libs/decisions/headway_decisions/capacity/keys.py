@@ -42,10 +42,10 @@ def check_template(template: str) -> tuple[tuple[str, str | None], ...]:
 def render_key(
     template: str,
     *,
-    input: Any,
+    input: Any,  # noqa: A002
     manifest: str | None,
     group: str,
-    job: str,  # noqa: A002
+    job: str,
 ) -> str:
     """Render the key of one piece of work, or raise `InvalidKey`."""
     fields = {"input": input, "manifest": manifest, "group": group, "job": job}

@@ -89,11 +89,12 @@ def restate(known: GroupSettings, stated: Mapping[str, Any], *, app: str) -> Gro
 
 def in_force(settings: GroupSettings) -> GroupSettings:
     """Set each field that no operator owns to what code states, or to its default."""
+    stated = {field: statement.value for field, statement in settings.declared.items()}
     values = {
         field: settings.values[field]
         if field in settings.operator_fields
-        else _stated(settings, field)
-        for field in GROUP_DEFAULTS
+        else stated.get(field, default)
+        for field, default in GROUP_DEFAULTS.items()
     }
     return structs.replace(settings, values=values)
 
@@ -112,8 +113,3 @@ def group_owners(settings: GroupSettings) -> list[FieldOwner]:
             owner = FieldOwner(field=field, value=value, owner="default")
         owners.append(owner)
     return owners
-
-
-def _stated(settings: GroupSettings, field: str) -> Any:
-    statement = settings.declared.get(field)
-    return GROUP_DEFAULTS[field] if statement is None else statement.value

@@ -33,7 +33,7 @@ class Letter(Struct, frozen=True, kw_only=True):
     work: UUID
     round: int
     state: str
-    asked: bool = False
+    retry_requested: bool = False
     pruned: bool = False
     job_retired: bool = False
     slot: Slot | None = None
@@ -76,7 +76,7 @@ def judge_retries(letters: Iterable[Letter]) -> list[tuple[Letter, RetryVerdict]
         # No worker serves a retired job: the round would never run.
         if verdict is None and letter.job_retired:
             verdict = Refused(why="job_retired")
-        elif verdict is None and letter.asked:
+        elif verdict is None and letter.retry_requested:
             verdict = Refused(why="already_asked")
         elif verdict is None and taken_by is not None:
             verdict = RetryWaits(taken_by=taken_by)

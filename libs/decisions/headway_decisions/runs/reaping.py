@@ -42,7 +42,7 @@ def jobs_that_wait_their_turn(fleet: Iterable[Worker]) -> set[str]:
 
 def abandoned(worker: str | None, *, heard: bool, warning: str | None, seconds: float) -> str:
     """Describe why a lease is taken; `heard` if heartbeats arrived, `warning` of its messages."""
-    how = "was heard of but did not name the lease" if heard else "was not heard of"
+    how = "sent heartbeats without the lease" if heard else "sent no heartbeat"
     silence = f"worker {worker} {how} for {seconds:g} s"
     return f"{silence}; before that {warning}" if warning else silence
 

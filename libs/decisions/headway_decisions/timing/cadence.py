@@ -113,7 +113,7 @@ class Manual(Struct, frozen=True, tag="manual", omit_defaults=True):
     """Fires only when triggered or activated."""
 
     def __str__(self) -> str:
-        return "only when asked for"
+        return "only when triggered"
 
 
 Cadence = Cron | Every | Daily | Weekly | Monthly | MonthlyDow | Once | Spaced | Manual

@@ -77,9 +77,15 @@ def opening(filters: Filters, wall: datetime) -> datetime | None:
     """Return a wall-clock time if it passes the filters, or else the earliest that could."""
     wall = max(wall, _start(filters, wall))
     day = wall.date()
-    while not _passes(filters, day):
-        in_month = not filters.months or day.month in filters.months
-        day = day + DAY if in_month else times.first_of_next_month(day)
+    while True:
+        if filters.months and day.month not in filters.months:
+            day = times.first_of_next_month(day)
+        elif (filters.days and WEEKDAYS[day.weekday()] not in filters.days) or (
+            filters.weeks and not times.is_in_weeks(day, filters.weeks)
+        ):
+            day += DAY
+        else:
+            break
     if day != wall.date():
         wall = times.midnight(day)
     if filters.between is not None:
@@ -113,14 +119,6 @@ def next_filtered(cadence: Clocked, filters: Filters, wall: datetime) -> datetim
 
 def _start(filters: Filters, wall: datetime) -> datetime:
     return wall if filters.start is None else times.moment(filters.start)
-
-
-def _passes(filters: Filters, day: date) -> bool:
-    return (
-        (not filters.months or day.month in filters.months)
-        and (not filters.days or WEEKDAYS[day.weekday()] in filters.days)
-        and (not filters.weeks or times.is_in_weeks(day, filters.weeks))
-    )
 
 
 def covering(exclusions: tuple[Exclusion, ...], wall: datetime) -> Exclusion | None:

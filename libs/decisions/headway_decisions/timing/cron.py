@@ -159,16 +159,13 @@ def _misread(fields: list[str]) -> str | None:
 
 @lru_cache(maxsize=16_384)
 def _read(expression: str) -> _Fields:
-    """Parse an expression with croniter.
-
-    Seconds are parsed as a minutes field: with six fields croniter accepts day 0 and refuses 7 as
-    Sunday.
-    """
+    """Parse an expression with croniter."""
     expression = NICKNAMES.get(expression.strip(), expression)
     *seconds, minute, hour, day, month, weekday = expression.split()
     try:
         croniter.expand(f"{minute} {hour} {day} {month} {weekday}", strict=True)
         plain = croniter(f"{minute} {hour} {day} {month} {weekday}", 0)
+        # As a minutes field: with six fields croniter accepts day 0 and refuses 7 as Sunday.
         fine = croniter(f"{seconds[0] if seconds else 0} * * * *", 0)
     except (CroniterBadCronError, ValueError, KeyError, AttributeError) as error:
         reason = str(error).strip().splitlines()[-1]

@@ -17,14 +17,8 @@ from headway_decisions.timing.times import SECOND
 _PROBE = timedelta(hours=6)
 # No clock was ever put back by more, not even when the date line moved.
 _LONGEST_REPEAT = timedelta(hours=25)
-# From narrow to wide: most cadences had a fire recently.
-_LOOK_BACK = (
-    timedelta(minutes=2),
-    timedelta(hours=3),
-    timedelta(days=3),
-    timedelta(days=70),
-    timedelta(days=366 * 10),
-)
+# Most cadences had a fire recently, so a search backwards begins here and widens.
+_LOOK_BACK = timedelta(minutes=2)
 # Names that differ from machine to machine.
 _NO_ZONES = ("localtime", "posixrules", "posix/", "right/")
 
@@ -96,15 +90,13 @@ def next_after(
 
 def latest(following: NextWall, after: datetime, until: datetime) -> datetime | None:
     """Return the last time in (after, until], by bisection; `following` returns the next time."""
-    found, empty_from = None, until
-    for window in _LOOK_BACK:
-        start = max(after, until - window)
+    empty_from, window = until, _LOOK_BACK
+    while True:
+        start = until - min(window, until - after)
         found = _up_to(until, following(start))
-        if found is not None or start == after:
+        if found is not None or start <= after:
             break
-        empty_from = start
-    else:
-        found = _up_to(until, following(after))
+        empty_from, window = start, window * 30
     while found is not None:
         later = _up_to(until, following(found))
         if later is None:
