@@ -87,18 +87,6 @@ class Teller(Struct, frozen=True, kw_only=True):
     log_bytes: int = 0
 
 
-class Kept(Struct, frozen=True, kw_only=True):
-    """The progress and log lines to store for a run."""
-
-    run: UUID
-    number: int
-    at: datetime
-    percent: float | None
-    message: str | None
-    lines: tuple[LogLine, ...]
-    dropped: int
-
-
 def refusal(teller: Teller | None, news: News, *, now: datetime) -> Refusal | None:
     """Return why a report is not kept, or `None`."""
     if teller is None or teller.lease != news.lease or news.progress.lease != news.lease:
@@ -112,7 +100,7 @@ def refusal(teller: Teller | None, news: News, *, now: datetime) -> Refusal | No
     return None
 
 
-def digest(teller: Teller, reports: Iterable[Progress]) -> Kept:
+def digest(teller: Teller, reports: Iterable[Progress]) -> Progress:
     """Combine the accepted reports of a run: the latest progress, and the lines that fit."""
     reports = sorted(reports, key=lambda report: report.number)
     latest = reports[-1]
@@ -124,13 +112,10 @@ def digest(teller: Teller, reports: Iterable[Progress]) -> Kept:
         if number <= protocol.LINES_LIMIT and size <= room:
             kept.append(lines[number])
             room -= size
-    return Kept(
-        run=teller.run,
-        number=latest.number,
-        at=latest.at,
-        percent=latest.percent,
+    return structs.replace(
+        latest,
         message=None if latest.message is None else latest.message[: protocol.PROGRESS_LIMIT],
-        lines=tuple(kept),
+        lines=kept,
         dropped=max(*(report.dropped for report in reports), len(lines) - len(kept)),
     )
 

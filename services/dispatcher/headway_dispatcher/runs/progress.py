@@ -18,7 +18,6 @@ from headway_contract.worker_protocol import Progress
 from headway_decisions.runs.report_limits import (
     Allowance,
     FloodLimit,
-    Kept,
     News,
     Teller,
     digest,
@@ -177,7 +176,7 @@ def _teller(row: Any) -> Teller:
     )
 
 
-async def _write(connection: Connection, kept: Sequence[Kept]) -> None:
+async def _write(connection: Connection, kept: Sequence[Progress]) -> None:
     if not kept:
         return
     lines = [(one.run, line) for one in kept for line in one.lines]
@@ -197,7 +196,7 @@ async def _write(connection: Connection, kept: Sequence[Kept]) -> None:
     )
 
 
-def _told(kept: Kept) -> dict[str, Any]:
+def _told(kept: Progress) -> dict[str, Any]:
     return {
         "number": kept.number,
         "at": kept.at,
