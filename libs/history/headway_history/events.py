@@ -1,7 +1,4 @@
-"""Events as stored in history, and the part of their data that the fold needs.
-
-An event that creates a row is decoded as the new row.
-"""
+"""Stored events, and the data that the fold needs; some events are decoded as a new row."""
 
 from datetime import datetime
 from typing import Any

@@ -112,18 +112,15 @@ class Numbers:
         """Return the numbers that are new; gaps are given up after `PATIENCE_SECONDS`."""
         new = [number for number in visible if number > self.settled and number not in self._seen]
         self._seen.update(new)
-        self._settle(now)
-        return new
-
-    def _settle(self, now: float) -> None:
         while self._seen:
             following = self.settled + 1
             if following in self._seen:
                 self._seen.discard(following)
             elif now - self._missed_since.setdefault(following, now) < PATIENCE_SECONDS:
-                return
+                break
             self._missed_since.pop(following, None)
             self.settled = following
+        return new
 
 
 async def _read(connection: Connection, query: str, *args: Any) -> list[StoredEvent]:

@@ -1,8 +1,4 @@
-"""Concurrency keys, rendered from a template such as `customer:{input.id}`.
-
-A template contains paths into the input, `manifest`, `group` or `job`. Only text and whole numbers
-are allowed as values.
-"""
+"""Concurrency keys, rendered from a template such as `customer:{input.id}`."""
 
 import re
 from functools import lru_cache

@@ -51,19 +51,18 @@ def judge_declaration(
     if known is None:
         return MayDeclare()
     if known.source != source:
-        return _other_source(known, generation, take_over=take_over)
+        return _judge_other_source(known, generation, take_over=take_over)
     if generation < known.generation:
         return Stale(newest=known.generation)
-    if source == "files" and generation > known.generation:
-        remark = (
-            f"the generation of {known.name!r} rises from {known.generation} to {generation}: "
-            "definitions of a lower one change nothing from now on"
-        )
-        return MayDeclare(remarks=(remark,))
-    return MayDeclare()
+    remark = (
+        f"the generation of {known.name!r} rises from {known.generation} to {generation}: "
+        "definitions of a lower one change nothing from now on"
+    )
+    rises = source == "files" and generation > known.generation
+    return MayDeclare(remarks=(remark,) if rises else ())
 
 
-def _other_source(known: Application, generation: int, *, take_over: bool) -> Verdict:
+def _judge_other_source(known: Application, generation: int, *, take_over: bool) -> Verdict:
     last = f"generation {known.generation}, {known.declared_at:%Y-%m-%d %H:%M:%S} UTC"
     give_back = f"'headway apps give-back {known.name}'"
     if known.source == "files":

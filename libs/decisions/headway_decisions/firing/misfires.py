@@ -1,7 +1,4 @@
-"""Choose which due times fire or are backfilled, and why the others are skipped.
-
-Consecutive skips are one ledger entry.
-"""
+"""Choose which due times fire or are backfilled, and why the others are skipped."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta

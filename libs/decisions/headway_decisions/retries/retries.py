@@ -100,12 +100,9 @@ def after_failed_notification(
     horizon: float,
     spread: float,
 ) -> datetime | None:
-    """Return when to send a failed notification again; `None` if its horizon is over by then.
-
-    Durations are in seconds. Pauses double from the first one to an hour. `spread`, from 0 to 1,
-    adds up to a tenth.
-    """
-    # Sixty doublings reach the longest pause without an overflow.
+    """Return when to send a failed notification again; `None` if its horizon is over by then."""
+    # Sixty doublings reach the longest pause without an overflow. `spread`, from 0 to 1, adds up
+    # to a tenth.
     pause = min(first_pause * 2.0 ** min(attempts - 1, 60), LONGEST_PAUSE) * (1 + spread / 10)
     at = now + timedelta(seconds=pause)
     return at if at <= created_at + timedelta(seconds=horizon) else None
