@@ -17,11 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 CLEAN = (
     "libs/clock",
-    "libs/decisions/headway_decisions/capacity",
-    "libs/decisions/headway_decisions/declaring",
-    "libs/decisions/headway_decisions/firing",
-    "libs/decisions/headway_decisions/runs",
-    "libs/decisions/headway_decisions/timing",
+    "libs/decisions",
     "libs/embedded",
     "libs/errors",
     "libs/headway/headway/client/client.py",

@@ -80,7 +80,7 @@ async def test_manifests_are_looked_at(asked):
     assert (done.code, done.err) == (0, "")
     heading, by_hand, hello = done.out.splitlines()
     assert re.match(r"MANIFEST +JOB +GROUP +NEXT FIRE +STATUS +LAST +CADENCE$", heading)
-    assert re.match(r"by-hand +count +count +- +ready +- +only when asked for", by_hand)
+    assert re.match(r"by-hand +count +count +- +ready +- +only when triggered", by_hand)
     # On one Sunday in spring there is no half past two, and it fires at three.
     assert re.search(r" 0(2:30|3:00):00\+0[12]:00 +ready .*\(Europe/Berlin\)$", hello)
     one = json.loads((await asked("manifest", "by-hand", "--json")).out)
@@ -120,7 +120,7 @@ async def test_work_is_explained(asked, world):
     assert (done.code, done.err) == (0, "")
     text, heading, *gates = done.out.splitlines()
     assert text.startswith(f"Work {work} (of manifest 'by-hand', job 'count', group 'count') waits")
-    assert "0 live worker(s) serve job 'count'" in text
+    assert "0 live workers serve job 'count'" in text
     assert heading.split() == ["GATE", "NOW", "OPENS", "WHY"]
     assert any(re.match(r"no_worker +closed +- +0 live", gate) for gate in gates)
     told = json.loads((await asked("explain", "work", work, "--json")).out)

@@ -229,7 +229,7 @@ class TestWhenItStarts:
         assert answer.estimated_start == START + HOUR
         assert "waits since 2027-03-01 11:58:23 UTC: 1 of 1 active in group 'etl'." in answer.text
         assert (
-            "Also in its way: job 'etl' begins at most 1/hour, 0 left until 2027-03-01 13:00:00"
+            "Also in its way: job 'etl' starts at most 1/hour, 0 left until 2027-03-01 13:00:00"
             in answer.text
         )
 

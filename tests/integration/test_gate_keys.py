@@ -132,7 +132,7 @@ class TestClosedLanes:
         assert await gates.drain() == 0
         answer = await explain(gates, works[2])
         assert (answer.reason, answer.ahead, answer.estimated_start) == ("key", 1, None)
-        assert "1 of 2 active with key 'k', and the gate has not handed it on" in answer.text
+        assert "1 of 2 active with key 'k', but other work with this key comes first" in answer.text
         await gates.end()
         await gates.drain()
         assert small.work in await gates.active()
@@ -228,7 +228,7 @@ async def test_a_key_that_was_lost_would_be_noticed(gates):
     # Nobody is told that it would run next.
     answer = await explain(gates, second)
     assert (answer.reason, answer.estimated_start) == ("key", None)
-    assert "0 of 1 active with key 'k', and the gate has not handed it on" in answer.text
+    assert "0 of 1 active with key 'k', but other work with this key comes first" in answer.text
 
 
 @pytest.mark.breaks_tables("makes work ready by hand, as only another lane's being closed does")

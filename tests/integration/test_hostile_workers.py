@@ -195,7 +195,7 @@ async def test_the_reason_says_whether_a_worker_was_heard(world, heard):
     assert await desk.lease("w1").claim() == "mine"
     if heard:
         await desk.heartbeat("w1")
-    kind = "was heard of but did not name the lease" if heard else "was not heard of"
+    kind = "sent heartbeats without the lease" if heard else "sent no heartbeat"
 
     async def failure():
         if heard:

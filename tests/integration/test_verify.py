@@ -13,7 +13,7 @@ from headway_clock import monotonic
 from headway_contract.work import RetryPolicy
 from headway_dispatcher.history.rebuild import ServicesRun, rebuild
 from headway_dispatcher.history.verify import verify
-from headway_history.rows import TABLES, LetterRun, columns_of
+from headway_history.rows import LetterRow, LetterRun, RunRow, WorkRow
 from support.cadences import when_made_due
 from support.generated import make_works
 from support.world import World
@@ -91,15 +91,15 @@ async def test_it_is_true_of_a_system_that_runs(settled):
     assert verified.events == await settled.value("SELECT count(*) FROM dispatcher.history")
 
 
-@pytest.mark.parametrize("row", TABLES, ids=lambda row: TABLES[row][0])
+@pytest.mark.parametrize("row", [WorkRow, RunRow, LetterRow], ids=lambda row: row.table)
 async def test_every_column_follows_from_history_or_says_why_not(world, row):
-    table, _ = TABLES[row]
+    table = row.table
     columns = await world.rows(
         "SELECT column_name FROM information_schema.columns"
         " WHERE table_schema = 'dispatcher' AND table_name = $1",
         table,
     )
-    accounted = set(columns_of(row)) | set(BOOKKEEPING[table])
+    accounted = set(row.__struct_fields__) | set(BOOKKEEPING[table])
     assert {one["column_name"] for one in columns} == accounted
 
 

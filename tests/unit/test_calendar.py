@@ -10,10 +10,9 @@ from headway_decisions.timing.calendar import (
     ExcludedDays,
     ExcludedRange,
     ExcludedTimes,
-    Filtered,
     Filters,
     covering,
-    passage,
+    next_filtered,
     reopening,
 )
 from hypothesis import given, settings
@@ -25,8 +24,8 @@ def at(text):
 
 
 def walk(cadence, filters, wall, count):
-    filtered, found, wall = Filtered(cadence, passage(filters)), [], at(wall)
-    while len(found) < count and (wall := filtered.next_wall(wall)) is not None:
+    found, wall = [], at(wall)
+    while len(found) < count and (wall := next_filtered(cadence, filters, wall)) is not None:
         found.append(wall)
     return [f"{fire:%Y-%m-%d %H:%M:%S}".removesuffix(":00") for fire in found]
 
@@ -266,12 +265,11 @@ def passes(filters, wall):
 @settings(max_examples=120, deadline=None, derandomize=True)
 @given(some_filters, walls)
 def test_filters_let_the_same_pass_as_a_walk_of_every_half_hour(filters, wall):
-    cadence = Filtered(Every(1800), passage(filters))
     expected = wall.replace(minute=wall.minute // 30 * 30) + timedelta(minutes=30)
     limit = wall + timedelta(days=45)
     while expected < limit and not passes(filters, expected):
         expected += timedelta(minutes=30)
-    found = cadence.next_wall(wall)
+    found = next_filtered(Every(1800), filters, wall)
     if expected < limit:
         assert found == expected
     else:

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from headway_decisions.declaring.lineage import find_cycles
+from headway_decisions.declaring.lookup import find_cycles
 from headway_decisions.firing.fairness import DueGroup, cycles_ahead, in_cycles, share
 from hypothesis import given
 from hypothesis import strategies as st

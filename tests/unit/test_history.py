@@ -392,7 +392,7 @@ class TestAStory:
         # The letter shows a late start too.
         first = letter.runs[0]
         lease = uuid5(WORK, "lease 1")
-        life.emit("run.started", {}, source="worker/w", run=first.run, lease=lease)
+        life.emit("run.started", {}, source="worker/w", run=first.run_id, lease=lease)
         [letter] = fold(life.events).letters.values()
         assert letter.runs[0].started_at == life.events[-1].occurred_at
 

@@ -31,11 +31,11 @@ def test_a_retry_begins_the_next_round():
     [
         ({"state": "retried"}, "already_retried"),
         ({"state": "acknowledged"}, "already_acknowledged"),
-        ({"asked": True}, "already_asked"),
+        ({"retry_requested": True}, "already_asked"),
         ({"job_retired": True}, "job_retired"),
-        ({"job_retired": True, "asked": True}, "job_retired"),
+        ({"job_retired": True, "retry_requested": True}, "job_retired"),
         ({"pruned": True}, "pruned"),
-        ({"pruned": True, "asked": True}, "pruned"),
+        ({"pruned": True, "retry_requested": True}, "pruned"),
         ({"state": "retried", "taken_by": uuid4()}, "already_retried"),
     ],
 )
@@ -60,7 +60,7 @@ def test_the_first_of_a_slot_gets_it():
 
 
 def test_a_letter_whose_retry_waits_can_be_put_away():
-    requested = replace(LETTER, asked=True, job_retired=True)
+    requested = replace(LETTER, retry_requested=True, job_retired=True)
     done = replace(LETTER, state="acknowledged")
     pruned = replace(LETTER, pruned=True)
     found = [

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 from headway_contract.worker_protocol import LINES_LIMIT, LogLine, Progress
-from headway_decisions.runs.progress import LATE, News, Teller, digest, refusal
+from headway_decisions.runs.report_limits import LATE, News, Teller, digest, refusal
 from hypothesis import given
 from hypothesis import strategies as st
 

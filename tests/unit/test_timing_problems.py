@@ -88,7 +88,7 @@ def without(*exclusions):
         (of(Monthly((31,), "9:00"), months=(4,)), "never fires"),
         (of(Daily("9:00"), start="2027-05-01 10:00", end="2027-05-02 08:00"), "never fires"),
         (Timing(cadence=Every(60), zone="Mars/Base"), "time zone 'Mars/Base' is not known: use a"),
-        (Timing(cadence=Every(60), zone=None), "time zone None is not known"),
+        (Timing(cadence=Every(60), zone=None), "time zone None is not valid"),
         (Timing(cadence=Every(60), filters=None), "None are not filters"),
         (Timing(cadence=Every(60), exclusions=None), "exclusions None are not valid"),
         (without("sat"), "'sat' is not an exclusion"),

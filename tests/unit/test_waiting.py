@@ -54,7 +54,7 @@ def test_the_listed_gates_agree_with_the_gate(
 
 
 @pytest.mark.parametrize(
-    ("held", "text"), [(True, "is disabled or paused, and nobody asked"), (False, "not in its way")]
+    ("held", "text"), [(True, "is disabled or paused, and no user"), (False, "does not hold")]
 )
 def test_a_pause_is_not_reported_as_disabled(held, text):
     waiter = Waiter(group="g", job="etl", manifest="m", manifest_disabled=held, not_before=NOW)
@@ -111,7 +111,7 @@ def test_a_key_that_the_gate_keeps_is_closed_though_it_has_room(active):
         found = gates(waiter, Limits(max_active=10), Load(), fleet, now=NOW)
         [key] = [gate for gate in found if gate.gate == "key"]
         assert (key.open, key.used, key.limit) == (not kept, active, 2)
-        assert ("has not handed it on" in key.text) == kept
+        assert ("other work with this key comes first" in key.text) == kept
 
 
 @pytest.mark.parametrize(

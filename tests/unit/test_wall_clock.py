@@ -1,11 +1,21 @@
 """Fire times of cadences over gaps and repeated hours."""
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from zoneinfo import ZoneInfo
 
 import pytest
-from headway_decisions.timing.cadence import Clocked, Cron, Daily, Every, Once
-from headway_decisions.timing.wall_clock import latest, next_after, transitions, zone_named
+from headway_decisions.timing import wall_clock
+from headway_decisions.timing.cadence import (
+    Clocked,
+    Cron,
+    Daily,
+    Every,
+    Once,
+    fires_in_repeated_hour,
+    next_wall,
+)
+from headway_decisions.timing.wall_clock import latest, transitions, zone_named
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,6 +45,11 @@ CADENCES: list[Clocked] = [
 
 def at(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
+
+
+def next_after(cadence: Clocked, zone: ZoneInfo, after: datetime) -> datetime | None:
+    repeats = fires_in_repeated_hour(cadence)
+    return wall_clock.next_after(partial(next_wall, cadence), zone, after, repeats=repeats)
 
 
 def fires(cadence: Clocked, zone: str, after: str, until: str) -> list[str]:
@@ -241,16 +256,15 @@ def test_transitions(zone, year, expected):
 
 
 def test_a_cadence_at_its_end_still_fires_while_the_clock_repeats_it():
-    class UntilHalfPastTwo:
-        fires_in_repeated_hour = True
+    def until_half_past_two(wall):
+        fire = next_wall(Every(600), wall)
+        return fire if fire <= datetime(2027, 10, 31, 2, 30) else None
 
-        def next_wall(self, wall):
-            fire = Every(600).next_wall(wall)
-            return fire if fire <= datetime(2027, 10, 31, 2, 30) else None
-
-    assert fires(
-        UntilHalfPastTwo(), BERLIN, "2027-10-31T02:10+02:00", "2027-11-01T00:00+01:00"
-    ) == [
+    found, moment = [], at("2027-10-31T02:10+02:00")
+    zone = ZoneInfo(BERLIN)
+    while moment := wall_clock.next_after(until_half_past_two, zone, moment, repeats=True):
+        found.append(moment.astimezone(zone).isoformat())
+    assert found == [
         "2027-10-31T02:20:00+02:00",
         "2027-10-31T02:30:00+02:00",
         "2027-10-31T02:00:00+01:00",
@@ -276,19 +290,19 @@ def test_once_in_a_repeated_hour_fires_once():
 
 
 def test_the_latest_of_ten_thousand_seconds_takes_few_steps():
-    looked_up = []
+    steps = []
 
-    class Counted(Every):
-        def next_wall(self, wall):
-            looked_up.append(wall)
-            return super().next_wall(wall)
+    def counted(wall):
+        steps.append(wall)
+        return next_wall(Every(1), wall)
+
+    def following(instant):
+        return wall_clock.next_after(counted, ZoneInfo("UTC"), instant, repeats=True)
 
     until = at("2027-05-05T12:00:00.5+00:00")
-    counted, utc = Counted(1), ZoneInfo("UTC")
-    start = until - timedelta(days=9000)
-    found = latest(lambda instant: next_after(counted, utc, instant), start, until)
+    found = latest(following, until - timedelta(days=9000), until)
     assert found == at("2027-05-05T12:00+00:00")
-    assert len(looked_up) < 40
+    assert len(steps) < 40
 
 
 @pytest.mark.parametrize("name", ["Mars/Base", "", "../etc/passwd", "right/UTC", "a\0b", "Europe"])

@@ -1,12 +1,10 @@
 """Decide what a missing message means, and which consumers must exist.
 
-The scheduler does not store the sequence of each message: that would be a write for every piece of
-work. It stores a *mark* instead: the stream's last sequence at a moment when all earlier decisions
-were published. A message from before the mark is stored at or below its sequence, if at all. So
-once the consumer has passed the mark, or the stream was created anew, a message from before the
-mark that the receiver does not know is lost. Until then it may still be waiting, and republishing
-it would only add to the backlog. A stream that went back behind the mark proves nothing yet,
-because it may hold older messages. It gets a new mark at its present end.
+The scheduler stores a *mark*: the stream's last sequence at a moment when all earlier decisions
+were published. Once the consumer has passed the mark, or the stream was created anew, a message
+from before the mark that the receiver does not know is lost. Until then it may still be waiting,
+and republishing it would only add to the backlog. A stream that went back behind the mark proves
+nothing, because it may hold older messages: it gets a new mark.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -25,7 +23,7 @@ Reach = Literal["waiting", "passed", "new_stream", "rolled_back"]
 LONGEST_PAUSE = timedelta(hours=1)
 
 # The reason of work that is settled although the dispatcher does not know it.
-FORGOTTEN = "the dispatcher keeps no record that old: nobody knows how it ended"
+FORGOTTEN = "the dispatcher keeps no record that old: its outcome is unknown"
 
 
 class Mark(Struct, frozen=True, kw_only=True):
@@ -51,7 +49,7 @@ class Settled(Struct, frozen=True):
 
 
 class Known(Struct, frozen=True):
-    """The dispatcher has it: ask again later."""
+    """The dispatcher has it: check again later."""
 
 
 class AskAgain(Struct, frozen=True):
@@ -86,12 +84,11 @@ def reach(mark: Mark, sight: Sight) -> Reach:
     return "passed" if sight.done_through >= mark.sequence else "waiting"
 
 
-def is_lost(told_at: datetime, mark: Mark | None, sight: Sight, *, leeway: timedelta) -> str | None:
-    """Return why an unknown message is lost; `None` if it may still arrive.
-
-    The leeway is for transactions that were open when the mark was taken.
-    """
-    if mark is None or told_at > mark.taken_at - leeway:
+def is_lost(sent_at: datetime, mark: Mark | None, sight: Sight, *, leeway: timedelta) -> str | None:
+    """Return why an unknown message is lost; `None` if it may still arrive."""
+    # The leeway is for transactions that were open when the mark was taken.
+    # The leeway is for transactions that were open when the mark was taken.
+    if mark is None or sent_at > mark.taken_at - leeway:
         return None
     reached = reach(mark, sight)
     return reached if reached in ("passed", "new_stream") else None
@@ -99,18 +96,15 @@ def is_lost(told_at: datetime, mark: Mark | None, sight: Sight, *, leeway: timed
 
 def unheard(
     ids: Iterable[UUID],
-    told_at: Mapping[UUID, datetime],
+    sent_at: Mapping[UUID, datetime],
     mark: Mark | None,
     sight: Sight,
     *,
     leeway: timedelta,
 ) -> list[UUID]:
     """Return the missing messages that are lost and must be republished."""
-    return [
-        id_
-        for id_ in ids
-        if id_ in told_at and is_lost(told_at[id_], mark, sight, leeway=leeway) is not None
-    ]
+    known = [id_ for id_ in ids if id_ in sent_at]
+    return [id_ for id_ in known if is_lost(sent_at[id_], mark, sight, leeway=leeway) is not None]
 
 
 def judge(
@@ -122,10 +116,7 @@ def judge(
     sight: Sight,
     leeway: timedelta,
 ) -> dict[UUID, Verdict]:
-    """Judge each piece of work by the dispatcher's answer.
-
-    The stream must have been read before the request: a message consumed by then was also applied.
-    """
+    """Judge each piece of work by the dispatcher's answer to a request after `sight` was read."""
     settled = {end.work: end for end in answer.settled}
     left, unknown, expired = set(answer.left), set(answer.unknown), set(answer.expired)
     verdicts: dict[UUID, Verdict] = {}
@@ -135,8 +126,8 @@ def judge(
         elif queued.work in left:
             verdicts[queued.work] = AskAgain()
         elif queued.work in unknown or queued.work in expired:
-            told_at = republished_at.get(queued.work, queued.queued_at)
-            why = is_lost(told_at, mark, sight, leeway=leeway)
+            sent_at = republished_at.get(queued.work, queued.queued_at)
+            why = is_lost(sent_at, mark, sight, leeway=leeway)
             if why is None:
                 verdicts[queued.work] = OnItsWay("not consumed yet")
             else:
@@ -166,14 +157,12 @@ def consumer_changes(
     checked: Collection[str],
     tried: Mapping[str, float],
 ) -> ConsumerChanges:
-    """Compare the jobs that have a consumer with the jobs that need one.
-
-    `needed` has every declared job. `checked` are jobs whose consumer has the right settings. The
-    jobs that were tried longest ago come first, so that a failing job never blocks the others.
-    """
+    """Compare jobs that have a consumer with those that need one; `checked` have right settings."""
+    # The jobs that were tried longest ago come first: a failing job never blocks the others.
+    # The jobs that were tried longest ago come first: a failing job never blocks the others.
     have = set(existing)
-    make = [job for job, is_needed in needed.items() if is_needed]
-    make = [job for job in make if job not in have or job not in checked]
+    done = have & set(checked)
+    make = [job for job, is_needed in needed.items() if is_needed and job not in done]
     return ConsumerChanges(
         make=sorted(make, key=lambda job: (tried.get(job, float("-inf")), job)),
         delete=sorted(job for job in have if not needed.get(job, False)),

@@ -2,28 +2,12 @@
 
 from collections.abc import Iterable
 
-_WEEKDAY_NAMES = {
-    "mon": "Monday",
-    "tue": "Tuesday",
-    "wed": "Wednesday",
-    "thu": "Thursday",
-    "fri": "Friday",
-    "sat": "Saturday",
-    "sun": "Sunday",
-}
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_WEEKDAY_NAMES = {name[:3].lower(): name for name in _WEEKDAYS}
+# Not those of the standard library, which depend on the locale.
 _MONTH_NAMES = (
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
 )
 _UNITS = ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
@@ -55,9 +39,6 @@ def months(numbers: Iterable[int]) -> str:
 
 def month_days(days: Iterable[int | str]) -> str:
     """Join days of the month: "1st, 15th and last day"."""
-    return listed(day if day == "last" else _ordinal(int(day)) for day in days) + " day"
-
-
-def _ordinal(number: int) -> str:
-    ending = "th" if 11 <= number <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
+    special = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd", 31: "st"}
+    named = [day if day == "last" else f"{day}{special.get(int(day), 'th')}" for day in days]
+    return f"{listed(named)} day"

@@ -1,13 +1,9 @@
 """The append-only event store, and the fold of its events.
 
-Every event that changes a table is appended once, in the transaction that changes the table. Events
-of workers that were refused are appended too, with the reason. Rows are never changed. The tables
-follow from the accepted events: `folding` computes the rows with code that shares nothing with the
-statements that write the tables, and `compare` reports where the two differ.
-
-The unit of the fold is a piece of work with its runs and its dead letters. The fold does not depend
-on the order in which events were appended, nor on duplicates: the events themselves say which is
-later. A snapshot replaces all earlier events of its work.
+Every event that changes a table is appended in the transaction that changes it, and so are refused
+events of workers. Rows are never changed. The tables follow from the accepted events: `folding`
+computes the rows with code that shares nothing with the statements that write the tables, and
+`compare` reports where the two differ. A snapshot replaces all earlier events of its work.
 """
 
 from headway_history.events import StoredEvent

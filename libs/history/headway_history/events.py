@@ -1,11 +1,15 @@
-"""Events as stored in history, and the part of their data that the fold needs."""
+"""Stored events, and the data that the fold needs; some events are decoded as a new row."""
 
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import msgspec
+from headway_contract.settled import PruneConfirmed
+from headway_contract.work import ManifestPruned
 from msgspec import UNSET, Struct, UnsetType
+
+from headway_history.rows import LetterRow, Row, RunRow, Snapshot, WorkRow
 
 # Events that are only stored, never published.
 WORK_WAITING = "headway.work.waiting.v1"
@@ -29,21 +33,6 @@ class StoredEvent(Struct, frozen=True, kw_only=True):
     run: UUID | None = None
     lease: UUID | None = None
 
-    @classmethod
-    def read(cls, row: Any) -> "StoredEvent":
-        """Read a row of history."""
-        return cls(
-            id=row["id"],
-            type=row["type"],
-            source=row["source"],
-            occurred_at=row["occurred_at"],
-            recorded_at=row["recorded_at"],
-            data=row["data"],
-            work=row["work_id"],
-            run=row["run_id"],
-            lease=row["lease_id"],
-        )
-
     @property
     def worker(self) -> str | None:
         """The worker that published the event; `None` if the dispatcher did."""
@@ -53,46 +42,6 @@ class StoredEvent(Struct, frozen=True, kw_only=True):
 def worker_source(worker: str) -> str:
     """Return the source of a worker's events."""
     return f"{_WORKER}{worker}"
-
-
-class Queued(Struct, frozen=True, kw_only=True):
-    """The dispatcher received work."""
-
-    work: UUID
-    round: int = 1
-    manifest_id: UUID | None = None
-    manifest: str | None = None
-    group: str
-    job: str
-    input: Any = None
-    input_schema: str | None = None
-    cause: str
-    due_at: datetime | None = None
-    queued_at: datetime
-    priority: int = 0
-    rank: datetime
-    slot: int = 0
-    not_before: datetime | None = None
-    terms: Any = {}
-    traceparent: str | None = None
-    start_by: datetime | None = None
-    concurrency_key: str | None = None
-    explicit: bool = False
-
-
-class Dispatched(Struct, frozen=True, kw_only=True):
-    """A run was ordered."""
-
-    run: UUID
-    work: UUID
-    lease: UUID
-    round: int = 1
-    attempt: int
-    job: str
-    group: str
-    due_at: datetime | None = None
-    max_run_seconds: float
-    trace_id: str | None = None
 
 
 class Waiting(Struct, frozen=True, kw_only=True):
@@ -110,11 +59,7 @@ class Waiting(Struct, frozen=True, kw_only=True):
 
 
 class InDoubt(Struct, frozen=True, kw_only=True):
-    """The body of a run may have begun unnoticed.
-
-    `reissued` counts the times that its order was sent again, `begun_elsewhere` the starts that
-    were reported without its lease.
-    """
+    """The order of a run was sent again, or starts were reported without its lease."""
 
     run: UUID
     reissued: int
@@ -152,29 +97,8 @@ class BroughtForward(Struct, frozen=True, kw_only=True):
     not_before: datetime
 
 
-class LetterCreated(Struct, frozen=True, kw_only=True):
-    """Work became a dead letter."""
-
-    dead_letter: UUID
-    work: UUID
-    round: int
-    manifest_id: UUID | None = None
-    group: str
-    job: str
-    input: Any = None
-    reason: str
-    failure: Any = None
-    attempts: int
-    manifest: str | None = None
-    fingerprint: str = ""
-    code_version: str = ""
-
-
 class LetterResolved(Struct, frozen=True, kw_only=True):
-    """An operator retried or acknowledged a dead letter.
-
-    After a retry, `round` and the fields up to `traceparent` describe the work of the next round.
-    """
+    """A dead letter was acknowledged, or retried: then with the work of the next round."""
 
     dead_letter: UUID
     round: int
@@ -192,10 +116,7 @@ class LetterResolved(Struct, frozen=True, kw_only=True):
 
 
 class Lifecycle(Struct, frozen=True, kw_only=True):
-    """A worker's event about a lease or a run; each type fills some fields.
-
-    `worker_time` is read from the worker's clock; older history lacks it.
-    """
+    """A worker's event about a lease or a run; each type fills some fields."""
 
     worker_time: datetime | None = None
     host: str | None = None
@@ -205,12 +126,6 @@ class Lifecycle(Struct, frozen=True, kw_only=True):
     activations: list[dict[str, Any]] = []
 
 
-class ManifestGone(Struct, frozen=True, kw_only=True):
-    """A manifest was pruned."""
-
-    manifest_id: UUID
-
-
 class Forgotten(Struct, frozen=True, kw_only=True):
     """The clean-up deleted work settled, or dead letters resolved, before a time."""
 
@@ -218,32 +133,51 @@ class Forgotten(Struct, frozen=True, kw_only=True):
     resolved_before: datetime | None = None
 
 
-DATA: dict[str, type[Struct]] = {
-    "headway.work.queued.v1": Queued,
-    "headway.run.dispatched.v1": Dispatched,
-    WORK_WAITING: Waiting,
-    RUN_IN_DOUBT: InDoubt,
-    "headway.work.settled.v1": Settled,
-    "headway.work.cancel_requested.v1": CancelRequested,
-    "headway.work.brought_forward.v1": BroughtForward,
-    "headway.dead_letter.created.v1": LetterCreated,
-    "headway.dead_letter.retried.v1": LetterResolved,
-    "headway.dead_letter.acknowledged.v1": LetterResolved,
-    "headway.lease.claimed.v1": Lifecycle,
-    "headway.run.started.v1": Lifecycle,
-    "headway.run.activated.v1": Lifecycle,
-    "headway.run.completed.v1": Lifecycle,
-    "headway.run.failed.v1": Lifecycle,
-    "headway.run.cancelled.v1": Lifecycle,
-    "headway.manifest.pruned.v1": ManifestGone,
-    "headway.prune.confirmed.v1": ManifestGone,
-    FORGOTTEN: Forgotten,
+_DECODERS = {
+    type_: msgspec.json.Decoder(struct)
+    for type_, struct in {
+        WORK_WAITING: Waiting,
+        RUN_IN_DOUBT: InDoubt,
+        SNAPSHOT: Snapshot,
+        "headway.work.settled.v1": Settled,
+        "headway.work.cancel_requested.v1": CancelRequested,
+        "headway.work.brought_forward.v1": BroughtForward,
+        "headway.dead_letter.retried.v1": LetterResolved,
+        "headway.dead_letter.acknowledged.v1": LetterResolved,
+        "headway.lease.claimed.v1": Lifecycle,
+        "headway.run.started.v1": Lifecycle,
+        "headway.run.activated.v1": Lifecycle,
+        "headway.run.completed.v1": Lifecycle,
+        "headway.run.failed.v1": Lifecycle,
+        "headway.run.cancelled.v1": Lifecycle,
+        ManifestPruned.type: ManifestPruned,
+        PruneConfirmed.type: PruneConfirmed,
+        FORGOTTEN: Forgotten,
+    }.items()
 }
-
-_decoders = {type_: msgspec.json.Decoder(struct) for type_, struct in DATA.items()}
+# Events that create a row: its type, and the column of its time.
+_NEW_ROWS: dict[str, tuple[type[Row], str]] = {
+    "headway.work.queued.v1": (WorkRow, "received_at"),
+    "headway.run.dispatched.v1": (RunRow, "created_at"),
+    "headway.dead_letter.created.v1": (LetterRow, "created_at"),
+}
+# Columns that have another name in events.
+_COLUMNS = {"work": "work_id", "run": "run_id", "lease": "lease_id", "group": "group_name"}
 
 
 def open_data(event: StoredEvent) -> Any:
     """Decode the data of an event; `None` if no table follows from it."""
-    decoder = _decoders.get(event.type)
+    if event.type in _NEW_ROWS:
+        return _new_row(event)
+    decoder = _DECODERS.get(event.type)
     return None if decoder is None else decoder.decode(event.data)
+
+
+def _new_row(event: StoredEvent) -> Row:
+    kind, time_column = _NEW_ROWS[event.type]
+    data = msgspec.json.decode(event.data)
+    row = {_COLUMNS.get(name, name): value for name, value in data.items()}
+    row |= {"id": data.get("dead_letter", data["work"]), time_column: event.occurred_at}
+    if kind is WorkRow:
+        row["not_before"] = data.get("not_before") or data["queued_at"]
+    return msgspec.convert(row, kind)

@@ -4,9 +4,9 @@ Fields have the names of the columns. Other columns do not follow from history: 
 display, or for the bookkeeping of a pass.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal
 from uuid import UUID
 
 from msgspec import UNSET, Struct
@@ -20,6 +20,8 @@ NOT_COMPARED = frozenset({"start_heard_at"})
 
 class WorkRow(Struct, kw_only=True):
     """A row of `work_queue`."""
+
+    table: ClassVar[str] = "work_queue"
 
     id: UUID
     round: int = 1
@@ -56,6 +58,8 @@ class WorkRow(Struct, kw_only=True):
 class RunRow(Struct, kw_only=True):
     """A row of `metadata`."""
 
+    table: ClassVar[str] = "metadata"
+
     run_id: UUID
     work_id: UUID
     lease_id: UUID
@@ -85,10 +89,10 @@ class RunRow(Struct, kw_only=True):
     begun_elsewhere: int = 0
 
 
-class LetterRun(Struct, frozen=True, kw_only=True):
+class LetterRun(Struct, frozen=True, kw_only=True, rename={"run_id": "run"}):
     """A run of the round that ended in a dead letter, as stored with the letter."""
 
-    run: UUID
+    run_id: UUID
     attempt: int
     state: str
     worker: str | None = None
@@ -105,6 +109,8 @@ class LetterRow(Struct, kw_only=True):
     `runs` are the runs of its round in order. `edit` is `None` if the input was not edited, and
     unset if the history is too old to say.
     """
+
+    table: ClassVar[str] = "dead_letter"
 
     id: UUID
     work_id: UUID
@@ -129,13 +135,6 @@ class LetterRow(Struct, kw_only=True):
 
 
 Row = WorkRow | RunRow | LetterRow
-
-# The table of each row type, and its key column.
-TABLES: dict[type[Row], tuple[str, str]] = {
-    WorkRow: ("work_queue", "id"),
-    RunRow: ("metadata", "run_id"),
-    LetterRow: ("dead_letter", "id"),
-}
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -178,62 +177,36 @@ class Difference(Struct, frozen=True, kw_only=True):
 def compare(
     expected: WorkRows, found: WorkRows, *, absence: Absence = "must_not"
 ) -> list[Difference]:
-    """Return all differences; `absence` says whether the rows may or must be gone.
-
-    They may be gone during a prune or a clean-up, and must be gone once a prune is confirmed.
-    """
+    """Return all differences; after a prune or a clean-up rows may or must be gone (`absence`)."""
     if absence == "must":
         expected = WorkRows()
+    works = [{} if rows.work is None else {rows.work.id: rows.work} for rows in (expected, found)]
     tolerant = absence == "may"
     return [
-        *_compare_rows(_by_id(expected.work), _by_id(found.work), tolerant=tolerant),
+        *_compare_rows(*works, tolerant=tolerant),
         *_compare_rows(expected.runs, found.runs, tolerant=tolerant),
         *_compare_rows(expected.letters, found.letters, tolerant=tolerant),
     ]
 
 
-def _by_id(work: WorkRow | None) -> dict[UUID, WorkRow]:
-    return {} if work is None else {work.id: work}
-
-
-_Row = TypeVar("_Row", WorkRow, RunRow, LetterRow)
-
-
 def _compare_rows(
-    expected: Mapping[UUID, _Row], found: Mapping[UUID, _Row], *, tolerant: bool
+    expected: Mapping[UUID, Row], found: Mapping[UUID, Row], *, tolerant: bool
 ) -> Iterable[Difference]:
     for key in sorted(expected.keys() | found.keys()):
         wanted, actual = expected.get(key), found.get(key)
         if wanted is None and actual is not None:
-            yield Difference(table=_table(actual), row=key, kind="unknown")
+            yield Difference(table=actual.table, row=key, kind="unknown")
         elif wanted is not None and actual is None:
             if not tolerant:
-                yield Difference(table=_table(wanted), row=key, kind="missing")
+                yield Difference(table=wanted.table, row=key, kind="missing")
         elif wanted is not None and actual is not None and wanted != actual:
             yield from _compare_columns(key, wanted, actual)
 
 
 def _compare_columns(key: UUID, wanted: Row, actual: Row) -> Iterable[Difference]:
-    for column in columns_of(type(wanted)):
+    for column in wanted.__struct_fields__:
         expected, found = getattr(wanted, column), getattr(actual, column)
         # History does not say anything about unset columns.
-        if expected is UNSET or column in NOT_COMPARED:
-            continue
-        if expected != found:
-            yield Difference(
-                table=_table(wanted),
-                row=key,
-                kind="different",
-                column=column,
-                expected=expected,
-                found=found,
-            )
-
-
-def _table(row: Row) -> str:
-    return TABLES[type(row)][0]
-
-
-def columns_of(row: type[Row]) -> Sequence[str]:
-    """Return the columns of a table that follow from history."""
-    return row.__struct_fields__
+        if expected != found and expected is not UNSET and column not in NOT_COMPARED:
+            values = {"column": column, "expected": expected, "found": found}
+            yield Difference(table=wanted.table, row=key, kind="different", **values)

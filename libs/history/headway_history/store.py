@@ -13,6 +13,11 @@ from headway_history.events import StoredEvent
 # How long to wait for a missing number: longer than any transaction of ours takes. Most missing
 # numbers were rolled back.
 PATIENCE_SECONDS = 60.0
+# The parameters of a statement that appends, in order.
+_COLUMNS = (
+    *("event_id", "type", "subject", "source", "occurred_at", "data"),
+    *("accepted", "refusal", "work_id", "run", "lease"),
+)
 
 
 class Record(Struct, frozen=True, kw_only=True):
@@ -63,51 +68,35 @@ class History:
     @staticmethod
     def columns(records: Sequence[Record]) -> tuple[Any, ...]:
         """Return the parameters of a statement that appends the records."""
-        return (
-            [record.event_id for record in records],
-            [record.type for record in records],
-            [record.subject for record in records],
-            [record.source for record in records],
-            [record.occurred_at for record in records],
-            json_array(record.data for record in records),
-            [record.accepted for record in records],
-            [record.refusal for record in records],
-            [record.work_id for record in records],
-            [record.run for record in records],
-            [record.lease for record in records],
+        return tuple(
+            json_array(record.data for record in records)
+            if name == "data"
+            else [getattr(record, name) for record in records]
+            for name in _COLUMNS
         )
 
     async def of_works(self, connection: Connection, above: UUID, up_to: UUID) -> list[StoredEvent]:
         """Read the accepted events of all work between two ids, the first excluded."""
-        rows = await connection.fetch(self._queries["of_works"], above, up_to)
-        return [StoredEvent.read(row) for row in rows]
+        return await _read(connection, self._queries["of_works"], above, up_to)
 
     async def of_these_works(
         self, connection: Connection, works: Sequence[UUID]
     ) -> list[StoredEvent]:
         """Read the accepted events of some work."""
-        rows = await connection.fetch(self._queries["of_these_works"], works)
-        return [StoredEvent.read(row) for row in rows]
+        return await _read(connection, self._queries["of_these_works"], works)
 
     async def of_leases(self, connection: Connection, leases: Iterable[UUID]) -> list[StoredEvent]:
         """Read the accepted events of leases that belong to no single work."""
         ids = sorted(leases)
-        if not ids:
-            return []
-        rows = await connection.fetch(self._queries["of_leases"], ids)
-        return [StoredEvent.read(row) for row in rows]
+        return await _read(connection, self._queries["of_leases"], ids) if ids else []
 
     async def of_no_work(self, connection: Connection, types: Sequence[str]) -> list[StoredEvent]:
         """Read the accepted events of some types that concern manifests, or history itself."""
-        rows = await connection.fetch(self._queries["of_no_work"], types)
-        return [StoredEvent.read(row) for row in rows]
+        return await _read(connection, self._queries["of_no_work"], types)
 
 
 class Numbers:
-    """The event numbers that a reader has seen.
-
-    Numbers are drawn before a transaction commits, so a lower one may appear after a higher one.
-    """
+    """The event numbers that a reader has seen; a lower one may be committed after a higher one."""
 
     def __init__(self, after: int) -> None:
         self.settled = after
@@ -123,15 +112,17 @@ class Numbers:
         """Return the numbers that are new; gaps are given up after `PATIENCE_SECONDS`."""
         new = [number for number in visible if number > self.settled and number not in self._seen]
         self._seen.update(new)
-        self._settle(now)
-        return new
-
-    def _settle(self, now: float) -> None:
         while self._seen:
             following = self.settled + 1
             if following in self._seen:
                 self._seen.discard(following)
             elif now - self._missed_since.setdefault(following, now) < PATIENCE_SECONDS:
-                return
+                break
             self._missed_since.pop(following, None)
             self.settled = following
+        return new
+
+
+async def _read(connection: Connection, query: str, *args: Any) -> list[StoredEvent]:
+    rows = await connection.fetch(query, *args)
+    return [StoredEvent(**dict(row)) for row in rows]

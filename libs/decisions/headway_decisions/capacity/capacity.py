@@ -1,17 +1,16 @@
 """Admit work under every limit.
 
-The gate takes candidates in order and the remaining room, and admits each of them or holds it with
-a reason. Room only shrinks within one pass.
+The gate takes candidates in order and the remaining room, which only shrinks within one pass. A
+*lane* is the work of one job in one group: it has the same limits except keys and manifests, so a
+lane without room is skipped as a whole.
 
-A *lane* is the work of one job in one group. All of it has the same limits except keys and
-manifests, so a lane without room is skipped as a whole.
-
-A *spare* is an order that waits for a slot in use. It occupies capacity although nobody runs it, so
-it is given only where no other work could use that capacity: never for work with a key, and only
+A *spare* is an order that waits for a slot in use. It occupies capacity although no worker runs it,
+so it is given only where no other work could use that capacity: never for work with a key, and only
 while every limit has more room than there are idle slots, and more than one.
 """
 
-from collections import Counter
+import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Literal
@@ -39,25 +38,28 @@ Reason = Literal[
 # Spare orders of each worker, so that a free slot is filled without a round trip through the gate.
 MARGIN = 1
 
+_UNLIMITED = sys.maxsize
 # Bytes of inputs in one lease: well under the largest message of a broker.
 MOST_BYTES_OF_A_LEASE = 256 * 1024
 
 
-class GroupLimit(Struct, frozen=True, kw_only=True):
+class Limit(Struct, frozen=True, kw_only=True):
+    """The limits in force for a group or a job, and its recent starts under its rate."""
+
+    max_active: int | None = None
+    rate: Rate | None = None
+    begun: tuple[Bundle, ...] = ()
+
+
+class GroupLimit(Limit, frozen=True, kw_only=True):
     """The limits in force for a group."""
 
-    max_active: int | None = None
     enabled: bool = True
-    rate: Rate | None = None
-    begun: tuple[Bundle, ...] = ()
 
 
-class JobLimit(Struct, frozen=True, kw_only=True):
+class JobLimit(Limit, frozen=True, kw_only=True):
     """The limits in force for a job, and its maximum of runs in a lease."""
 
-    max_active: int | None = None
-    rate: Rate | None = None
-    begun: tuple[Bundle, ...] = ()
     counts_globally: bool = True
     batch: int = 1
 
@@ -83,11 +85,7 @@ _NO_JOB_LIMIT = JobLimit()
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """Work that is ready to run.
-
-    `key_active` counts the runs that hold its key, `size` is the size of its input in bytes, and
-    `exclusive_lease` says that it needs a lease of its own.
-    """
+    """Work that is ready; `key_active` runs hold its key, `size` is that of its input in bytes."""
 
     work: UUID
     group: str
@@ -125,6 +123,8 @@ class Held(Struct, frozen=True):
 Verdict = Admitted | Held
 
 Limited = Literal["group", "job"]
+# The kind and name of a group or a job.
+Key = tuple[Limited, str]
 
 
 class RateUse(Struct, frozen=True, kw_only=True):
@@ -152,13 +152,20 @@ class Room:
         self._limits = limits
         self._now = now
         self._all = limits.max_active
-        self._groups = _caps(limits.groups)
-        self._jobs = _caps(limits.jobs)
+        self._limited: dict[Key, Limit] = {
+            **{("group", name): group for name, group in limits.groups.items()},
+            **{("job", name): job for name, job in limits.jobs.items()},
+        }
+        self._caps: dict[Key, int] = defaultdict(lambda: _UNLIMITED)
+        self._rates: dict[Key, int] = defaultdict(lambda: _UNLIMITED)
+        for key, limit in self._limited.items():
+            if limit.max_active is not None:
+                self._caps[key] = limit.max_active
+            if limit.rate is not None:
+                self._rates[key] = rates.room(limit.rate, limit.begun, now)
+        self._begun: Counter[Key] = Counter()
         for (group, job), runs in load.active.items():
             self._take(group, job, runs)
-        self._group_rates = _rate_rooms(limits.groups, now)
-        self._job_rates = _rate_rooms(limits.jobs, now)
-        self._begun: dict[tuple[Limited, str], int] = {}
         self._fleet_of_job = _fleet_rooms(load, fleet)
         self._fleet = sum(worker.slots + MARGIN for worker in fleet)
         self._fleet -= sum(load.leases_on_fleet.values())
@@ -166,7 +173,7 @@ class Room:
         self._runs_of_a_lease: dict[str, int] = {}
         self._open_leases: dict[tuple[str, str], _OpenLease] = {}
         self._leases = 0
-        self._keys: dict[str, int] = {}
+        self._keys: Counter[str] = Counter()
 
     def closed(self, group: str, job: str) -> Reason | None:
         """Return the first reason why nothing of a lane may run, or `None`."""
@@ -177,10 +184,7 @@ class Room:
         return (reason for reason, room in self._gates(group, job) if room <= 0)
 
     def waits_for(self, group: str, job: str) -> Reason | None:
-        """Return why the rest of a skipped lane waits, or `None`.
-
-        Its spares were already given, so without an idle slot it waits for workers.
-        """
+        """Return why the rest of a skipped lane waits: without an idle slot, for workers."""
         reason = self.closed(group, job)
         return "workers_full" if reason is None and not self._idle.could_run(job) else reason
 
@@ -190,7 +194,7 @@ class Room:
 
     def group_may_spare(self, group: str) -> bool:
         """Return whether the limit of a group has room for a spare order."""
-        return self._leaves_room(self._groups.get(group))
+        return self._leaves_room(self._caps["group", group])
 
     def has_order(self, group: str, job: str, *, keyed: bool) -> bool:
         """Return whether workers may get one more order of a lane."""
@@ -199,27 +203,25 @@ class Room:
 
     def groups(self, *, most: int) -> dict[str, int]:
         """Return the room of each group that has limits."""
-        rooms = {}
-        for name, limit in self._limits.groups.items():
-            room = min(most, self._groups.get(name, most), self._group_rates.get(name, most))
-            rooms[name] = max(0, room) if limit.enabled else 0
-        return rooms
+        return {
+            name: self._room("group", name, most) if limit.enabled else 0
+            for name, limit in self._limits.groups.items()
+        }
 
     def jobs(self, *, most: int, spares: bool = True) -> dict[str, int]:
-        """Return the room of each job that live workers serve.
-
-        Without `spares` it is bounded by the idle slots.
-        """
+        """Return the room of each job that workers serve; without `spares`, of idle slots only."""
         rooms = {}
         for job, leases in self._fleet_of_job.items():
             limit = self._limits.job(job)
-            room = min(most, self._jobs.get(job, most), self._job_rates.get(job, most))
             orders = self._idle.could_run(job)
             if spares and self._may_spare(job):
                 orders = max(orders, min(leases, self._fleet))
-            room = min(room, max(0, orders) * limit.batch)
-            rooms[job] = max(0, min(room, self._all) if limit.counts_globally else room)
+            room = min(self._room("job", job, most), max(0, orders) * limit.batch)
+            rooms[job] = min(room, max(0, self._all)) if limit.counts_globally else room
         return rooms
+
+    def _room(self, kind: Limited, name: str, most: int) -> int:
+        return max(0, min(most, self._caps[kind, name], self._rates[kind, name]))
 
     def spread(self, waiting: Mapping[str, int]) -> None:
         """Spread the waiting work of short jobs over the idle slots, by smaller leases."""
@@ -237,55 +239,34 @@ class Room:
             return Held(candidate.work, reason)
         lease = self._lease_for(candidate)
         self._take(candidate.group, candidate.job, 1)
-        self._begin("group", candidate.group, self._group_rates)
-        self._begin("job", candidate.job, self._job_rates)
+        for key in _keys_of(candidate.group, candidate.job):
+            self._rates[key] -= 1
+            self._begun[key] += 1
         if candidate.key is not None:
-            self._keys[candidate.key] = self._keys.get(candidate.key, 0) + 1
+            self._keys[candidate.key] += 1
         return Admitted(candidate.work, lease)
 
     def rate_uses(self) -> list[RateUse]:
         """Return the rates under which work was admitted, to be stored."""
-        return [
-            self._rate_use(kind, name, rate, begun, self._begun[kind, name])
-            for kind, name, rate, begun in self._rates()
-            if (kind, name) in self._begun
-        ]
+        return [use for use in self._rate_uses() if self._begun[use.kind, use.name]]
 
     def rates_free_at(self) -> datetime | None:
         """Return when the first exhausted rate has room again, or `None`."""
-        uses = [
-            self._rate_use(kind, name, rate, begun, self._begun.get((kind, name), 0))
-            for kind, name, rate, begun in self._rates()
-        ]
-        return min((use.frees_at for use in uses if use.frees_at is not None), default=None)
+        times = [use.frees_at for use in self._rate_uses() if use.frees_at is not None]
+        return min(times, default=None)
 
-    def _rates(self) -> Iterator[tuple[Limited, str, Rate, tuple[Bundle, ...]]]:
-        for name, group in self._limits.groups.items():
-            if group.rate is not None:
-                yield "group", name, group.rate, group.begun
-        for name, job in self._limits.jobs.items():
-            if job.rate is not None:
-                yield "job", name, job.rate, job.begun
-
-    def _rate_use(
-        self, kind: Limited, name: str, rate: Rate, before: Sequence[Bundle], count: int
-    ) -> RateUse:
-        begun = rates.begin(rate, before, count, self._now)
-        frees_at = rates.frees_at(rate, begun, self._now)
-        return RateUse(kind=kind, name=name, begun=begun, frees_at=frees_at)
-
-    def _begin(self, kind: Limited, name: str, rooms: dict[str, int]) -> None:
-        if name in rooms:
-            rooms[name] -= 1
-            self._begun[kind, name] = self._begun.get((kind, name), 0) + 1
+    def _rate_uses(self) -> Iterator[RateUse]:
+        for (kind, name), limit in self._limited.items():
+            if limit.rate is not None:
+                begun = rates.begin(limit.rate, limit.begun, self._begun[kind, name], self._now)
+                frees_at = rates.frees_at(limit.rate, begun, self._now)
+                yield RateUse(kind=kind, name=name, begun=begun, frees_at=frees_at)
 
     def _take(self, group: str, job: str, runs: int) -> None:
         if self._limits.job(job).counts_globally:
             self._all -= runs
-        if group in self._groups:
-            self._groups[group] -= runs
-        if job in self._jobs:
-            self._jobs[job] -= runs
+        for key in _keys_of(group, job):
+            self._caps[key] -= runs
 
     def _gates(self, group: str, job: str) -> Iterator[tuple[Reason, int]]:
         """Yield the rest of every limit of a lane, in order of precedence."""
@@ -293,9 +274,10 @@ class Room:
         yield "no_worker", int(job in self._fleet_of_job)
         if self._limits.job(job).counts_globally:
             yield "global_cap", self._all
-        yield "group_cap", self._groups.get(group, 1)
-        yield "job_cap", self._jobs.get(job, 1)
-        yield "rate", min(self._group_rates.get(group, 1), self._job_rates.get(job, 1))
+        of_group, of_job = _keys_of(group, job)
+        yield "group_cap", self._caps[of_group]
+        yield "job_cap", self._caps[of_job]
+        yield "rate", min(self._rates[of_group], self._rates[of_job])
         yield "workers_full", self._orders_left(group, job)
 
     def _orders_left(self, group: str, job: str) -> int:
@@ -306,27 +288,26 @@ class Room:
 
     def _may_spare(self, job: str) -> bool:
         """Return whether the global limit and that of a job have room for a spare."""
-        counted = self._all if self._limits.job(job).counts_globally else None
-        return self._leaves_room(counted) and self._jobs.get(job, 2) > 1
+        counted = self._all if self._limits.job(job).counts_globally else _UNLIMITED
+        return self._leaves_room(counted) and self._caps["job", job] > 1
 
-    def _leaves_room(self, room: int | None) -> bool:
+    def _leaves_room(self, room: int) -> bool:
         """Return whether a limit still has room for every idle slot after one spare."""
-        return room is None or room > max(1, self._idle.in_all)
+        return room > max(1, self._idle.in_all)
 
     def _hold_reason(self, candidate: Candidate) -> Reason | None:
         reason = self.closed(candidate.group, candidate.job)
         if reason == "workers_full" and self._shared(candidate) is not None:
             reason = None
         if reason is None and candidate.key is not None:
-            taken = candidate.key_active + self._keys.get(candidate.key, 0)
-            reason = "key" if taken >= candidate.key_limit else self._no_slot_for_key(candidate)
+            # A run with a key needs an idle slot: it gets no spare order.
+            if candidate.key_active + self._keys[candidate.key] >= candidate.key_limit:
+                reason = "key"
+            elif not self._idle.could_run(candidate.job) and self._shared(candidate) is None:
+                reason = "workers_full"
         if candidate.manifest_disabled and reason != "group_disabled":
             return "manifest_disabled"
         return reason
-
-    def _no_slot_for_key(self, candidate: Candidate) -> Reason | None:
-        could_run = self._idle.could_run(candidate.job) or self._shared(candidate) is not None
-        return None if could_run else "workers_full"
 
     def _shared(self, candidate: Candidate) -> _OpenLease | None:
         """Return the open lease of this pass that the candidate may join, or `None`."""
@@ -345,11 +326,10 @@ class Room:
         if lease is None:
             self._fleet -= 1
             self._fleet_of_job[candidate.job] -= 1
+            batch = self._limits.job(candidate.job).batch
             lease = _OpenLease(
                 number=self._leases,
-                runs_left=self._runs_of_a_lease.get(
-                    candidate.job, self._limits.job(candidate.job).batch
-                ),
+                runs_left=self._runs_of_a_lease.get(candidate.job, batch),
                 bytes_left=MOST_BYTES_OF_A_LEASE,
                 is_spare=not self._idle.take(candidate.job),
             )
@@ -373,20 +353,8 @@ def runs_of_a_lease(batch: int, *, waiting: int, free_slots: int) -> int:
     return min(batch, -(-waiting // free_slots)) if free_slots > 0 else batch
 
 
-def _caps(limits: dict[str, GroupLimit] | dict[str, JobLimit]) -> dict[str, int]:
-    return {
-        name: limit.max_active for name, limit in limits.items() if limit.max_active is not None
-    }
-
-
-def _rate_rooms(
-    limits: dict[str, GroupLimit] | dict[str, JobLimit], now: datetime
-) -> dict[str, int]:
-    return {
-        name: rates.room(limit.rate, limit.begun, now)
-        for name, limit in limits.items()
-        if limit.rate is not None
-    }
+def _keys_of(group: str, job: str) -> tuple[Key, Key]:
+    return ("group", group), ("job", job)
 
 
 def _fleet_rooms(load: Load, fleet: Sequence[Worker]) -> dict[str, int]:

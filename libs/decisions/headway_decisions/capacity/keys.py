@@ -1,8 +1,4 @@
-"""Concurrency keys, rendered from a template such as `customer:{input.id}`.
-
-A template contains paths into the input, `manifest`, `group` or `job`. Only text and whole numbers
-are allowed as values.
-"""
+"""Concurrency keys, rendered from a template such as `customer:{input.id}`."""
 
 import re
 from functools import lru_cache
@@ -24,9 +20,19 @@ class InvalidKey(ValueError):
     """A template is not valid, or gives no key for an input."""
 
 
-def check_template(template: str) -> None:
-    """Raise `InvalidKey` if a template is not valid."""
-    _parts(template)
+@lru_cache(maxsize=1024)
+def check_template(template: str) -> tuple[tuple[str, str | None], ...]:
+    """Split a template into texts and the path of the field after each, or raise `InvalidKey`."""
+    try:
+        parsed = list(Formatter().parse(template))
+    except ValueError as error:
+        raise InvalidKey(f"concurrency_key {template!r}: {error}; {_REMEDY}") from None
+    if not parsed:
+        raise InvalidKey(f"concurrency_key {template!r} is empty: {_REMEDY}")
+    for _, path, form, conversion in parsed:
+        if path is not None and (form or conversion or not _FIELD.match(path)):
+            raise InvalidKey(f"concurrency_key {template!r}: {path!r} is no field; {_REMEDY}")
+    return tuple((text, path) for text, path, _, _ in parsed)
 
 
 def render_key(
@@ -39,30 +45,14 @@ def render_key(
 ) -> str:
     """Render the key of one piece of work, or raise `InvalidKey`."""
     fields = {"input": input, "manifest": manifest, "group": group, "job": job}
-    key = "".join(
-        text + ("" if path is None else _value(fields, path)) for text, path in _parts(template)
-    )
+    parts = check_template(template)
+    key = "".join(text + ("" if path is None else _value(fields, path)) for text, path in parts)
     if not key or len(key) > LONGEST_KEY or _NOT_STORABLE.search(key):
         raise InvalidKey(
             f"concurrency_key {template!r} gives {key[:40]!r}: a key has from 1 to {LONGEST_KEY} "
             "characters, no NUL and no half of a surrogate pair"
         )
     return key
-
-
-@lru_cache(maxsize=1024)
-def _parts(template: str) -> tuple[tuple[str, str | None], ...]:
-    """Split a template into texts and the path of the field after each."""
-    try:
-        parsed = list(Formatter().parse(template))
-    except ValueError as error:
-        raise InvalidKey(f"concurrency_key {template!r}: {error}; {_REMEDY}") from None
-    if not parsed:
-        raise InvalidKey(f"concurrency_key {template!r} is empty: {_REMEDY}")
-    for _, path, form, conversion in parsed:
-        if path is not None and (form or conversion or not _FIELD.match(path)):
-            raise InvalidKey(f"concurrency_key {template!r}: {path!r} is no field; {_REMEDY}")
-    return tuple((text, path) for text, path, _, _ in parsed)
 
 
 def _value(fields: dict[str, Any], path: str) -> str:

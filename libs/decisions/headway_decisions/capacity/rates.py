@@ -1,8 +1,7 @@
 """Rates: at most `count` runs begin in any period.
 
-Starts are stored as a few bundles, each with the time of its first and last run. A bundle counts
-until its last run is a whole period old, so no period ever sees more starts than allowed. Bundles
-cost at most a sixtieth of the period, and keep the state small.
+Starts are stored as a few bundles. A bundle counts until its last run is a whole period old, so no
+period ever sees more starts than allowed. Bundles cost at most a sixtieth of the period.
 """
 
 import re
@@ -62,22 +61,11 @@ def room(rate: Rate, begun: Sequence[Bundle], now: datetime) -> int:
 
 def frees_at(rate: Rate, begun: Sequence[Bundle], now: datetime) -> datetime | None:
     """Return when the next run may begin; `None` if it may begin now."""
-    remembered = _remembered(rate, begun, now)
-    surplus = sum(bundle.count for bundle in remembered) - rate.count
-    for bundle in remembered:
-        if surplus < 0:
-            break
-        surplus -= bundle.count
-        if surplus < 0:
-            return bundle.last_at + timedelta(seconds=rate.period_seconds)
-    return None
+    return None if room(rate, begun, now) > 0 else turn(rate, begun, 0, now)
 
 
 def turn(rate: Rate, begun: Sequence[Bundle], ahead: int, now: datetime) -> datetime:
-    """Return when a run may begin that has `ahead` others before it.
-
-    All begin as soon as possible, and each start occupies its place for a period.
-    """
+    """Return when a run may begin that has `ahead` others before it, if all begin at once."""
     remembered = _remembered(rate, begun, now)
     period = timedelta(seconds=rate.period_seconds)
     laps, place = divmod(ahead, rate.count)

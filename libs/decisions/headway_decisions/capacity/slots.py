@@ -55,7 +55,8 @@ class IdleSlots:
                 pool.takes[job] = pool.takes.get(job, 0) + left
             for job, number in worker.held.items():
                 unclaimed[job] = unclaimed.get(job, 0) - number
-        self._in_all = sum(pool.idle for pool in pools.values())
+        # The number of idle slots.
+        self.in_all = sum(pool.idle for pool in pools.values())
         self._could_run: Counter[str] = Counter()
         self._serving: dict[str, list[_Pool]] = {}
         # The pool with the fewest jobs is the last, where orders are taken from.
@@ -66,11 +67,6 @@ class IdleSlots:
         for job, number in unclaimed.items():
             for _ in range(number):
                 self.take(job)
-
-    @property
-    def in_all(self) -> int:
-        """The number of idle slots."""
-        return self._in_all
 
     def could_run(self, job: str) -> int:
         """Return how many of them could run a job."""
@@ -89,5 +85,5 @@ class IdleSlots:
         pool.takes[job] -= 1
         for served, left in before.items():
             self._could_run[served] -= left - pool.left(served)
-        self._in_all -= 1
+        self.in_all -= 1
         return True

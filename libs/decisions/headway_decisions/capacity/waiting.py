@@ -1,31 +1,25 @@
 """Explain why one piece of work waits: each gate with its figures, and when its turn comes.
 
-The gates are those of `capacity`, in the same order: the first closed one is the reason. Work whose
-`start_by` is past is settled before them.
-
-To estimate its turn, work stands in line with the lanes that compete for the same room: those of
-its group at its group's limit, of its job at its job's limit, and all at the global limit. The gate
-skips a lane that another limit blocks, so such a lane is not in the line.
+The gates are those of `capacity`, in the same order: the first closed one is the reason. To
+estimate its turn, work stands in line with the lanes that compete for the same limit, except those
+that another limit blocks, because the gate skips them.
 """
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from headway_contract.work_queue import GateStatus
 from msgspec import Struct, structs
 
 from headway_decisions.capacity import rates
-from headway_decisions.capacity.capacity import MARGIN, GroupLimit, JobLimit, Limits, Load, Room
+from headway_decisions.capacity.capacity import MARGIN, Limit, Limits, Load, Room
 from headway_decisions.capacity.slots import Worker
 
 
 class Waiter(Struct, frozen=True, kw_only=True):
-    """Waiting work, as far as the gates need it.
-
-    `key_kept`: the gate holds it for its key although there may be room, because others come first
-    or state a smaller limit.
-    """
+    """Waiting work; `key_kept` if other work with its key comes first or has a smaller limit."""
 
     group: str
     job: str
@@ -43,90 +37,59 @@ def gates(
     waiter: Waiter, limits: Limits, load: Load, fleet: Sequence[Worker], *, now: datetime
 ) -> list[GateStatus]:
     """Return every gate, in the order of the checks."""
+    room = Room(limits, load, fleet, now=now)
     return [
-        *_in_time(waiter, now),
-        *_switches(waiter, limits),
-        _time(waiter, now),
-        _served(waiter, fleet),
-        *_caps(waiter, limits, load),
-        *_rates(waiter, limits, now),
-        *_key(waiter),
-        _slots(waiter, load, fleet, Room(limits, load, fleet, now=now)),
+        *_conditions(waiter, limits, fleet, now),
+        *_limits(waiter, limits, load, now),
+        _slots(waiter, load, fleet, room),
     ]
 
 
-def _in_time(waiter: Waiter, now: datetime) -> Iterator[GateStatus]:
-    """Yield the gate of `start_by`, if the work has one."""
+def _conditions(
+    waiter: Waiter, limits: Limits, fleet: Sequence[Worker], now: datetime
+) -> Iterator[GateStatus]:
     if waiter.start_by is not None:
         until = f"{waiter.start_by:%Y-%m-%d %H:%M:%S} UTC"
-        late = waiter.start_by <= now
-        text = f"it had to begin by {until}, and is settled as expired"
-        text = text if late else f"it may begin until {until}"
-        yield GateStatus(gate="start_by", open=not late, text=text)
-
-
-def _switches(waiter: Waiter, limits: Limits) -> Iterator[GateStatus]:
+        in_time = waiter.start_by > now
+        late = f"it had to begin by {until}, and is settled as expired"
+        text = f"it may begin until {until}" if in_time else late
+        yield GateStatus(gate="start_by", open=in_time, text=text)
     enabled = limits.group(waiter.group).enabled
     state = "enabled" if enabled else "disabled, which holds everything in it"
     yield GateStatus(gate="group_disabled", open=enabled, text=f"group {waiter.group!r} is {state}")
     if waiter.manifest is not None:
         held = waiter.manifest_disabled
         # A paused manifest looks disabled here.
-        state = "disabled or paused, and nobody asked for this work" if held else "not in its way"
-        yield GateStatus(
-            gate="manifest_disabled", open=not held, text=f"manifest {waiter.manifest!r} is {state}"
-        )
-
-
-def _time(waiter: Waiter, now: datetime) -> GateStatus:
+        text = "is disabled or paused, and no user requested this work"
+        text = f"manifest {waiter.manifest!r} {text if held else 'does not hold this work'}"
+        yield GateStatus(gate="manifest_disabled", open=not held, text=text)
     come = waiter.not_before <= now
-    return GateStatus(
-        gate="not_before",
-        open=come,
-        text="its time has come" if come else "its time has not come",
-        opens_at=None if come else waiter.not_before,
-    )
-
-
-def _served(waiter: Waiter, fleet: Sequence[Worker]) -> GateStatus:
+    text = "its time has come" if come else "its time has not come"
+    opens_at = None if come else waiter.not_before
+    yield GateStatus(gate="not_before", open=come, text=text, opens_at=opens_at)
     serving = sum(waiter.job in worker.jobs for worker in fleet)
-    text = f"{serving} live worker(s) serve job {waiter.job!r}"
-    return GateStatus(gate="no_worker", open=serving > 0, used=serving, text=text)
+    text = "1 live worker serves" if serving == 1 else f"{serving} live workers serve"
+    text += f" job {waiter.job!r}"
+    yield GateStatus(gate="no_worker", open=serving > 0, used=serving, text=text)
 
 
-def _caps(waiter: Waiter, limits: Limits, load: Load) -> Iterator[GateStatus]:
-    counted = {
-        (group, job): runs
-        for (group, job), runs in load.active.items()
-        if limits.job(job).counts_globally
-    }
-    if limits.job(waiter.job).counts_globally:
-        yield _cap("global_cap", "over everything", sum(counted.values()), limits.max_active)
+def _limits(waiter: Waiter, limits: Limits, load: Load, now: datetime) -> Iterator[GateStatus]:
+    group, job = limits.group(waiter.group), limits.job(waiter.job)
+    of_group, of_job, in_total = 0, 0, 0
+    for (group_name, job_name), runs in load.active.items():
+        of_group += runs if group_name == waiter.group else 0
+        of_job += runs if job_name == waiter.job else 0
+        in_total += runs if limits.job(job_name).counts_globally else 0
+    if job.counts_globally:
+        yield _cap("global_cap", "in total", in_total, limits.max_active)
     else:
-        text = f"job {waiter.job!r} does not count against the limit over everything"
+        text = f"the global limit does not apply to job {waiter.job!r}"
         yield GateStatus(gate="global_cap", open=True, text=text)
-    of_group = sum(runs for (group, _), runs in load.active.items() if group == waiter.group)
-    named = f"in group {waiter.group!r}"
-    yield _cap("group_cap", named, of_group, limits.group(waiter.group).max_active)
-    of_job = sum(runs for (_, job), runs in load.active.items() if job == waiter.job)
-    yield _cap("job_cap", f"of job {waiter.job!r}", of_job, limits.job(waiter.job).max_active)
-
-
-def _cap(gate: str, named: str, used: int, limit: int | None) -> GateStatus:
-    most = "no limit" if limit is None else f"of {limit}"
-    return GateStatus(
-        gate=gate,
-        open=limit is None or used < limit,
-        used=used,
-        limit=limit,
-        text=f"{used} active {named}, {most}" if limit is None else f"{used} {most} active {named}",
-    )
-
-
-def _rates(waiter: Waiter, limits: Limits, now: datetime) -> Iterator[GateStatus]:
-    limited: tuple[tuple[str, GroupLimit | JobLimit], ...] = (
-        (f"group {waiter.group!r}", limits.group(waiter.group)),
-        (f"job {waiter.job!r}", limits.job(waiter.job)),
+    yield _cap("group_cap", f"in group {waiter.group!r}", of_group, group.max_active)
+    yield _cap("job_cap", f"of job {waiter.job!r}", of_job, job.max_active)
+    limited: tuple[tuple[str, Limit], ...] = (
+        (f"group {waiter.group!r}", group),
+        (f"job {waiter.job!r}", job),
     )
     for named, limit in limited:
         if limit.rate is not None:
@@ -136,35 +99,38 @@ def _rates(waiter: Waiter, limits: Limits, now: datetime) -> Iterator[GateStatus
                 open=left > 0,
                 used=limit.rate.count - left,
                 limit=limit.rate.count,
-                text=f"{named} begins at most {rates.rate_in_words(limit.rate)}, {left} left",
+                text=f"{named} starts at most {rates.rate_in_words(limit.rate)}, {left} left",
                 opens_at=rates.frees_at(limit.rate, limit.begun, now),
             )
-
-
-def _key(waiter: Waiter) -> Iterator[GateStatus]:
     if waiter.key is not None:
         status = _cap("key", f"with key {waiter.key!r}", waiter.key_active, waiter.key_limit)
         if status.open and waiter.key_kept:
-            text = f"{status.text}, and the gate has not handed it on to this work"
+            text = f"{status.text}, but other work with this key comes first"
             status = structs.replace(status, open=False, text=text)
         yield status
 
 
+def _cap(gate: str, named: str, used: int, limit: int | None) -> GateStatus:
+    text = f"{used} active {named}, no limit"
+    if limit is not None:
+        text = f"{used} of {limit} active {named}"
+    is_open = limit is None or used < limit
+    return GateStatus(gate=gate, open=is_open, used=used, limit=limit, text=text)
+
+
 def _slots(waiter: Waiter, load: Load, fleet: Sequence[Worker], room: Room) -> GateStatus:
-    keyed = waiter.key is not None
-    of_job = sum(worker.most(waiter.job) + MARGIN for worker in fleet if waiter.job in worker.jobs)
+    keyed, job = waiter.key is not None, waiter.job
+    of_job = sum(worker.most(job) + MARGIN for worker in fleet if job in worker.jobs)
     of_all = sum(worker.slots + MARGIN for worker in fleet)
-    used_by_job = load.leases_on_fleet.get(waiter.job, 0)
-    used_by_all = sum(load.leases_on_fleet.values())
-    # Whichever is the tighter: what its own workers may be given, or all workers together.
-    used, limit = min(
-        ((used_by_job, of_job), (used_by_all, of_all)), key=lambda pair: pair[1] - pair[0]
-    )
+    leases = load.leases_on_fleet
+    # The tighter limit: of the workers of its job, or of all workers together.
+    pairs = (leases.get(job, 0), of_job), (sum(leases.values()), of_all)
+    used, limit = min(pairs, key=lambda pair: pair[1] - pair[0])
     text = f"{used} of {limit} orders are with workers (a worker's slots and {MARGIN} more each)"
-    is_open = room.has_order(waiter.group, waiter.job, keyed=keyed)
+    is_open = room.has_order(waiter.group, job, keyed=keyed)
     if not is_open and used < limit:
-        why = "work with a key" if keyed else "what would take the last slots of a limit"
-        text += f", but no slot is idle, and {why} does not lie ready"
+        why = "with a key" if keyed else "that would take the last room of a limit"
+        text += f", but no slot is idle, and work {why} gets no spare order"
     return GateStatus(gate="workers_full", open=is_open, used=used, limit=limit, text=text)
 
 
@@ -183,23 +149,47 @@ def lanes_in_line(
     now: datetime,
 ) -> list[Lane]:
     """Return the lanes in one line with this one before a gate."""
+    applies = partial(_applies_to_both, limits=limits, fleet=fleet, now=now)
+    line = [lane for lane in lanes if lane == own or applies(gate, own, lane, quantifier=any)]
     return [
         lane
-        for lane in lanes
+        for lane in line
         if lane == own
-        or (
-            _competes(own, gate, lane, limits, fleet, now)
-            and not _blocked_elsewhere(own, lane, limits, room, fleet, now)
-        )
+        or all(applies(reason, lane, own, quantifier=all) for reason in room.lacks(*lane))
     ]
 
 
-def estimate_start(
+def _applies_to_both(
+    reason: str,
+    lane: Lane,
+    other: Lane,
     *,
-    ends: Sequence[datetime],
-    ahead: Sequence[timedelta],
-    surplus: int = 0,
+    limits: Limits,
+    fleet: Sequence[Worker],
     now: datetime,
+    quantifier: Callable[[Iterable[bool]], bool],
+) -> bool:
+    """Return whether the limit that `reason` names for a lane also applies to another lane."""
+    # `quantifier` is `any` or `all`, for the exhausted rates of the lane.
+    match reason:
+        case "global_cap":
+            return limits.job(other[1]).counts_globally
+        case "group_disabled" | "group_cap":
+            return lane[0] == other[0]
+        case "no_worker" | "job_cap":
+            return lane[1] == other[1]
+        case "rate":
+            limited = zip(lane, other, (limits.group(lane[0]), limits.job(lane[1])), strict=True)
+            return quantifier(
+                name == other_name
+                for name, other_name, limit in limited
+                if _is_exhausted(limit, now)
+            )
+    return any(lane[1] in worker.jobs and other[1] in worker.jobs for worker in fleet)
+
+
+def estimate_start(
+    *, ends: Sequence[datetime], ahead: Sequence[timedelta], surplus: int = 0, now: datetime
 ) -> datetime:
     """Estimate when a slot is free for this work.
 
@@ -221,58 +211,10 @@ def rate_turn(own: Lane, limits: Limits, *, ahead: int, now: datetime) -> dateti
     turns = [
         rates.turn(limit.rate, limit.begun, ahead, now)
         for limit in (limits.group(group), limits.job(job))
-        if limit.rate is not None and rates.room(limit.rate, limit.begun, now) <= 0
+        if limit.rate is not None and _is_exhausted(limit, now)
     ]
     return max(turns, default=None)
 
 
-def _competes(
-    own: Lane, gate: str, lane: Lane, limits: Limits, fleet: Sequence[Worker], now: datetime
-) -> bool:
-    """Return whether two lanes compete for the same gate."""
-    match gate:
-        case "global_cap":
-            return limits.job(lane[1]).counts_globally
-        case "group_cap":
-            return lane[0] == own[0]
-        case "job_cap" | "no_worker":
-            return lane[1] == own[1]
-        case "rate":
-            of_group, of_job = _used_up_rates(own, limits, now)
-            return (of_group and lane[0] == own[0]) or (of_job and lane[1] == own[1])
-    return _share_workers(own, lane, fleet)
-
-
-def _blocked_elsewhere(
-    own: Lane, lane: Lane, limits: Limits, room: Room, fleet: Sequence[Worker], now: datetime
-) -> bool:
-    """Return whether a limit that does not apply to the own lane blocks the other."""
-    return any(
-        _is_other_limit(reason, own, lane, limits, fleet, now) for reason in room.lacks(*lane)
-    )
-
-
-def _is_other_limit(
-    reason: str, own: Lane, lane: Lane, limits: Limits, fleet: Sequence[Worker], now: datetime
-) -> bool:
-    match reason:
-        case "global_cap":
-            return not limits.job(own[1]).counts_globally
-        case "group_disabled" | "group_cap":
-            return lane[0] != own[0]
-        case "no_worker" | "job_cap":
-            return lane[1] != own[1]
-        case "rate":
-            of_group, of_job = _used_up_rates(lane, limits, now)
-            return (of_group and lane[0] != own[0]) or (of_job and lane[1] != own[1])
-    return not _share_workers(own, lane, fleet)
-
-
-def _share_workers(own: Lane, lane: Lane, fleet: Sequence[Worker]) -> bool:
-    return any(own[1] in worker.jobs and lane[1] in worker.jobs for worker in fleet)
-
-
-def _used_up_rates(lane: Lane, limits: Limits, now: datetime) -> Iterator[bool]:
-    """Yield whether the rate of a lane's group, and of its job, is exhausted."""
-    for limit in (limits.group(lane[0]), limits.job(lane[1])):
-        yield limit.rate is not None and rates.room(limit.rate, limit.begun, now) <= 0
+def _is_exhausted(limit: Limit, now: datetime) -> bool:
+    return limit.rate is not None and rates.room(limit.rate, limit.begun, now) <= 0

@@ -1,5 +1,5 @@
 """Declaring: definitions from code, files and operators.
 
 `app_sources` decides whether code or files may declare an application, `ownership` decides who owns
-each setting, and `lineage` finds cycles among dependents.
+each setting, and `lookup` describes stored manifests and finds cycles among dependents.
 """

@@ -51,39 +51,35 @@ def judge_declaration(
     if known is None:
         return MayDeclare()
     if known.source != source:
-        return _other_source(known, generation, take_over=take_over)
+        return _judge_other_source(known, generation, take_over=take_over)
     if generation < known.generation:
         return Stale(newest=known.generation)
-    if source == "files" and generation > known.generation:
-        return MayDeclare(remarks=(_raised(known, generation),))
-    return MayDeclare()
+    remark = (
+        f"the generation of {known.name!r} rises from {known.generation} to {generation}: "
+        "definitions of a lower one change nothing from now on"
+    )
+    rises = source == "files" and generation > known.generation
+    return MayDeclare(remarks=(remark,) if rises else ())
 
 
-def _other_source(known: Application, generation: int, *, take_over: bool) -> Verdict:
+def _judge_other_source(known: Application, generation: int, *, take_over: bool) -> Verdict:
     last = f"generation {known.generation}, {known.declared_at:%Y-%m-%d %H:%M:%S} UTC"
+    give_back = f"'headway apps give-back {known.name}'"
     if known.source == "files":
         return NotTheOwner(
             reason=f"application {known.name!r} belongs to applied files ({last}, "
-            f"{known.declared_by}): this start declares nothing of it and runs with what is "
-            f"stored; let the code declare it again with 'headway apps give-back {known.name}', "
-            "or remove it from the code"
+            f"{known.declared_by}): this start declares nothing of it and runs with the stored "
+            f"definitions; let the code declare it again with {give_back}, or remove it from the "
+            "code"
         )
     if take_over:
         remark = (
             f"application {known.name!r} is taken over from its code ({last}) as generation "
-            f"{generation}: its code declares nothing from now on, until 'headway apps "
-            f"give-back {known.name}'"
+            f"{generation}: its code declares nothing from now on, until {give_back}"
         )
         return MayDeclare(taken_over=True, remarks=(remark,))
     return NotTheOwner(
         reason=f"application {known.name!r} is declared by its code at every start (last {last}): "
         "change the code, or let an admin apply these definitions with --take-over "
         "(take_over in a request), after which its code declares nothing any more"
-    )
-
-
-def _raised(known: Application, generation: int) -> str:
-    return (
-        f"the generation of {known.name!r} rises from {known.generation} to {generation}: "
-        "definitions of a lower one change nothing from now on"
     )

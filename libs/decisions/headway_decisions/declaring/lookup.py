@@ -1,4 +1,4 @@
-"""Describe a stored manifest, or the reason why none has a name."""
+"""Describe stored manifests, names without a manifest, and cycles of dependents."""
 
 import difflib
 from collections.abc import Iterable, Mapping
@@ -58,3 +58,19 @@ def missing_message(external_id: str, names: Iterable[str]) -> str:
     meant = " or ".join(repr(by_letters[name]) for name in near)
     remedy = f"did you mean {meant}?" if meant else "see 'headway manifests'"
     return f"there is no manifest {external_id!r}: {remedy}"
+
+
+def find_cycles(parents: Mapping[str, str | None]) -> list[list[str]]:
+    """Return every cycle among manifests and their parents, as a path back to its start."""
+    cycles: list[list[str]] = []
+    done: set[str] = set()
+    for start in parents:
+        path: list[str] = []
+        place: str | None = start
+        while place is not None and place not in done and place not in path:
+            path.append(place)
+            place = parents.get(place)
+        if place is not None and place in path:
+            cycles.append([*path[path.index(place) :], place])
+        done.update(path)
+    return cycles

@@ -1,8 +1,7 @@
-"""Decide who owns each setting of a manifest or a group: an operator, code, or nobody.
+"""Decide who owns each setting of a manifest or a group: an operator, code, or no owner.
 
-An operator owns a field from the first change of it until it is given back. Code owns the others:
-of a manifest at every declaration, of a group while an application states the field. A field of
-a group that neither states has its default.
+An operator owns a field from the first change of it until it is given back. Code owns the others.
+A field of a group that neither states has its default.
 """
 
 from collections.abc import Mapping, Sequence
@@ -78,11 +77,7 @@ def read_group(row: Any) -> GroupSettings:
 
 
 def restate(known: GroupSettings, stated: Mapping[str, Any], *, app: str) -> GroupSettings:
-    """Apply the declaration of an application; fields of operators and other applications stay.
-
-    `stated` holds the fields that the application states. A field that it stated before and does
-    not state now returns to its default.
-    """
+    """Apply the fields that an application states; its earlier ones return to their defaults."""
     declared = {
         field: statement
         for field, statement in known.declared.items()
@@ -94,11 +89,12 @@ def restate(known: GroupSettings, stated: Mapping[str, Any], *, app: str) -> Gro
 
 def in_force(settings: GroupSettings) -> GroupSettings:
     """Set each field that no operator owns to what code states, or to its default."""
+    stated = {field: statement.value for field, statement in settings.declared.items()}
     values = {
         field: settings.values[field]
         if field in settings.operator_fields
-        else _stated(settings, field)
-        for field in GROUP_DEFAULTS
+        else stated.get(field, default)
+        for field, default in GROUP_DEFAULTS.items()
     }
     return structs.replace(settings, values=values)
 
@@ -117,8 +113,3 @@ def group_owners(settings: GroupSettings) -> list[FieldOwner]:
             owner = FieldOwner(field=field, value=value, owner="default")
         owners.append(owner)
     return owners
-
-
-def _stated(settings: GroupSettings, field: str) -> Any:
-    statement = settings.declared.get(field)
-    return GROUP_DEFAULTS[field] if statement is None else statement.value

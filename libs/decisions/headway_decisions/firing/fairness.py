@@ -1,11 +1,8 @@
 """Share a full cycle between groups.
 
 Every group with due manifests gets the same share first, so that thousands of one group never crowd
-out the few of another. The rest goes to groups of higher priority. If there are more groups than
-room, each gets one, by priority and then by waiting time.
-
-Counting due manifests costs in proportion to the backlog. So a part of a large backlog is shared
-for several cycles at once, which keeps the total cost linear.
+out the few of another. The rest goes to groups of higher priority. Counting due manifests costs in
+proportion to the backlog, so a large backlog is shared for several cycles at once.
 """
 
 from collections.abc import Mapping, Sequence

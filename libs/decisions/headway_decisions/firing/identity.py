@@ -1,11 +1,8 @@
 """Causes of work, and the work ids derived from them.
 
 A cause is its kind, a colon, and a value that is unique within the kind. User-supplied keys follow
-the colon, so no key can look like another cause.
-
-The ledger holds one decision for each cause, so a cause never makes two pieces of work. Decisions
-are deleted after their retention. Due times and successes never repeat, but a key may: then it
-means other work, so the time of the decision is part of the id.
+the colon, so no key can look like another cause. The ledger holds one decision for each cause. Keys
+may be used again after its retention, so the time of the decision is part of their work's id.
 """
 
 from datetime import UTC, datetime
@@ -27,10 +24,7 @@ def stretch_cause(first: datetime, last: datetime) -> str:
 
 
 def success_cause(parent: UUID, first: int, last: int) -> str:
-    """Return the cause of a parent's success, or the key of several.
-
-    It contains the parent, because each parent counts its successes from 1.
-    """
+    """Return the cause of a parent's success, or of several; each parent counts from 1."""
     return f"success:{parent}:{last}" if first == last else f"successes:{parent}:{first}/{last}"
 
 
@@ -40,10 +34,9 @@ def kind_of(cause: str) -> str:
 
 
 def repeated_cause(cause: str) -> str:
-    """Return the cause for making work again that came to nothing.
-
-    The count is part of the kind, where no key can look like it.
-    """
+    """Return the cause for making work again that came to nothing."""
+    # The count is part of the kind, where no key can look like it.
+    # The count is part of the kind, where no key can look like it.
     counted, _, name = cause.partition(":")
     kind, _, times = counted.partition("+")
     return f"{kind}+{int(times or 0) + 1}:{name}"

@@ -13,11 +13,8 @@ _JITTER = uuid5(NAMESPACE_OID, "headway.jitter")
 
 
 def fire_at(kept: Timing, external_id: str, due_at: datetime, jitter_seconds: float) -> datetime:
-    """Return when a due time fires: never early, and before the next one is due.
-
-    Otherwise two due times would be ripe together, and most misfire policies fire only one of them.
-    A jitter as long as the step is drawn from half of the step.
-    """
+    """Return when a due time fires: never early, and before the next one is due."""
+    # Two due times that are ripe together are a misfire, so a long jitter is half of the step.
     following = timing.next_due(kept, due_at) if jitter_seconds else None
     if following is not None:
         step = (following - due_at).total_seconds()

@@ -1,7 +1,4 @@
-"""The policies and the state of a manifest, and the verdict about it.
-
-The reasons are those of the ledger.
-"""
+"""The policies and the state of a manifest, the verdict about it, and the ledger's reasons."""
 
 from datetime import datetime
 from typing import Annotated, Literal

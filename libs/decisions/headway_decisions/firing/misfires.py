@@ -1,19 +1,17 @@
-"""Choose which due times fire, and why the others are skipped.
-
-Consecutive skips are one ledger entry.
-"""
+"""Choose which due times fire or are backfilled, and why the others are skipped."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Literal
 
 from msgspec import structs
 
 from headway_decisions.firing import identity, jitter, manifest_state
 from headway_decisions.firing.manifest_state import Entry, ManifestView, Owed, has_room, take_slot
 from headway_decisions.timing import timing
-from headway_decisions.timing.cadence import Spaced
+from headway_decisions.timing.cadence import Manual, Spaced
+from headway_decisions.timing.timing import Timing
 
+MOST_BACKFILLED = 1000
 _INSTANT = timedelta(microseconds=1)
 
 
@@ -60,26 +58,16 @@ def _choose(view: ManifestView, first: datetime, last: datetime, now: datetime) 
 
 def _fire(view: ManifestView, due_at: datetime, *, must: bool) -> tuple[ManifestView, Entry]:
     """Queue one due time, or apply the overlap policy."""
-    decision: Literal["queued", "owed", "skipped"] = "queued"
-    reason, slot = None, 0
+    reason = manifest_state.ONE_ALREADY_WAITS if view.owed else manifest_state.STILL_OUTSTANDING
+    entry = skip(due_at, due_at, reason)
     if has_room(view) and not view.owed:
         view, slot = take_slot(view)
-    elif must or (view.overlap.policy in ("queue_one", "cancel_running") and not view.owed):
-        decision, reason = "owed", manifest_state.STILL_OUTSTANDING
-        view = structs.replace(view, owed=(*view.owed, Owed(cause=identity.due_cause(due_at))))
-    else:
-        decision, reason = (
-            "skipped",
-            manifest_state.ONE_ALREADY_WAITS if view.owed else manifest_state.STILL_OUTSTANDING,
-        )
-    return view, Entry(
-        cause=identity.due_cause(due_at),
-        first_due_at=due_at,
-        last_due_at=due_at,
-        decision=decision,
-        reason=reason,
-        slot=slot,
-    )
+        return view, structs.replace(entry, decision="queued", reason=None, slot=slot)
+    if must or (view.overlap.policy in ("queue_one", "cancel_running") and not view.owed):
+        view = structs.replace(view, owed=(*view.owed, Owed(cause=entry.cause)))
+        reason = manifest_state.STILL_OUTSTANDING
+        return view, structs.replace(entry, decision="owed", reason=reason)
+    return view, entry
 
 
 def _skips(
@@ -100,17 +88,12 @@ def _skips(
 
 def skip_reason(view: ManifestView, first: datetime, last: datetime) -> str:
     """Return why the due times of a stretch do not fire."""
-    if _latest_allowed(view, first, last) is not None:
-        return pause_reason(view) if _was_paused(view, first, last) else manifest_state.MISSED
-    return f"{manifest_state.EXCLUDED}: {timing.excluded_by(view.timing, first)}"
-
-
-def _was_paused(view: ManifestView, first: datetime, last: datetime) -> bool:
-    """Return whether a stretch overlaps the latest pause."""
+    if _latest_allowed(view, first, last) is None:
+        return f"{manifest_state.EXCLUDED}: {timing.excluded_by(view.timing, first)}"
     window = view.window
-    if window is None or last < window.since:
-        return False
-    return window.until is None or first <= window.until
+    if window is None or last < window.since or (window.until and first > window.until):
+        return manifest_state.MISSED
+    return pause_reason(view)
 
 
 def pause_reason(view: ManifestView) -> str:
@@ -120,10 +103,9 @@ def pause_reason(view: ManifestView) -> str:
 
 
 def latest_ripe(view: ManifestView, until: datetime) -> tuple[datetime, datetime | None] | None:
-    """Return the last undecided due time that has fired by `until`, and the next one.
-
-    A due time that its jitter delays also delays all later ones.
-    """
+    """Return the last undecided due time that has fired by `until`, and the next one."""
+    # A due time that its jitter delays also delays all later ones.
+    # A due time that its jitter delays also delays all later ones.
     first = view.next_due_at
     if first is None or fire_at(view, first) > until:
         return None
@@ -162,3 +144,24 @@ def skip(first: datetime, last: datetime, reason: str) -> Entry:
         decision="skipped",
         reason=reason,
     )
+
+
+def range_problem(kept: Timing, since: datetime, until: datetime, *, now: datetime) -> str | None:
+    """Return why a range cannot be backfilled, with the remedy; `None` if it can."""
+    if isinstance(kept.cadence, Manual | Spaced):
+        return "it has no scheduled times: trigger it without a range"
+    if until < since:
+        return f"the range ends at {until.isoformat()}, before it begins: swap the two times"
+    if until > now:
+        return f"the range ends at {until.isoformat()}, in the future: end it now or earlier"
+    return None
+
+
+def range_occurrences(kept: Timing, since: datetime, until: datetime) -> list[datetime]:
+    """Return the allowed times in [since, until], at most one more than may be backfilled."""
+    found: list[datetime] = []
+    due_at = timing.next_allowed(kept, since - _INSTANT)
+    while due_at is not None and due_at <= until and len(found) <= MOST_BACKFILLED:
+        found.append(due_at)
+        due_at = timing.next_allowed(kept, due_at)
+    return found

@@ -1,11 +1,8 @@
 """Decide the next step of a canary: dead letters of one failure, retried 1, then 10, then all.
 
-A step is over when everything that it retried has settled. The next step begins if something of
-the step completed and the failure did not return. As soon as the failure returns, the canary
-stops, even while other retries are under way. Another failure does not stop a step in which
-something completed; it is counted, and makes a dead letter of its own.
-
-The last step keeps at most `AT_ONCE` letters under way, so that a stop still has an effect.
+A step is over when everything that it retried has settled. The next one begins if something of it
+completed. As soon as the failure returns, the canary stops. Other failures are only counted. The
+last step keeps at most `AT_ONCE` letters under way, so that a stop still has an effect.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,30 +19,27 @@ Fate = Literal["under_way", "completed", "came_back", "failed_otherwise", "ended
 Fates = Mapping[str, int]
 
 
-class RetryNext(Struct, frozen=True, kw_only=True):
+class _Verdict(Struct, frozen=True, kw_only=True):
+    reason: str
+
+
+class RetryNext(_Verdict, frozen=True, kw_only=True):
     """Retry more letters as part of this step."""
 
     step: int
     letters: int
-    reason: str
 
 
-class Wait(Struct, frozen=True, kw_only=True):
+class Wait(_Verdict, frozen=True):
     """Check again later."""
 
-    reason: str
 
-
-class Stopped(Struct, frozen=True, kw_only=True):
+class Stopped(_Verdict, frozen=True):
     """Retry nothing more."""
 
-    reason: str
 
-
-class Finished(Struct, frozen=True, kw_only=True):
+class Finished(_Verdict, frozen=True):
     """Every letter was retried and has settled."""
-
-    reason: str
 
 
 Verdict = RetryNext | Wait | Stopped | Finished
@@ -61,8 +55,9 @@ def judge(step: int, fates: Sequence[Fates], *, more: bool) -> Verdict:
         )
     current = fates[step]
     under_way = current.get("under_way", 0)
-    wanted = _wanted(step, sum(current.values()), under_way)
-    if wanted and more:
+    size = STEPS[step]
+    wanted = AT_ONCE - under_way if size is None else size - sum(current.values())
+    if wanted > 0 and more:
         return RetryNext(step=step, letters=wanted, reason=_reason(step, wanted))
     if under_way:
         return Wait(reason=f"{_letters(under_way)} of this step under way")
@@ -74,17 +69,10 @@ def judge(step: int, fates: Sequence[Fates], *, more: bool) -> Verdict:
             "it failed in another way, or was cancelled"
         )
     if not more or step + 1 >= len(STEPS):
-        return Finished(
-            reason=f"all {_letters(retried)} settled, {_total(fates, 'completed')} completed"
-        )
+        completed = _total(fates, "completed")
+        return Finished(reason=f"all {_letters(retried)} settled, {completed} completed")
     letters = STEPS[step + 1] or AT_ONCE
     return RetryNext(step=step + 1, letters=letters, reason=_reason(step + 1, letters))
-
-
-def _wanted(step: int, retried: int, under_way: int) -> int:
-    """Return how many more letters this step may retry now."""
-    size = STEPS[step]
-    return max(0, (AT_ONCE - under_way) if size is None else (size - retried))
 
 
 def _reason(step: int, letters: int) -> str:

@@ -4,13 +4,12 @@ A letter is resolved once. A retry begins the next round of its work in the slot
 other work of the manifest is in that slot, the retry waits, so that two rounds never run at once.
 
 Two failures of a job are equal if their kinds are, and their messages after masking everything that
-differs from run to run: ids, numbers, addresses, paths and quoted text. Stacks are ignored, because
-every release moves their lines.
+differs from run to run. Stacks are ignored, because every release moves their lines.
 """
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 from uuid import UUID
 
@@ -34,7 +33,7 @@ class Letter(Struct, frozen=True, kw_only=True):
     work: UUID
     round: int
     state: str
-    asked: bool = False
+    retry_requested: bool = False
     pruned: bool = False
     job_retired: bool = False
     slot: Slot | None = None
@@ -72,26 +71,21 @@ def judge_retries(letters: Iterable[Letter]) -> list[tuple[Letter, RetryVerdict]
     given: dict[Slot, UUID] = {}
     verdicts: list[tuple[Letter, RetryVerdict]] = []
     for letter in letters:
-        verdict = _retry(letter, given)
-        if isinstance(verdict, RetryNow) and letter.slot is not None:
-            given[letter.slot] = letter.work
+        taken_by = letter.taken_by or (given.get(letter.slot) if letter.slot else None)
+        verdict: RetryVerdict | None = _refusal(letter)
+        # No worker serves a retired job: the round would never run.
+        if verdict is None and letter.job_retired:
+            verdict = Refused(why="job_retired")
+        elif verdict is None and letter.retry_requested:
+            verdict = Refused(why="already_asked")
+        elif verdict is None and taken_by is not None:
+            verdict = RetryWaits(taken_by=taken_by)
+        elif verdict is None:
+            verdict = RetryNow(round=letter.round + 1)
+            if letter.slot is not None:
+                given[letter.slot] = letter.work
         verdicts.append((letter, verdict))
     return verdicts
-
-
-def _retry(letter: Letter, given: dict[Slot, UUID]) -> RetryVerdict:
-    refusal = _refusal(letter)
-    if refusal is not None:
-        return refusal
-    # No worker serves a retired job: the round would never run.
-    if letter.job_retired:
-        return Refused(why="job_retired")
-    if letter.asked:
-        return Refused(why="already_asked")
-    taken_by = letter.taken_by
-    if taken_by is None and letter.slot is not None:
-        taken_by = given.get(letter.slot)
-    return RetryNow(round=letter.round + 1) if taken_by is None else RetryWaits(taken_by=taken_by)
 
 
 def judge_acknowledgements(
@@ -105,12 +99,9 @@ def _refusal(letter: Letter) -> Refused | None:
     # A pruned manifest runs nothing, and its letters are deleted with it.
     if letter.pruned:
         return Refused(why="pruned")
-    match letter.state:
-        case "awaiting":
-            return None
-        case "retried":
-            return Refused(why="already_retried")
-    return Refused(why="already_acknowledged")
+    if letter.state == "awaiting":
+        return None
+    return Refused(why="already_retried" if letter.state == "retried" else "already_acknowledged")
 
 
 # Longer messages repeat themselves or list their input.
@@ -156,25 +147,23 @@ def parse_fingerprint(given: str) -> tuple[str, str | None]:
     return print_, code_version if at else None
 
 
-def input_changes(was: Any, now: Any) -> list[InputChange]:
+def input_changes(was: Any, now: Any, path: str = "") -> list[InputChange]:
     """Return every change of an edited input; lists of different lengths change as a whole."""
-    return list(_changes("", was, now))
-
-
-def _changes(path: str, was: Any, now: Any) -> Iterator[InputChange]:
+    changes = []
     if isinstance(was, dict) and isinstance(now, dict):
-        for key in sorted(was.keys() - now.keys()):
-            yield InputChange(path=_below(path, key), was=was[key])
+        removed = sorted(was.keys() - now.keys())
+        changes += [InputChange(path=_below(path, key), was=was[key]) for key in removed]
         for key, value in now.items():
             if key in was:
-                yield from _changes(_below(path, key), was[key], value)
+                changes += input_changes(was[key], value, _below(path, key))
             else:
-                yield InputChange(path=_below(path, key), now=value)
+                changes.append(InputChange(path=_below(path, key), now=value))
     elif isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
         for index, (before, after) in enumerate(zip(was, now, strict=True)):
-            yield from _changes(_below(path, index), before, after)
+            changes += input_changes(before, after, _below(path, index))
     elif was != now or isinstance(was, bool) is not isinstance(now, bool):
-        yield InputChange(path=path, was=was, now=now)
+        changes.append(InputChange(path=path, was=was, now=now))
+    return changes
 
 
 def _below(path: str, step: object) -> str:

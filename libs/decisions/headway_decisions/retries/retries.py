@@ -49,13 +49,12 @@ def after_failure(
     now: datetime,
     chance: float,
 ) -> Retry | DeadLetter:
-    """Judge one failure; `chance` is in [0, 1).
-
-    Before it the round had `attempts` counted and `uncounted` uncounted runs.
-    """
+    """Judge a failure after `attempts` counted and `uncounted` runs; `chance` is in [0, 1)."""
     exclusive_lease = failure.kind in _SUSPECT
     if failure.kind in UNCOUNTED and uncounted < UNCOUNTED_LIMIT:
-        at = now + _uncounted_wait(uncounted)
+        # No wait for the first time (a deployment), then a second, doubled each time.
+        wait = timedelta(seconds=2 ** min(uncounted - 1, 6) if uncounted else 0)
+        at = now + min(wait, _LONGEST_UNCOUNTED_WAIT)
         return Retry(at=at, attempts=attempts, reason=failure.kind, exclusive_lease=exclusive_lease)
     attempts += 1
     if not failure.retryable:
@@ -69,22 +68,12 @@ def after_failure(
 
 
 def _may_retry(policy: RetryPolicy, failure: Failure) -> bool:
-    """Return whether the policy retries this kind of failure.
-
-    Failures of the system are retried unless `abort_on` names them, since no `retry_on` would.
-    """
     kinds = {failure.kind, *failure.kinds}
     if kinds & set(policy.abort_on):
         return False
+    # No `retry_on` names failures of the system, so they are retried unless `abort_on` names them.
     ours = failure.kind == ORPHANED or failure.kind in UNCOUNTED
     return not policy.retry_on or ours or bool(kinds & set(policy.retry_on))
-
-
-def _uncounted_wait(uncounted: int) -> timedelta:
-    """Return no wait for the first time (a deployment), then a second, doubled each time."""
-    if uncounted == 0:
-        return timedelta(0)
-    return min(timedelta(seconds=2 ** min(uncounted - 1, 6)), _LONGEST_UNCOUNTED_WAIT)
 
 
 def _wait(policy: RetryPolicy, attempts: int, chance: float) -> timedelta:
@@ -102,16 +91,6 @@ def _wait(policy: RetryPolicy, attempts: int, chance: float) -> timedelta:
 LONGEST_PAUSE = 3600.0
 
 
-class SendAgain(Struct, frozen=True):
-    """The notification is sent again at this time."""
-
-    at: datetime
-
-
-class GiveUp(Struct, frozen=True):
-    """The notification is not sent again, because its horizon is over."""
-
-
 def after_failed_notification(
     *,
     attempts: int,
@@ -120,12 +99,10 @@ def after_failed_notification(
     first_pause: float,
     horizon: float,
     spread: float,
-) -> SendAgain | GiveUp:
-    """Judge a failed notification; durations are in seconds.
-
-    Pauses double from the first one to an hour. `spread`, from 0 to 1, adds up to a tenth.
-    """
-    # Sixty doublings reach the longest pause without an overflow.
+) -> datetime | None:
+    """Return when to send a failed notification again; `None` if its horizon is over by then."""
+    # Sixty doublings reach the longest pause without an overflow. `spread`, from 0 to 1, adds up
+    # to a tenth.
     pause = min(first_pause * 2.0 ** min(attempts - 1, 60), LONGEST_PAUSE) * (1 + spread / 10)
     at = now + timedelta(seconds=pause)
-    return SendAgain(at) if at <= created_at + timedelta(seconds=horizon) else GiveUp()
+    return at if at <= created_at + timedelta(seconds=horizon) else None

@@ -1,13 +1,12 @@
 """Decide which lifecycle events count, under the lock on their lease.
 
 The broker's fence lets only one claimant publish. The check is repeated here, because a stream can
-be purged, expire or be wiped, and then its fence protects nothing: an event counts if it carries
-the lease's token and comes from the process that holds the claim, and a run has one outcome.
+be purged, expire or be wiped: an event counts if it carries the lease's token and comes from the
+process that holds the claim, and a run has one outcome.
 
-A lease also stores up to which sequence its events are projected. A dispatcher that takes the lease
-away fences with that sequence and not with a fresh reading of the stream: otherwise a lagging
-projector would let a finished run be killed. The sequence advances only along the chain in which
-every message names its predecessor.
+A lease also stores up to which sequence its events are projected, along the chain in which every
+message names its predecessor. A dispatcher that takes the lease away fences with that sequence: a
+fresh reading of the stream would let a lagging projector kill a finished run.
 """
 
 from typing import Literal
@@ -26,7 +25,7 @@ from headway_contract.lifecycle import (
 from headway_contract.subjects import DISPATCHER
 from msgspec import Struct, structs
 
-from headway_decisions.runs.folding import Fact, Lifecycle, Run, fold
+from headway_decisions.runs.folding import Fact, Run, fold
 
 Refusal = Literal[
     "wrong_token",
@@ -77,10 +76,17 @@ def judge(lease: Lease, runs: dict[UUID, Run], arrived: Arrived) -> Judged:
     for fact in arrived.facts:
         refusal = _refusal(lease, runs, arrived, fact.data)
         refusals.append(refusal)
-        if refusal is None:
-            lease = _take(lease, arrived.worker, fact.data)
-            for run in _runs_of(runs, fact.data):
-                runs[run] = fold(runs[run], [fact])
+        if refusal is not None:
+            continue
+        if isinstance(fact.data, LeaseRevoked):
+            lease = structs.replace(lease, ended=True)
+        elif arrived.worker != DISPATCHER and lease.claimed_by is None:
+            # Every event of a worker implies a claim.
+            lease = structs.replace(lease, claimed_by=arrived.worker, nonce=fact.data.nonce)
+        # A claim concerns all runs of the lease.
+        concerned = list(runs) if isinstance(fact.data, LeaseClaimed) else []
+        for run in [fact.data.run] if isinstance(fact.data, RunEvent) else concerned:
+            runs[run] = fold(runs[run], [fact])
     if runs and all(run.ended for run in runs.values()):
         lease = structs.replace(lease, ended=True)
     lease = advance(lease, arrived.predecessor, arrived.sequence)
@@ -105,36 +111,25 @@ def _refusal(
     if data.token != lease.token:
         return "wrong_token"
     if arrived.worker != DISPATCHER:
-        if not _is_claimant(lease, arrived.worker, data):
+        is_claimed = lease.claimed_by is not None
+        is_other = (lease.claimed_by, lease.nonce) != (arrived.worker, data.nonce)
+        if isinstance(data, LeaseRevoked) or (is_claimed and is_other):
             return "not_the_claimant"
-        if lease.ended and lease.claimed_by is None:
+        if lease.ended and not is_claimed:
             return "lease_ended"
         if isinstance(data, RunFailed) and data.failure.kind in DISPATCHER_KINDS:
             return "reserved_kind"
     if isinstance(data, RunEvent):
-        return _run_refusal(runs.get(data.run), data, overtaken=_is_overtaken(lease, arrived))
+        # A later message was projected before this one.
+        overtaken = arrived.sequence < max(lease.loose_links.values(), default=0)
+        return _run_refusal(runs.get(data.run), data, overtaken=overtaken)
     if isinstance(data, LeaseClaimed) and any(run.host is not None for run in runs.values()):
         return "already_claimed"
     return None
 
 
-def _is_claimant(lease: Lease, worker: str, data: LeaseEvent) -> bool:
-    if isinstance(data, LeaseRevoked):
-        return False
-    return lease.claimed_by is None or (lease.claimed_by, lease.nonce) == (worker, data.nonce)
-
-
-def _is_overtaken(lease: Lease, arrived: Arrived) -> bool:
-    """Return whether a later message was projected before this one."""
-    return arrived.sequence < max(lease.loose_links.values(), default=0)
-
-
 def _run_refusal(run: Run | None, data: RunEvent, *, overtaken: bool) -> Refusal | None:
-    """Return why a run's event does not count, or `None`.
-
-    A late start of an ended run counts. An activation counts if it was stored before the end, even
-    if the end was projected first.
-    """
+    """Return why a run's event does not count, or `None`; a late start of an ended run counts."""
     if run is None:
         return "unknown_run"
     if isinstance(data, RunStarted):
@@ -142,19 +137,3 @@ def _run_refusal(run: Run | None, data: RunEvent, *, overtaken: bool) -> Refusal
     if isinstance(data, RunActivated) and overtaken:
         return None
     return "run_ended" if run.ended else None
-
-
-def _take(lease: Lease, worker: str, data: LeaseEvent) -> Lease:
-    """Return the lease after an accepted event, which implies a claim."""
-    if isinstance(data, LeaseRevoked):
-        return structs.replace(lease, ended=True)
-    if worker == DISPATCHER or lease.claimed_by is not None:
-        return lease
-    return structs.replace(lease, claimed_by=worker, nonce=data.nonce)
-
-
-def _runs_of(runs: dict[UUID, Run], data: Lifecycle) -> list[UUID]:
-    """Return the runs that an event concerns: for a claim all, else its own."""
-    if isinstance(data, RunEvent):
-        return [data.run]
-    return list(runs) if isinstance(data, LeaseClaimed) else []

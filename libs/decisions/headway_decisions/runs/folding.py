@@ -1,56 +1,29 @@
 """Fold the accepted events of a run into its record.
 
 Each field is set by exactly one kind of event, and the state is the furthest that any event
-reached. So neither the order nor the number of deliveries matters; which of two outcomes counts was
-decided on acceptance. A run ends no earlier than it starts: an earlier end is moved to the start.
-Activations are a union by dependent and key, in a fixed order.
+reached, so neither the order nor the number of deliveries matters. A run ends no earlier than it
+starts. Activations are a union by dependent and key.
 """
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Literal, assert_never
+from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
-from headway_contract.lifecycle import (
-    Activation,
-    Failure,
-    LeaseClaimed,
-    LeaseRenewed,
-    LeaseRevoked,
-    RunActivated,
-    RunCancelled,
-    RunCompleted,
-    RunFailed,
-    RunStarted,
-)
+from headway_contract import lifecycle
 from headway_contract.subjects import DISPATCHER
 from msgspec import Struct, structs
 
 from headway_decisions.runs.transitions import TERMINAL, RunState, next_run_state
 
-Lifecycle = (
-    LeaseClaimed
-    | LeaseRenewed
-    | LeaseRevoked
-    | RunStarted
-    | RunActivated
-    | RunCompleted
-    | RunFailed
-    | RunCancelled
-)
-
 
 class Fact(Struct, frozen=True, kw_only=True):
-    """One event in history.
-
-    The dispatcher clamps `at`; `worker_time` is the time by the worker's clock, or `None` if the
-    dispatcher published the event.
-    """
+    """One event: `at` is clamped, `worker_time` is `None` if the dispatcher published it."""
 
     at: datetime
     worker: str
-    data: Lifecycle
+    data: lifecycle.LeaseEvent
     worker_time: datetime | None = None
     accepted: bool = True
 
@@ -66,10 +39,10 @@ class Run(Struct, frozen=True, kw_only=True):
     finished_at: datetime | None = None
     worker_started_at: datetime | None = None
     worker_finished_at: datetime | None = None
-    failure: Failure | None = None
+    failure: lifecycle.Failure | None = None
     output: Any = None
     cancel_reason: str | None = None
-    activations: tuple[Activation, ...] = ()
+    activations: tuple[lifecycle.Activation, ...] = ()
 
     @property
     def ended(self) -> bool:
@@ -86,10 +59,7 @@ def fold(run: Run, facts: Iterable[Fact]) -> Run:
 
 
 def clamp(time: datetime, *, created_at: datetime, now: datetime) -> datetime:
-    """Clamp a publisher's time to the creation of the run and now.
-
-    The creation wins if the dispatcher's clock was set back behind it.
-    """
+    """Clamp a publisher's time to the creation of the run, which wins, and now."""
     return max(min(time, now), created_at)
 
 
@@ -98,12 +68,9 @@ def end_of(run: Run, at: datetime) -> datetime:
     return at if run.started_at is None else max(at, run.started_at)
 
 
-def unite(activations: Iterable[Activation]) -> tuple[Activation, ...]:
-    """Return one activation for each dependent and key, in a fixed order.
-
-    If a key has two inputs, the lesser encoding wins.
-    """
-    united: dict[tuple[str, str], Activation] = {}
+def unite(activations: Iterable[lifecycle.Activation]) -> tuple[lifecycle.Activation, ...]:
+    """Return one activation for each dependent and key, in order; the lesser encoded input wins."""
+    united: dict[tuple[str, str], lifecycle.Activation] = {}
     for activation in activations:
         named = (activation.manifest, activation.key)
         known = united.get(named)
@@ -112,7 +79,7 @@ def unite(activations: Iterable[Activation]) -> tuple[Activation, ...]:
     return tuple(united[named] for named in sorted(united))
 
 
-def _encoded_input(activation: Activation) -> bytes:
+def _encoded_input(activation: lifecycle.Activation) -> bytes:
     return msgspec.json.encode(activation.input, order="deterministic")
 
 
@@ -120,39 +87,30 @@ def _apply(run: Run, fact: Fact) -> Run:
     if fact.worker != DISPATCHER:
         run = structs.replace(run, worker=fact.worker)
     match fact.data:
-        case LeaseClaimed(host=host):
+        case lifecycle.LeaseClaimed(host=host):
             return structs.replace(run, host=host)
-        case LeaseRenewed() | LeaseRevoked():
+        case lifecycle.LeaseRenewed() | lifecycle.LeaseRevoked():
             return run
-        case RunStarted():
-            return _start(run, fact)
-        case RunActivated(activations=activations):
+        case lifecycle.RunStarted():
+            # A late start does not move an ended run back.
+            state = next_run_state(run.state, "started") if run.state == "pending" else run.state
+            end = run.finished_at
+            return structs.replace(
+                run,
+                state=state,
+                started_at=fact.at,
+                worker_started_at=fact.worker_time,
+                finished_at=None if end is None else max(end, fact.at),
+            )
+        case lifecycle.RunActivated(activations=activations):
             return structs.replace(run, activations=unite([*run.activations, *activations]))
-        case RunCompleted(output=output):
+        case lifecycle.RunCompleted(output=output):
             return _finish(run, "completed", fact, output=output)
-        case RunFailed(failure=failure):
+        case lifecycle.RunFailed(failure=failure):
             return _finish(run, "failed", fact, failure=failure)
-        case RunCancelled(reason=reason):
+        case lifecycle.RunCancelled(reason=reason):
             return _finish(run, "cancelled", fact, cancel_reason=reason)
-        case _:
-            assert_never(fact.data)
-
-
-def _start(run: Run, fact: Fact) -> Run:
-    run = structs.replace(
-        run,
-        state=_reach(run, "started"),
-        started_at=fact.at,
-        worker_started_at=fact.worker_time,
-    )
-    if run.finished_at is None:
-        return run
-    return structs.replace(run, finished_at=end_of(run, run.finished_at))
-
-
-def _reach(run: Run, move: Literal["started"]) -> RunState:
-    """Return the state after a start, which never moves a run back."""
-    return next_run_state(run.state, move) if run.state == "pending" else run.state
+    raise TypeError(f"cannot fold an event of type {type(fact.data).__name__}")
 
 
 def _finish(

@@ -1,16 +1,13 @@
 """Decide how the runs of a lost lease end.
 
-An unclaimed order expires after a while, but not while every worker that could claim it is busy: it
-is a spare that waits for the next free slot.
-
-A lease of several runs may have been lost because of one of them. The runs that had begun count as
-attempts, since one may be the cause; the others do not. Starts are reported a moment late, so
-retries order all of these runs in leases of their own.
+An unclaimed order expires after a while, but not while every worker that could claim it is busy.
+A lease of several runs may have been lost because of one of them: the runs that had begun count as
+attempts, the others do not, and all of them are retried in leases of their own.
 """
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Literal, assert_never
+from typing import Literal
 from uuid import UUID
 
 from msgspec import Struct
@@ -18,7 +15,7 @@ from msgspec import Struct
 from headway_decisions.capacity.slots import Worker
 from headway_decisions.runs.folding import Run
 
-# Why a lease is taken away: its worker is silent, nobody claimed it, or a run does not end.
+# Why a lease is taken away: its worker is silent, it was not claimed, or a run does not end.
 Silence = Literal["orphaned", "undelivered", "timed_out"]
 Ending = Literal["orphaned", "undelivered", "timed_out", "unbegun", "recalled"]
 
@@ -30,10 +27,7 @@ class Witness(Struct, frozen=True, kw_only=True):
     last_heard_at: datetime
 
     def would_have_heard(self, now: datetime, *, throughout: timedelta, gap: timedelta) -> bool:
-        """Return whether a worker's heartbeats would have arrived throughout this time.
-
-        `gap` is the allowed time since the last own heartbeat.
-        """
+        """Return whether heartbeats would have arrived throughout a time, within `gap` of now."""
         return now - self.last_heard_at <= gap and now - self.heard_since >= throughout
 
 
@@ -47,11 +41,8 @@ def jobs_that_wait_their_turn(fleet: Iterable[Worker]) -> set[str]:
 
 
 def abandoned(worker: str | None, *, heard: bool, warning: str | None, seconds: float) -> str:
-    """Describe why a lease is taken from its worker.
-
-    `heard`: its heartbeats arrived all the same. `warning`: the problem of one of its messages.
-    """
-    how = "was heard of but did not name the lease" if heard else "was not heard of"
+    """Describe why a lease is taken; `heard` if heartbeats arrived, `warning` of its messages."""
+    how = "sent heartbeats without the lease" if heard else "sent no heartbeat"
     silence = f"worker {worker} {how} for {seconds:g} s"
     return f"{silence}; before that {warning}" if warning else silence
 
@@ -65,23 +56,16 @@ class LiveRun(Struct, frozen=True, kw_only=True):
 
 
 def endings(why: Silence, live: Sequence[LiveRun], *, shared: bool) -> dict[UUID, Ending]:
-    """Return the kind of failure of each run; `shared` says that the lease has several.
-
-    A single run is always its own cause.
-    """
-    return {run.run: _ending(why, run, shared=shared) for run in live}
-
-
-def _ending(why: Silence, run: LiveRun, *, shared: bool) -> Ending:
-    match why:
-        case "undelivered":
-            return "undelivered"
-        case "orphaned":
-            return "unbegun" if shared and not run.begun else "orphaned"
-        case "timed_out":
-            return "timed_out" if run.overdue or not shared else "recalled"
-        case _:
-            assert_never(why)
+    """Return the kind of failure of each run; in a lease that is not `shared`, it is the cause."""
+    kinds: dict[UUID, Ending] = {}
+    for run in live:
+        kind: Ending = why
+        if why == "orphaned" and shared and not run.begun:
+            kind = "unbegun"
+        elif why == "timed_out" and shared and not run.overdue:
+            kind = "recalled"
+        kinds[run.run] = kind
+    return kinds
 
 
 def expired_before_start(start_by: datetime | None, run: Run, *, cancel_requested: bool) -> bool:

@@ -2,24 +2,24 @@
 
 Workers in any language know the limits and may not keep them. Long text is cut. An output that is
 too large cannot be cut, so its run fails. JSON may contain text that PostgreSQL does not store (NUL
-characters and halves of surrogate pairs); it is replaced by visible text, so that the report is
-kept.
+characters and halves of surrogate pairs); it is replaced by visible text.
+
+Progress and log lines are published without a fence: they may be lost, duplicated, late or forged.
+The token keeps strangers out, and the numbers make order and duplicates harmless.
 """
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
+from datetime import datetime, timedelta
+from typing import Literal
+from uuid import UUID
 
 import msgspec
 from headway_contract import Event
-from headway_contract.fields import (
-    KIND_LIMIT,
-    KINDS_LIMIT,
-    MESSAGE_LIMIT,
-    OUTPUT_LIMIT,
-    OUTPUT_TOO_LARGE,
-    STACK_LIMIT,
-)
+from headway_contract import fields as limits
+from headway_contract import worker_protocol as protocol
 from headway_contract.lifecycle import Failure, LeaseClaimed, RunCancelled, RunCompleted, RunFailed
+from headway_contract.worker_protocol import LogLine, Progress
 from msgspec import Struct, structs
 
 _HOST_LIMIT = 255
@@ -27,55 +27,112 @@ _HOST_LIMIT = 255
 
 def bound_event(event: Event, message_size: int) -> Event:
     """Cut an event to the limits; `message_size` is the size of its message in bytes."""
-    match event.data:
+    data = event.data
+    match data:
         case RunFailed(failure=failure):
-            return _with(event, structs.replace(event.data, failure=_cut_failure(failure)))
-        case RunCancelled(reason=reason) if len(reason) > MESSAGE_LIMIT:
-            return _with(event, structs.replace(event.data, reason=reason[:MESSAGE_LIMIT]))
+            cut = structs.replace(
+                failure,
+                kind=failure.kind[: limits.KIND_LIMIT],
+                kinds=[kind[: limits.KIND_LIMIT] for kind in failure.kinds[: limits.KINDS_LIMIT]],
+                message=failure.message[: limits.MESSAGE_LIMIT],
+                stack=failure.stack[-limits.STACK_LIMIT :],
+            )
+            data = structs.replace(data, failure=cut)
+        case RunCancelled(reason=reason) if len(reason) > limits.MESSAGE_LIMIT:
+            data = structs.replace(data, reason=reason[: limits.MESSAGE_LIMIT])
         case LeaseClaimed(host=host) if len(host) > _HOST_LIMIT:
-            return _with(event, structs.replace(event.data, host=host[:_HOST_LIMIT]))
+            data = structs.replace(data, host=host[:_HOST_LIMIT])
         # Measuring an output is expensive, and few messages are large.
-        case RunCompleted() as completed if message_size > OUTPUT_LIMIT:
-            return _measured(event, completed)
-    return event
+        case RunCompleted() if message_size > limits.OUTPUT_LIMIT:
+            data = _bound_output(data)
+    return event if data is event.data else structs.replace(event, type=data.type, data=data)
 
 
-def _measured(event: Event, completed: RunCompleted) -> Event:
+def _bound_output(completed: RunCompleted) -> RunCompleted | RunFailed:
     size = len(msgspec.json.encode(completed.output))
-    if size <= OUTPUT_LIMIT:
-        return event
+    if size <= limits.OUTPUT_LIMIT:
+        return completed
     failure = Failure(
-        kind=OUTPUT_TOO_LARGE,
-        message=f"the output has {size} bytes, more than {OUTPUT_LIMIT}: "
+        kind=limits.OUTPUT_TOO_LARGE,
+        message=f"the output has {size} bytes, more than {limits.OUTPUT_LIMIT}: "
         "store it elsewhere and return where it is found",
         retryable=False,
     )
-    failed = RunFailed(
-        lease=completed.lease,
-        token=completed.token,
-        nonce=completed.nonce,
-        run=completed.run,
-        failure=failure,
-    )
-    return _with(event, failed)
+    lease, token, nonce = completed.lease, completed.token, completed.nonce
+    return RunFailed(lease=lease, token=token, nonce=nonce, run=completed.run, failure=failure)
 
 
-def _cut_failure(failure: Failure) -> Failure:
+# The last report of a run may arrive after its outcome.
+LATE = timedelta(minutes=1)
+
+Refusal = Literal["unknown_run", "wrong_token", "not_the_claimant", "too_late"]
+
+
+class News(Struct, frozen=True, kw_only=True):
+    """A report, with the worker and the lease of its subject."""
+
+    worker: str
+    lease: UUID
+    progress: Progress
+
+
+class Teller(Struct, frozen=True, kw_only=True):
+    """A known run, with the bytes of its log."""
+
+    run: UUID
+    lease: UUID
+    token: str
+    claimed_by: str | None = None
+    ended_at: datetime | None = None
+    log_bytes: int = 0
+
+
+def refusal(teller: Teller | None, news: News, *, now: datetime) -> Refusal | None:
+    """Return why a report is not kept, or `None`."""
+    if teller is None or teller.lease != news.lease or news.progress.lease != news.lease:
+        return "unknown_run"
+    if teller.token != news.progress.token:
+        return "wrong_token"
+    if teller.claimed_by not in (None, news.worker):
+        return "not_the_claimant"
+    if teller.ended_at is not None and teller.ended_at < now - LATE:
+        return "too_late"
+    return None
+
+
+def digest(teller: Teller, reports: Iterable[Progress]) -> Progress:
+    """Combine the accepted reports of a run: the latest progress, and the lines that fit."""
+    reports = sorted(reports, key=lambda report: report.number)
+    latest = reports[-1]
+    lines = {line.number: _cut(line) for report in reports for line in report.lines}
+    room = protocol.LOG_BYTES_LIMIT - teller.log_bytes
+    kept = []
+    for number in sorted(lines):
+        size = size_of(lines[number])
+        if number <= protocol.LINES_LIMIT and size <= room:
+            kept.append(lines[number])
+            room -= size
     return structs.replace(
-        failure,
-        kind=failure.kind[:KIND_LIMIT],
-        kinds=[kind[:KIND_LIMIT] for kind in failure.kinds[:KINDS_LIMIT]],
-        message=failure.message[:MESSAGE_LIMIT],
-        stack=failure.stack[-STACK_LIMIT:],
+        latest,
+        message=None if latest.message is None else latest.message[: protocol.PROGRESS_LIMIT],
+        lines=kept,
+        dropped=max(*(report.dropped for report in reports), len(lines) - len(kept)),
     )
 
 
-def _with(event: Event, data: RunFailed | RunCancelled | LeaseClaimed) -> Event:
-    return structs.replace(event, type=data.type, data=data)
+def size_of(line: LogLine) -> int:
+    """Return the size of a line against the log limit."""
+    return len(line.message.encode()) + len(msgspec.json.encode(line.fields))
 
 
-NUL_SHOWN = "\\0"
-UNREADABLE_SHOWN = "\ufffd"
+def _cut(line: LogLine) -> LogLine:
+    fields, size = line.fields, len(msgspec.json.encode(line.fields))
+    if size > protocol.FIELDS_LIMIT:
+        fields = {"fields_left_out": f"{size} bytes are more than {protocol.FIELDS_LIMIT}"}
+    level = line.level if line.level in protocol.LEVELS else "info"
+    message = line.message[: protocol.LINE_LIMIT]
+    return structs.replace(line, level=level, message=message, fields=fields)
+
 
 # Whole escapes, so that an escaped backslash before a `u` is not taken for one.
 _PAIR = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -93,10 +150,8 @@ def storable_json(body: bytes) -> bytes:
 def _storable_escape(escape: re.Match[bytes]) -> bytes:
     spelled = escape[0]
     if spelled == b"\\u0000":
-        return NUL_SHOWN.replace("\\", "\\\\").encode()
-    if _HALF.fullmatch(spelled):
-        return UNREADABLE_SHOWN.encode()
-    return spelled
+        return rb"\\0"
+    return "\ufffd".encode() if _HALF.fullmatch(spelled) else spelled
 
 
 class Allowance(Struct, frozen=True, kw_only=True):
@@ -123,13 +178,11 @@ class FloodLimit:
         admitted = tokens >= 1.0
         self._buckets[sender] = (tokens - 1.0 if admitted else tokens, now)
         if len(self._buckets) > self._most:
-            self._forget(now)
+            # Forget senders with a full bucket; all of them if that is not enough.
+            kept = {
+                sender: bucket
+                for sender, bucket in self._buckets.items()
+                if now - bucket[1] < burst / per_second
+            }
+            self._buckets = kept if len(kept) < self._most else {}
         return admitted
-
-    def _forget(self, now: float) -> None:
-        """Forget senders with a full bucket; all of them if that is not enough."""
-        refill = self._allowance.burst / self._allowance.per_second
-        kept = {
-            sender: bucket for sender, bucket in self._buckets.items() if now - bucket[1] < refill
-        }
-        self._buckets = kept if len(kept) < self._most else {}

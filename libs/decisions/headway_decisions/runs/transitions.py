@@ -1,12 +1,8 @@
 """The states of runs and work, as tables.
 
-A run is *pending* from its admission: it holds a slot although its body has not begun. It is *in
-progress* once its worker reports the start, and ends in one of three terminal states, which never
-change. A run may end without a start, because events arrive in any order, or because it was never
-delivered.
-
-Settled work stays settled, with one exception: an operator may retry a dead letter. That begins the
-next round of its work, with new runs; the failed runs stay as they ended.
+A run is *pending* from its admission: it holds a slot although its body has not begun. It may end
+without a start, because events arrive in any order. Settled work stays settled, unless an operator
+retries its dead letter: that begins the next round, with new runs.
 """
 
 from typing import Literal, get_args
@@ -64,18 +60,16 @@ class IllegalMove(ValueError):
 
 def next_run_state(state: RunState, move: RunMove) -> RunState:
     """Return the next state of a run, or raise `IllegalMove`."""
-    try:
-        return RUN_TRANSITIONS[state, move]
-    except KeyError:
-        raise IllegalMove(f"a run that is {state} cannot be {move}") from None
+    if (state, move) not in RUN_TRANSITIONS:
+        raise IllegalMove(f"a run that is {state} cannot be {move}")
+    return RUN_TRANSITIONS[state, move]
 
 
 def next_work_state(state: WorkState, move: WorkMove) -> WorkState:
     """Return the next state of work, or raise `IllegalMove`."""
-    try:
-        return WORK_TRANSITIONS[state, move]
-    except KeyError:
-        raise IllegalMove(f"work that is {state} cannot be {move}") from None
+    if (state, move) not in WORK_TRANSITIONS:
+        raise IllegalMove(f"work that is {state} cannot be {move}")
+    return WORK_TRANSITIONS[state, move]
 
 
 RUN_STATE_MEANINGS: dict[RunState, str] = {
@@ -85,21 +79,18 @@ RUN_STATE_MEANINGS: dict[RunState, str] = {
     "failed": "the body raised, or the run was lost; the failure's kind says which",
     "cancelled": "it was cancelled, or withdrawn before it began",
 }
-
 RUN_MOVE_MEANINGS: dict[RunMove, str] = {
     "started": "`run.started` of the process that holds the lease",
     "completed": "`run.completed` of that process",
     "failed": "`run.failed` of that process, or of the dispatcher that abandoned it",
     "cancelled": "`run.cancelled` of that process, or of the dispatcher that withdrew it",
 }
-
 WORK_STATE_MEANINGS: dict[WorkState, str] = {
     "queued": "it waits at the gate, with a reason",
     "dispatched": "it has one live run",
     "waiting": "a run has ended, and it waits for the next attempt, with a reason",
     "settled": "it has ended; the outcome says how",
 }
-
 WORK_MOVE_MEANINGS: dict[WorkMove, str] = {
     "admitted": "the gate found room and ordered a run",
     "completed": "its run completed",

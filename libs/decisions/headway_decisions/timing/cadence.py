@@ -2,33 +2,18 @@
 
 A cadence uses the naive wall clock; `wall_clock` turns its times into instants. Two cadences use no
 clock: `Spaced` counts from the end of its last work, and `Manual` never fires by itself.
-
-When the clock repeats an hour, a cadence with `fires_in_repeated_hour` fires in both passings (it
-fires in every hour); the others have a fixed time of day and fire in the first passing.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from functools import lru_cache
-from typing import Annotated, ClassVar, Literal, Protocol
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from headway_decisions import wording
-from headway_decisions.timing import cron
-from headway_decisions.timing.times import WEEKDAYS as WEEKDAYS
-from headway_decisions.timing.times import WEEKS as WEEKS
-from headway_decisions.timing.times import Week as Week
-from headway_decisions.timing.times import Weekday as Weekday
-from headway_decisions.timing.times import (
-    days_in_month,
-    midnight,
-    moment,
-    months_from,
-    second_of_day,
-    time_of_day,
-    weeks_of,
-)
+from headway_decisions.timing import cron, times
+from headway_decisions.timing.times import WEEKDAYS, Week, Weekday
 
 DAY_SECONDS = 86_400
 LONGEST_SPACING_SECONDS = 10 * 366 * DAY_SECONDS
@@ -38,30 +23,10 @@ ANCHOR = date(2000, 1, 1)
 MonthDay = Annotated[int, Meta(ge=1, le=31)] | Literal["last"]
 
 
-class Ticking(Protocol):
-    """Anything with fire times on the naive wall clock."""
-
-    @property
-    def fires_in_repeated_hour(self) -> bool:
-        """Whether it fires in both passings of a repeated hour."""
-
-    def next_wall(self, wall: datetime) -> datetime | None:
-        """Return the first fire after a wall-clock time, or `None` within ten years."""
-
-
 class Cron(Struct, frozen=True, tag="cron"):
     """Fires where a cron expression matches."""
 
     expression: str
-
-    def next_wall(self, wall: datetime) -> datetime | None:
-        """Return the first fire strictly after a wall-clock time."""
-        return cron.next_match(self.expression, wall)
-
-    @property
-    def fires_in_repeated_hour(self) -> bool:
-        """Whether it fires in every hour of the day."""
-        return cron.fires_every_hour(self.expression)
 
     def __str__(self) -> str:
         return f"cron {self.expression}"
@@ -71,18 +36,6 @@ class Every(Struct, frozen=True, tag="every"):
     """Fires on a grid counted from each midnight of the zone."""
 
     seconds: Annotated[int, Meta(ge=1, le=DAY_SECONDS)]
-
-    def next_wall(self, wall: datetime) -> datetime | None:
-        """Return the first grid point strictly after a wall-clock time."""
-        steps = second_of_day(wall) // self.seconds + 1
-        # A step that does not divide the day restarts at midnight.
-        second = min(steps * self.seconds, DAY_SECONDS)
-        return midnight(wall.date()) + timedelta(seconds=second)
-
-    @property
-    def fires_in_repeated_hour(self) -> bool:
-        """Whether its step is at most an hour."""
-        return self.seconds <= 3600
 
     def __str__(self) -> str:
         return f"every {wording.duration(self.seconds).removeprefix('1 ')}"
@@ -94,14 +47,6 @@ class Daily(Struct, frozen=True, tag="daily", omit_defaults=True):
     time: str
     every: Annotated[int, Meta(ge=1, le=3660)] = 1
     anchor: date = ANCHOR
-    fires_in_repeated_hour: ClassVar[bool] = False
-
-    def next_wall(self, wall: datetime) -> datetime | None:
-        """Return the first fire strictly after a wall-clock time."""
-        today = wall.date()
-        ahead = -(today - self.anchor).days % self.every
-        fire = _at(today + timedelta(days=ahead), self.time)
-        return fire if fire > wall else fire + timedelta(days=self.every)
 
     def __str__(self) -> str:
         if self.every == 1:
@@ -116,20 +61,6 @@ class Weekly(Struct, frozen=True, tag="weekly", omit_defaults=True):
     time: str
     every: Annotated[int, Meta(ge=1, le=520)] = 1
     anchor: date = ANCHOR
-    fires_in_repeated_hour: ClassVar[bool] = False
-
-    def next_wall(self, wall: datetime) -> datetime | None:
-        """Return the first fire strictly after a wall-clock time."""
-        monday = _monday(wall.date())
-        ahead = -((monday - _monday(self.anchor)).days // 7) % self.every
-        this_time = monday + timedelta(weeks=ahead)
-        # All fires of this week may be past.
-        for week in (this_time, this_time + timedelta(weeks=self.every)):
-            for number, name in enumerate(WEEKDAYS):
-                fire = _at(week + timedelta(days=number), self.time)
-                if name in self.days and fire > wall:
-                    return fire
-        return None
 
     def __str__(self) -> str:
         on = f"on {wording.weekdays(self.days)} at {self.time}"
@@ -143,16 +74,6 @@ class Monthly(Struct, frozen=True, tag="monthly", omit_defaults=True):
 
     days: tuple[MonthDay, ...]
     time: str
-    fires_in_repeated_hour: ClassVar[bool] = False
-
-    def next_wall(self, wall: datetime) -> datetime | None:
-        """Return the first fire strictly after a wall-clock time."""
-        return _next_in_months(self._dates, self.time, wall)
-
-    def _dates(self, year: int, month: int) -> Iterable[date]:
-        last = days_in_month(year, month)
-        numbers = {last if day == "last" else day for day in self.days}
-        return [date(year, month, number) for number in sorted(numbers) if number <= last]
 
     def __str__(self) -> str:
         return f"monthly on the {wording.month_days(self.days)} at {self.time}"
@@ -164,14 +85,6 @@ class MonthlyDow(Struct, frozen=True, tag="monthly_dow", omit_defaults=True):
     weeks: tuple[Week, ...]
     days: tuple[Weekday, ...]
     time: str
-    fires_in_repeated_hour: ClassVar[bool] = False
-
-    def next_wall(self, wall: datetime) -> datetime | None:
-        """Return the first fire strictly after a wall-clock time."""
-        return _next_in_months(self._dates, self.time, wall)
-
-    def _dates(self, year: int, month: int) -> Iterable[date]:
-        return _weekdays_of_month(self.weeks, self.days, year, month)
 
     def __str__(self) -> str:
         which = wording.listed(self.weeks)
@@ -182,12 +95,6 @@ class Once(Struct, frozen=True, tag="once", omit_defaults=True):
     """Fires once, at a wall-clock time such as 2027-06-01 09:00."""
 
     at: str
-    fires_in_repeated_hour: ClassVar[bool] = False
-
-    def next_wall(self, wall: datetime) -> datetime | None:
-        """Return its time, or `None` if it is past."""
-        fire = moment(self.at)
-        return fire if fire > wall else None
 
     def __str__(self) -> str:
         return f"once at {self.at}"
@@ -206,7 +113,7 @@ class Manual(Struct, frozen=True, tag="manual", omit_defaults=True):
     """Fires only when triggered or activated."""
 
     def __str__(self) -> str:
-        return "only when asked for"
+        return "only when triggered"
 
 
 Cadence = Cron | Every | Daily | Weekly | Monthly | MonthlyDow | Once | Spaced | Manual
@@ -214,33 +121,68 @@ Cadence = Cron | Every | Daily | Weekly | Monthly | MonthlyDow | Once | Spaced |
 Clocked = Cron | Every | Daily | Weekly | Monthly | MonthlyDow | Once
 
 
-def _at(day: date, time: str) -> datetime:
-    return datetime.combine(day, time_of_day(time))
+def fires_in_repeated_hour(cadence: Clocked) -> bool:
+    """Return whether a cadence fires in every hour, and so in both passings of a repeated one."""
+    match cadence:
+        case Cron(expression):
+            return cron.fires_every_hour(expression)
+        case Every(seconds):
+            return seconds <= 3600
+    return False
+
+
+def next_wall(cadence: Clocked, wall: datetime) -> datetime | None:
+    """Return the first fire after a wall-clock time, or `None` within ten years."""
+    match cadence:
+        case Cron(expression):
+            return cron.next_match(expression, wall)
+        case Every(seconds):
+            # A step that does not divide the day restarts at midnight.
+            second = min((times.second_of_day(wall) // seconds + 1) * seconds, DAY_SECONDS)
+            return times.midnight(wall.date()) + timedelta(seconds=second)
+        case Once(at):
+            fires = iter([times.moment(at)])
+        case _:
+            time = times.time_of_day(cadence.time)
+            fires = (datetime.combine(day, time) for day in _dates(cadence, wall.date()))
+    return next((fire for fire in fires if fire > wall), None)
+
+
+def _dates(cadence: Daily | Weekly | Monthly | MonthlyDow, today: date) -> Iterator[date]:
+    """Yield dates in order: at least the next one, and the one after it, as today may be past."""
+    match cadence:
+        case Daily(_, every, anchor):
+            ahead = -(today - anchor).days % every
+            yield today + timedelta(days=ahead)
+            yield today + timedelta(days=ahead + every)
+        case Weekly(days, _, every, anchor):
+            monday = _monday(today)
+            ahead = -((monday - _monday(anchor)).days // 7) % every
+            for week in (ahead, ahead + every):
+                for number, name in enumerate(WEEKDAYS):
+                    if name in days:
+                        yield monday + timedelta(weeks=week, days=number)
+        case Monthly() | MonthlyDow():
+            for count in range(today.month - 1, today.month + 12):
+                year, month = today.year + count // 12, count % 12 + 1
+                yield from _dates_of_month(cadence, year, month)
+
+
+@lru_cache(maxsize=4096)
+def _dates_of_month(cadence: Monthly | MonthlyDow, year: int, month: int) -> tuple[date, ...]:
+    last = times.days_in_month(year, month)
+    dates = (date(year, month, number + 1) for number in range(last))
+    match cadence:
+        case Monthly(days):
+            numbers = {last if day == "last" else day for day in days}
+            return tuple(day for day in dates if day.day in numbers)
+        case MonthlyDow(weeks, days):
+            return tuple(
+                day
+                for day in dates
+                if WEEKDAYS[day.weekday()] in days and times.is_in_weeks(day, weeks)
+            )
 
 
 def _monday(day: date) -> date:
     return day - timedelta(days=day.weekday())
-
-
-@lru_cache(maxsize=4096)
-def _weekdays_of_month(
-    weeks: tuple[Week, ...], days: tuple[Weekday, ...], year: int, month: int
-) -> tuple[date, ...]:
-    dates = (date(year, month, day + 1) for day in range(days_in_month(year, month)))
-    return tuple(
-        day
-        for day in dates
-        if WEEKDAYS[day.weekday()] in days and any(week in weeks for week in weeks_of(day))
-    )
-
-
-def _next_in_months(
-    dates: Callable[[int, int], Iterable[date]], time: str, wall: datetime
-) -> datetime | None:
-    """Return the first fire after a wall-clock time, given the dates of each month."""
-    for year, month in months_from(wall.date()):
-        for day in dates(year, month):
-            fire = _at(day, time)
-            if fire > wall:
-                return fire
-    return None

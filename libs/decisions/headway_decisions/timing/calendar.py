@@ -5,28 +5,17 @@ so that no search has to step through a month of seconds.
 """
 
 from datetime import date, datetime, timedelta
-from functools import lru_cache
-from typing import NamedTuple
 
 from msgspec import Struct
 
 from headway_decisions import wording
 from headway_decisions.timing import times
-from headway_decisions.timing.cadence import Clocked
+from headway_decisions.timing.cadence import Clocked, next_wall
 from headway_decisions.timing.cron import SEARCH_YEARS
-from headway_decisions.timing.times import (
-    DAY,
-    SECOND,
-    WEEKDAYS,
-    Week,
-    Weekday,
-    first_of_next_month,
-    midnight,
-    weeks_of,
-)
+from headway_decisions.timing.times import DAY, SECOND, WEEKDAYS, Week, Weekday
 
 SEARCH = timedelta(days=SEARCH_YEARS * 366)
-_NEVER = midnight(date.max)
+_NEVER = times.midnight(date.max)
 
 
 class Filters(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -84,127 +73,83 @@ class ExcludedTimes(Struct, frozen=True, tag="times"):
 Exclusion = ExcludedDays | ExcludedDates | ExcludedRange | ExcludedTimes
 
 
-class Passage(NamedTuple):
-    """Filters, parsed."""
-
-    weekdays: frozenset[int]
-    months: tuple[int, ...]
-    weeks: tuple[Week, ...]
-    window: times.Window | None
-    start: datetime | None
-    ends_before: datetime | None
-
-    def opening(self, wall: datetime) -> datetime | None:
-        """Return a wall-clock time if it passes, or else the earliest that could.
-
-        Check the result again, because its date may not pass.
-        """
-        if self.start is not None and wall < self.start:
-            wall = self.start
-        wall = self._next_day(wall)
-        if self.window is not None and not self.window.covers(wall):
-            wall = self.window.opens_at(wall)
-        return None if self.ends_before is not None and wall >= self.ends_before else wall
-
-    def horizon(self, wall: datetime) -> datetime:
-        """Return where a search from a wall-clock time ends."""
-        return (wall if self.start is None else max(wall, self.start)) + SEARCH
-
-    def _next_day(self, wall: datetime) -> datetime:
-        """Return the time if its date passes, or else midnight of the next date that does."""
-        day = wall.date()
-        while not self._passes(day):
-            day = day + DAY if self._in_month(day) else first_of_next_month(day)
-        return wall if day == wall.date() else midnight(day)
-
-    def _passes(self, day: date) -> bool:
-        return (
-            self._in_month(day)
-            and (not self.weekdays or day.weekday() in self.weekdays)
-            and (not self.weeks or any(week in self.weeks for week in weeks_of(day)))
-        )
-
-    def _in_month(self, day: date) -> bool:
-        return not self.months or day.month in self.months
+def opening(filters: Filters, wall: datetime) -> datetime | None:
+    """Return a wall-clock time if it passes the filters, or else the earliest that could."""
+    wall = max(wall, _start(filters, wall))
+    day = wall.date()
+    while True:
+        if filters.months and day.month not in filters.months:
+            day = times.first_of_next_month(day)
+        elif (filters.days and WEEKDAYS[day.weekday()] not in filters.days) or (
+            filters.weeks and not times.is_in_weeks(day, filters.weeks)
+        ):
+            day += DAY
+        else:
+            break
+    if day != wall.date():
+        wall = times.midnight(day)
+    if filters.between is not None:
+        window = times.window(filters.between)
+        wall = wall if window.covers(wall) else times.next_at(wall, window.start)
+    if filters.end is None:
+        return wall
+    # A date as the end includes its whole day.
+    last_step = SECOND if times.has_time(filters.end) else DAY
+    return wall if wall < times.moment(filters.end) + last_step else None
 
 
-class Filtered:
-    """A cadence narrowed by filters."""
-
-    def __init__(self, cadence: Clocked, passage: Passage) -> None:
-        self._cadence = cadence
-        self._passage = passage
-        self.fires_in_repeated_hour = cadence.fires_in_repeated_hour
-
-    def next_wall(self, wall: datetime) -> datetime | None:
-        """Return the first fire after a wall-clock time that passes the filters."""
-        horizon = self._passage.horizon(wall)
-        fire = self._cadence.next_wall(wall)
-        while fire is not None:
-            opening = self._passage.opening(fire)
-            if opening == fire:
-                return fire
-            if opening is None or opening > horizon:
-                return None
-            fire = self._cadence.next_wall(opening - SECOND)
-        return None
+def horizon(filters: Filters, wall: datetime) -> datetime:
+    """Return where a search from a wall-clock time ends."""
+    return max(wall, _start(filters, wall)) + SEARCH
 
 
-@lru_cache(maxsize=16_384)
-def passage(filters: Filters) -> Passage:
-    """Parse valid filters."""
-    return Passage(
-        weekdays=frozenset(WEEKDAYS.index(day) for day in filters.days),
-        months=filters.months,
-        weeks=filters.weeks,
-        window=times.window(filters.between) if filters.between is not None else None,
-        start=times.moment(filters.start) if filters.start is not None else None,
-        ends_before=_first_after(filters.end) if filters.end is not None else None,
-    )
+def next_filtered(cadence: Clocked, filters: Filters, wall: datetime) -> datetime | None:
+    """Return the first fire of a cadence after a wall-clock time that passes the filters."""
+    end = horizon(filters, wall)
+    fire = next_wall(cadence, wall)
+    while fire is not None:
+        opens_at = opening(filters, fire)
+        if opens_at == fire:
+            return fire
+        if opens_at is None or opens_at > end:
+            return None
+        fire = next_wall(cadence, opens_at - SECOND)
+    return None
+
+
+def _start(filters: Filters, wall: datetime) -> datetime:
+    return wall if filters.start is None else times.moment(filters.start)
 
 
 def covering(exclusions: tuple[Exclusion, ...], wall: datetime) -> Exclusion | None:
     """Return the first exclusion that covers a wall-clock time, or `None`."""
-    for exclusion in exclusions:
-        if _covers(exclusion, wall):
-            return exclusion
-    return None
+    return next((each for each in exclusions if _covered_until(each, wall) is not None), None)
 
 
 def reopening(exclusions: tuple[Exclusion, ...], wall: datetime) -> datetime | None:
     """Return the first time from `wall` on that no exclusion covers, or `None` within ten years."""
     horizon = wall + SEARCH
-    while (exclusion := covering(exclusions, wall)) is not None:
-        wall = _end_of(exclusion, wall)
-        if wall > horizon:
-            return None
-    return wall
+    while wall <= horizon:
+        ends = [_covered_until(exclusion, wall) for exclusion in exclusions]
+        until = max((end for end in ends if end is not None), default=None)
+        if until is None:
+            return wall
+        wall = until
+    return None
 
 
-def _covers(exclusion: Exclusion, wall: datetime) -> bool:
+def _covered_until(exclusion: Exclusion, wall: datetime) -> datetime | None:
+    """Return when an exclusion that covers a time may end; `None` if it does not cover it."""
+    day = wall.date()
     match exclusion:
         case ExcludedDays(days):
-            return WEEKDAYS[wall.weekday()] in days
+            return times.midnight(day + DAY) if WEEKDAYS[day.weekday()] in days else None
         case ExcludedDates(dates):
-            return wall.date() in dates
+            return times.midnight(day + DAY) if day in dates else None
         case ExcludedRange(first, last):
-            return first <= wall.date() <= last
-        case ExcludedTimes(between):
-            return times.window(between).covers(wall)
-
-
-def _end_of(exclusion: Exclusion, wall: datetime) -> datetime:
-    """Return the first time after a covered one at which the exclusion may end."""
-    match exclusion:
-        case ExcludedDays() | ExcludedDates():
-            return midnight(wall.date() + DAY)
-        case ExcludedRange(_, last):
             # A range may have no real end.
-            return midnight(last + DAY) if last < date.max else _NEVER
+            end = times.midnight(last + DAY) if last < date.max else _NEVER
+            return end if first <= day <= last else None
         case ExcludedTimes(between):
-            return times.window(between).closes_at(wall)
-
-
-def _first_after(end: str) -> datetime:
-    """Return the first time after an inclusive end; a date includes its whole day."""
-    return times.moment(end) + (SECOND if times.has_time(end) else DAY)
+            window = times.window(between)
+            return times.next_at(wall, window.end) if window.covers(wall) else None

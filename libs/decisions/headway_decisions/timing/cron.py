@@ -2,11 +2,10 @@
 
 croniter parses expressions. It is pinned exactly, because users rely on its interpretation. The
 search for the next match is our own: croniter's takes fifty times as long, and it ignores one of
-two day fields if one has `#`, `L` or `W`. `wall_clock` handles zones and DST.
+two day fields if one has `#`, `L` or `W`.
 
-If both the day of the month and the weekday are restricted, a day that matches either of them
-matches, as in Vixie cron. A field that begins with a star, such as `*/2`, counts as unrestricted:
-then both fields must match.
+If both day fields are restricted, a day that matches either of them matches, as in Vixie cron. A
+field that begins with a star, such as `*/2`, counts as unrestricted: then both must match.
 """
 
 import re
@@ -45,48 +44,34 @@ class InvalidCron(ValueError):
     """A cron expression that is not valid, or that never fires."""
 
 
-class _Days(NamedTuple):
-    """The day fields. Weekdays count from Sunday as 0, as in cron."""
-
-    months: frozenset[int]
-    month_days: frozenset[int]
-    last_day: bool
-    nearest_weekdays: frozenset[int]
-    weekdays: frozenset[int]
-    nth_weekdays: frozenset[tuple[int, int | str]]
-    either: bool
-
-    def match(self, day: date) -> bool:
-        in_month = day.day in self.month_days or self._is_special_day(day)
-        if self.either:
-            return in_month or self._in_week(day)
-        return in_month and self._in_week(day)
-
-    def _in_week(self, day: date) -> bool:
-        weekday = day.isoweekday() % 7
-        if not self.nth_weekdays:
-            return weekday in self.weekdays
-        if (weekday, (day.day - 1) // 7 + 1) in self.nth_weekdays:
-            return True
-        is_last = day.day + 7 > days_in_month(day.year, day.month)
-        return is_last and (weekday, "l") in self.nth_weekdays
-
-    def _is_special_day(self, day: date) -> bool:
-        if self.last_day and day.day == days_in_month(day.year, day.month):
-            return True
-        return any(day == _nearest_weekday(day, number) for number in self.nearest_weekdays)
-
-
 class _Fields(NamedTuple):
-    """A parsed expression."""
+    """A parsed expression. Weekdays count from Sunday as 0, as in cron."""
 
     seconds: tuple[int, ...]
     minutes: tuple[int, ...]
     hours: tuple[int, ...]
-    days: _Days
+    months: tuple[int, ...]
+    month_days: tuple[int, ...]
+    last_day: bool
+    nearest_weekdays: frozenset[int]
+    weekdays: tuple[int, ...]
+    nth_weekdays: frozenset[tuple[int, int | str]]
+    either: bool
 
-    def first_time(self) -> time:
-        return time(self.hours[0], self.minutes[0], self.seconds[0])
+    def match(self, day: date) -> bool:
+        """Return whether a day of one of the months matches."""
+        last, weekday = days_in_month(day.year, day.month), day.isoweekday() % 7
+        in_month = (
+            day.day in self.month_days
+            or (self.last_day and day.day == last)
+            or any(day == _nearest_weekday(day, number) for number in self.nearest_weekdays)
+        )
+        in_week = weekday in self.weekdays
+        if self.nth_weekdays:
+            is_last = day.day + 7 > last
+            in_week = (weekday, (day.day - 1) // 7 + 1) in self.nth_weekdays
+            in_week = in_week or (is_last and (weekday, "l") in self.nth_weekdays)
+        return (in_month or in_week) if self.either else (in_month and in_week)
 
     def next_time(self, wall: datetime) -> time | None:
         """Return the next time on the same day, or `None`."""
@@ -104,14 +89,21 @@ class _Fields(NamedTuple):
 
 def next_match(expression: str, wall: datetime) -> datetime | None:
     """Return the first match after a wall-clock time, or `None` within ten years."""
-    fields = _read(expression)
-    day = wall.date()
-    if day.month in fields.days.months and fields.days.match(day):
+    fields, day = _read(expression), wall.date()
+    if day.month in fields.months and fields.match(day):
         at = fields.next_time(wall)
         if at is not None:
             return datetime.combine(day, at)
-    following = _next_day(fields.days, day)
-    return None if following is None else datetime.combine(following, fields.first_time())
+    day += timedelta(days=1)
+    while day.year <= wall.year + SEARCH_YEARS:
+        if day.month not in fields.months:
+            day = first_of_next_month(day)
+        elif fields.match(day):
+            first = time(fields.hours[0], fields.minutes[0], fields.seconds[0])
+            return datetime.combine(day, first)
+        else:
+            day += timedelta(days=1)
+    return None
 
 
 def fires_every_hour(expression: str) -> bool:
@@ -121,98 +113,77 @@ def fires_every_hour(expression: str) -> bool:
 
 def check(expression: str) -> None:
     """Raise `InvalidCron` if an expression is not valid or has no match within ten years."""
-    if len(expression) > 200:
-        raise InvalidCron("cron expression is longer than 200 characters: write a shorter one")
-    if expression.strip().startswith("@"):
-        _check_nickname(expression)
-        return
-    fields = expression.split()
-    if len(fields) not in (5, 6):
-        raise InvalidCron(
-            f"cron expression {expression!r} has {len(fields)} fields: "
-            "write five (minute hour day month weekday), or six with seconds first"
-        )
-    if _CHANCE.search(expression):
-        raise InvalidCron(
-            f"cron expression {expression!r} asks for a random or hashed time (R, H): write a time"
-        )
-    complaint = _misread(fields)
-    if complaint is not None:
-        raise InvalidCron(f"cron expression {expression!r} is not valid: {complaint}")
-    if next_match(expression, _A_LEAP_YEAR - timedelta(seconds=1)) is None:
-        raise InvalidCron(
-            f"cron expression {expression!r} has no occurrence within {SEARCH_YEARS} years"
-        )
+    problem = _form_problem(expression.strip()) or _misread(expression.split())
+    if problem is None and next_match(expression, _A_LEAP_YEAR - timedelta(seconds=1)) is None:
+        problem = f"has no occurrence within {SEARCH_YEARS} years"
+    if problem is not None:
+        raise InvalidCron(f"cron expression {expression[:200]!r} {problem}")
 
 
-def _check_nickname(expression: str) -> None:
-    name = expression.strip()
-    if name == "@reboot":
-        raise InvalidCron("cron expression '@reboot' has no time: use once() or 'headway trigger'")
-    if name not in NICKNAMES:
-        raise InvalidCron(
-            f"cron expression {expression!r} is not known: use one of {', '.join(NICKNAMES)}"
-        )
+def _form_problem(text: str) -> str | None:
+    count = len(text.split())
+    if len(text) > 200:
+        return "is longer than 200 characters: write a shorter one"
+    if text == "@reboot":
+        return "has no time: use once() or 'headway trigger'"
+    if text.startswith("@"):
+        known = text in NICKNAMES
+        return None if known else f"is not known: use one of {', '.join(NICKNAMES)}"
+    if count not in (5, 6):
+        form = "write five (minute hour day month weekday), or six with seconds first"
+        return f"has {count} fields: {form}"
+    return None
 
 
 def _misread(fields: list[str]) -> str | None:
     """Return what croniter would accept but misinterpret, or `None`."""
-    if not " ".join(fields).isascii():
-        return "it contains characters other than ASCII"
-    equal = _EQUAL_ENDS.search(" ".join(fields))
+    text = " ".join(fields)
+    if _CHANCE.search(text):
+        return "asks for a random or hashed time (R, H): write a time"
+    if not text.isascii():
+        return "is not valid: it contains characters other than ASCII"
+    equal = _EQUAL_ENDS.search(text)
     if equal is not None:
-        return f"the range {equal[0].strip(' ,')} ends where it starts: write {equal[1]}"
+        range_ = equal[0].strip(" ,")
+        return f"is not valid: the range {range_} ends where it starts: write {equal[1]}"
     for field, last_values in zip(reversed(fields), _LAST_VALUES, strict=False):
         for item in field.lower().split(","):
             start, step, _ = item.partition("/")
             if step and start in last_values:
-                return f"{item} steps on from a field's last value: write {start}"
+                return f"is not valid: {item} steps on from a field's last value: write {start}"
     nth = [bool(_NTH_WEEKDAY.search(item)) for item in fields[-1].split(",")]
     if any(nth) and not all(nth):
-        return "plain weekdays cannot be mixed with # or L: write two schedules"
+        return "is not valid: plain weekdays cannot be mixed with # or L: write two schedules"
     return None
 
 
 @lru_cache(maxsize=16_384)
 def _read(expression: str) -> _Fields:
-    """Parse an expression with croniter.
-
-    Seconds are parsed as a minutes field: with six fields croniter accepts day 0 and refuses 7 as
-    Sunday.
-    """
+    """Parse an expression with croniter."""
     expression = NICKNAMES.get(expression.strip(), expression)
     *seconds, minute, hour, day, month, weekday = expression.split()
     try:
         croniter.expand(f"{minute} {hour} {day} {month} {weekday}", strict=True)
         plain = croniter(f"{minute} {hour} {day} {month} {weekday}", 0)
+        # As a minutes field: with six fields croniter accepts day 0 and refuses 7 as Sunday.
         fine = croniter(f"{seconds[0] if seconds else 0} * * * *", 0)
     except (CroniterBadCronError, ValueError, KeyError, AttributeError) as error:
         reason = str(error).strip().splitlines()[-1]
         raise InvalidCron(f"cron expression {expression!r} is not valid: {reason}") from error
-    minutes, hours, *_ = plain.expanded
-    return _Fields(
-        _values(fine.expanded[0], 0, 59),
-        _values(minutes, 0, 59),
-        _values(hours, 0, 23),
-        _days(plain, either=not (day.startswith(_STARS) or weekday.startswith(_STARS))),
-    )
-
-
-def _days(plain: croniter, *, either: bool) -> _Days:
-    _, _, month_days, months, weekdays = plain.expanded
+    minutes, hours, month_days, months, weekdays = plain.expanded
     nearest = frozenset(plain.nearest_weekday)
-    return _Days(
-        months=frozenset(_values(months, 1, 12)),
-        month_days=frozenset(() if nearest else _values(month_days, 1, 31)),
+    nth_weekdays = plain.nth_weekday_of_month.items()
+    return _Fields(
+        seconds=_values(fine.expanded[0], 0, 59),
+        minutes=_values(minutes, 0, 59),
+        hours=_values(hours, 0, 23),
+        months=_values(months, 1, 12),
+        month_days=() if nearest else _values(month_days, 1, 31),
         last_day="l" in month_days,
         nearest_weekdays=nearest,
-        weekdays=frozenset(_values(weekdays, 0, 6)),
-        nth_weekdays=frozenset(
-            (weekday, nth)
-            for weekday, every_nth in plain.nth_weekday_of_month.items()
-            for nth in every_nth
-        ),
-        either=either,
+        weekdays=_values(weekdays, 0, 6),
+        nth_weekdays=frozenset((number, nth) for number, every in nth_weekdays for nth in every),
+        either=not (day.startswith(_STARS) or weekday.startswith(_STARS)),
     )
 
 
@@ -220,20 +191,6 @@ def _values(field: list[int | str], lowest: int, highest: int) -> tuple[int, ...
     if "*" in field:
         return tuple(range(lowest, highest + 1))
     return tuple(sorted(value for value in field if isinstance(value, int)))
-
-
-def _next_day(days: _Days, day: date) -> date | None:
-    """Return the first matching day after a day, or `None`."""
-    last_year = day.year + SEARCH_YEARS
-    day += timedelta(days=1)
-    while day.year <= last_year:
-        if day.month not in days.months:
-            day = first_of_next_month(day)
-        elif days.match(day):
-            return day
-        else:
-            day += timedelta(days=1)
-    return None
 
 
 def _later(values: tuple[int, ...], value: int) -> int | None:

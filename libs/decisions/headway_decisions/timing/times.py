@@ -2,11 +2,14 @@
 
 import re
 from calendar import monthrange
-from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
+Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+Week = Literal["first", "second", "third", "fourth", "last"]
+WEEKDAYS: tuple[Weekday, ...] = get_args(Weekday)
+WEEKS: tuple[Week, ...] = get_args(Week)
 DAY = timedelta(days=1)
 SECOND = timedelta(seconds=1)
 # A year outside of these is a typing error, and none of these overflows in a zone.
@@ -29,14 +32,6 @@ class Window(NamedTuple):
             return self.start <= second < self.end
         return second >= self.start or second < self.end
 
-    def opens_at(self, wall: datetime) -> datetime:
-        """Return the next start after a time outside."""
-        return _next_at(wall, self.start)
-
-    def closes_at(self, wall: datetime) -> datetime:
-        """Return the next end after a time inside."""
-        return _next_at(wall, self.end)
-
 
 @lru_cache(maxsize=4096)
 def time_of_day(text: str) -> time:
@@ -54,7 +49,7 @@ def window(text: str) -> Window:
     first, dash, last = text.partition("-")
     if not dash:
         raise ValueError(f"window {text!r} is not valid: write it as HH:MM-HH:MM")
-    start, end = (_seconds(time_of_day(part.strip())) for part in (first, last))
+    start, end = (second_of_day(time_of_day(part.strip())) for part in (first, last))
     if start == end:
         raise ValueError(
             f"window {text!r} ends where it starts: write two different times, or leave it out"
@@ -87,24 +82,15 @@ def midnight(day: date) -> datetime:
     return datetime.combine(day, time())
 
 
-def second_of_day(wall: datetime) -> int:
+def second_of_day(wall: datetime | time) -> int:
     """Return the whole seconds since midnight."""
     return wall.hour * 3600 + wall.minute * 60 + wall.second
 
 
-def _seconds(at: time) -> int:
-    return at.hour * 3600 + at.minute * 60 + at.second
-
-
-def _next_at(wall: datetime, second: int) -> datetime:
+def next_at(wall: datetime, second: int) -> datetime:
+    """Return the first time after `wall` that is so many seconds after a midnight."""
     at = midnight(wall.date()) + timedelta(seconds=second)
     return at if at > wall else at + DAY
-
-
-Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
-Week = Literal["first", "second", "third", "fourth", "last"]
-WEEKDAYS: tuple[Weekday, ...] = get_args(Weekday)
-WEEKS: tuple[Week, ...] = get_args(Week)
 
 
 def days_in_month(year: int, month: int) -> int:
@@ -112,21 +98,12 @@ def days_in_month(year: int, month: int) -> int:
     return monthrange(year, month)[1]
 
 
-def weeks_of(day: date) -> tuple[Week, ...]:
-    """Return which occurrence of its weekday in the month a date is.
-
-    The fourth may also be the last; a fifth is only the last.
-    """
-    count = (day.day - 1) // 7
-    named: tuple[Week, ...] = (WEEKS[count],) if count < 4 else ()
+def is_in_weeks(day: date, weeks: tuple[Week, ...]) -> bool:
+    """Return whether a date is such an occurrence of its weekday in the month."""
+    # The fourth may also be the last; a fifth is always the last.
+    # The fourth may also be the last; a fifth is always the last.
     is_last = day.day + 7 > days_in_month(day.year, day.month)
-    return (*named, "last") if is_last else named
-
-
-def months_from(day: date) -> Iterator[tuple[int, int]]:
-    """Yield the year and month of a date, and of the twelve months after it."""
-    for count in range(day.month - 1, day.month + 12):
-        yield day.year + count // 12, count % 12 + 1
+    return WEEKS[(day.day - 1) // 7] in weeks or (is_last and "last" in weeks)
 
 
 def first_of_next_month(day: date) -> date:

@@ -1,22 +1,26 @@
 """Timing: a cadence in a zone, narrowed by filters, with exclusions cut out.
 
 A *due* time follows from the cadence and its filters; each one gets a decision in the ledger. An
-*allowed* time is a due time that no exclusion covers.
-
-Filters check the time of the cadence, even if the clock skips it and it fires after the gap.
-Exclusions check the wall-clock time of the fire. Searches end after ten years.
+*allowed* time is a due time that no exclusion covers. Filters check the time of the cadence, and
+exclusions that of the fire, which differ after a gap. Searches end after ten years.
 """
 
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
-from typing import NamedTuple
+from functools import lru_cache, partial
 from zoneinfo import ZoneInfo
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headway_decisions import wording
 from headway_decisions.timing import calendar, times, timing_problems, wall_clock
-from headway_decisions.timing.cadence import Cadence, Manual, Once, Spaced, Ticking
+from headway_decisions.timing.cadence import (
+    Cadence,
+    Manual,
+    Once,
+    Spaced,
+    fires_in_repeated_hour,
+    next_wall,
+)
 from headway_decisions.timing.calendar import SEARCH, Exclusion, Filters
 
 _A_LEAP_YEAR = datetime(2024, 1, 1, tzinfo=UTC)
@@ -33,20 +37,9 @@ class Timing(Struct, frozen=True, kw_only=True, omit_defaults=True):
     exclusions: tuple[Exclusion, ...] = ()
 
 
-class _Plan(NamedTuple):
-    """A parsed timing; `ticking` is `None` for `Spaced` and `Manual`."""
-
-    zone: ZoneInfo
-    ticking: Ticking | None
-    passage: calendar.Passage
-
-
 def problems(timing: Timing, *, since: datetime | None = None) -> list[str]:
-    """Return every problem of a timing, one line each.
-
-    It must fire within ten years from `since`, the time of its declaration, or from a fixed time.
-    """
-    found = _part_problems(timing)
+    """Return every problem of a timing; it must fire within ten years from `since`."""
+    found = timing_problems.about_parts(timing)
     if isinstance(timing.cadence, Manual) and timing.filters != Filters():
         found.append("a manual cadence takes no filters: leave them out")
     return found or _never_fires(timing, since)
@@ -54,16 +47,8 @@ def problems(timing: Timing, *, since: datetime | None = None) -> list[str]:
 
 def problems_of_parts(timing: Timing) -> list[str]:
     """Return the problems of the parts that are present, if others could not be parsed."""
-    return [line for line in _part_problems(timing) if timing_problems.IS_EMPTY not in line]
-
-
-def _part_problems(timing: Timing) -> list[str]:
-    return [
-        *timing_problems.about_cadence(timing.cadence),
-        *timing_problems.about_zone(timing.zone),
-        *timing_problems.about_filters(timing.filters),
-        *timing_problems.about_exclusions(timing.exclusions),
-    ]
+    found = timing_problems.about_parts(timing)
+    return [line for line in found if timing_problems.IS_EMPTY not in line]
 
 
 def next_due(timing: Timing, after: datetime) -> datetime | None:
@@ -75,10 +60,14 @@ def next_due(timing: Timing, after: datetime) -> datetime | None:
 # Manifests that are due together often share a timing.
 @lru_cache(maxsize=4096)
 def _next_due(timing: Timing, after: datetime) -> datetime | None:
-    plan = _plan(timing)
-    if plan.ticking is None:
+    cadence, zone = timing.cadence, wall_clock.zone_named(timing.zone)
+    if isinstance(cadence, Spaced | Manual):
         return None
-    return wall_clock.next_after(plan.ticking, plan.zone, after)
+    following = partial(next_wall, cadence)
+    if timing.filters != Filters():
+        following = partial(calendar.next_filtered, cadence, timing.filters)
+    repeats = fires_in_repeated_hour(cadence)
+    return wall_clock.next_after(following, zone, after, repeats=repeats)
 
 
 def latest_due(timing: Timing, after: datetime, until: datetime) -> datetime | None:
@@ -91,7 +80,7 @@ def next_allowed(timing: Timing, after: datetime) -> datetime | None:
     due = next_due(timing, after)
     if due is None or not timing.exclusions:
         return due
-    zone, horizon = _plan(timing).zone, due + SEARCH
+    zone, horizon = wall_clock.zone_named(timing.zone), due + SEARCH
     while due is not None and due <= horizon:
         wall = wall_clock.wall_at(zone, due)
         reopening = calendar.reopening(timing.exclusions, wall)
@@ -110,30 +99,30 @@ def latest_allowed(timing: Timing, after: datetime, until: datetime) -> datetime
 
 def excluded_by(timing: Timing, at: datetime) -> str | None:
     """Describe the exclusion that covers an instant; `None` if none does."""
-    wall = wall_clock.wall_at(_plan(timing).zone, at)
+    wall = wall_clock.wall_at(wall_clock.zone_named(timing.zone), at)
     exclusion = calendar.covering(timing.exclusions, wall)
     return None if exclusion is None else str(exclusion)
 
 
 def first_open(timing: Timing, at: datetime) -> datetime | None:
     """Return the first instant from `at` on that filters and exclusions allow (for `Spaced`)."""
-    plan, instant = _plan(timing), at.astimezone(UTC)
-    horizon = plan.passage.horizon(wall_clock.wall_at(plan.zone, instant))
-    while (wall := wall_clock.wall_at(plan.zone, instant)) <= horizon:
-        opening = plan.passage.opening(wall)
+    zone, instant = wall_clock.zone_named(timing.zone), at.astimezone(UTC)
+    horizon = calendar.horizon(timing.filters, wall_clock.wall_at(zone, instant))
+    while (wall := wall_clock.wall_at(zone, instant)) <= horizon:
+        opening = calendar.opening(timing.filters, wall)
         if opening is not None:
             opening = calendar.reopening(timing.exclusions, opening)
         if opening is None:
             return None
         if opening == wall:
             return instant
-        instant = _forward(plan.zone, instant, opening - wall)
+        instant = _forward(zone, instant, opening - wall)
     return None
 
 
 def clock_change(timing: Timing, at: datetime) -> str | None:
     """Return `gap` or `repeated` if the clock changes on the local day of an instant."""
-    zone = _plan(timing).zone
+    zone = wall_clock.zone_named(timing.zone)
     today = wall_clock.wall_at(zone, at).date()
     for year in range(today.year - 1, today.year + 2):
         for transition in wall_clock.transitions(zone, year):
@@ -148,7 +137,7 @@ def clock_change(timing: Timing, at: datetime) -> str | None:
 
 def local(timing: Timing, at: datetime) -> str:
     """Format an instant on the zone's wall clock, with its offset."""
-    return at.astimezone(_plan(timing).zone).isoformat(sep=" ", timespec="seconds")
+    return at.astimezone(wall_clock.zone_named(timing.zone)).isoformat(sep=" ", timespec="seconds")
 
 
 def describe(timing: Timing) -> str:
@@ -160,26 +149,10 @@ def describe(timing: Timing) -> str:
         parts.append(f"in the {wording.listed(filters.weeks)} week of the month")
     if filters.months:
         parts.append(f"in {wording.months(filters.months)}")
-    if filters.between is not None:
-        parts.append(f"between {filters.between}")
-    if filters.start is not None:
-        parts.append(f"from {filters.start}")
-    if filters.end is not None:
-        parts.append(f"until {filters.end}")
+    bounds = (("between", filters.between), ("from", filters.start), ("until", filters.end))
+    parts += [f"{word} {bound}" for word, bound in bounds if bound is not None]
     parts += [f"not {exclusion}" for exclusion in timing.exclusions]
     return f"{', '.join(parts)} ({timing.zone})"
-
-
-@lru_cache(maxsize=16_384)
-def _plan(timing: Timing) -> _Plan:
-    zone, passage = wall_clock.zone_named(timing.zone), calendar.passage(timing.filters)
-    match timing.cadence:
-        case Spaced() | Manual():
-            return _Plan(zone, None, passage)
-        case clocked if timing.filters == Filters():
-            return _Plan(zone, clocked, passage)
-        case clocked:
-            return _Plan(zone, calendar.Filtered(clocked, passage), passage)
 
 
 def _forward(zone: ZoneInfo, instant: datetime, distance: timedelta) -> datetime:
@@ -196,7 +169,8 @@ def _never_fires(timing: Timing, since: datetime | None) -> list[str]:
         case Manual():
             return []
         case Spaced():
-            allowed, due = first_open(timing, start), first_open(_without_exclusions(timing), start)
+            unrestricted = structs.replace(timing, exclusions=())
+            allowed, due = first_open(timing, start), first_open(unrestricted, start)
         case _:
             allowed, due = next_allowed(timing, start), next_due(timing, start)
     if allowed is not None:
@@ -205,15 +179,8 @@ def _never_fires(timing: Timing, since: datetime | None) -> list[str]:
     return [f"{timing.cadence} never fires: its {reason} within ten years: loosen them"]
 
 
-def _without_exclusions(timing: Timing) -> Timing:
-    return Timing(cadence=timing.cadence, zone=timing.zone, filters=timing.filters)
-
-
 def _search_start(timing: Timing, since: datetime | None) -> datetime:
-    """Return a time before all fires of a timing, or `since` if it names no time.
-
-    A timing whose end is past is valid, so the search starts before its end.
-    """
+    """Return a time before all fires of a timing, even of one that is over, or `since`."""
     if isinstance(timing.cadence, Once):
         return times.moment(timing.cadence.at).replace(tzinfo=UTC) - _ANY_OFFSET
     if timing.filters.start is not None:

@@ -1,12 +1,7 @@
 """Convert fires on the naive wall clock to instants, over gaps and repeated hours.
 
-Cadences are computed on the wall clock of the manifest's zone. Two rules apply where its offset
-changes:
-
-- Times in a gap (spring) fire once, at the first instant after the gap.
-- Times in a repeated hour (autumn) fire in the first passing only, unless the cadence fires in
-  every hour: then they fire in both.
-
+Times in a gap (spring) fire once, at the first instant after the gap. Times in a repeated hour
+(autumn) fire in the first passing only, unless the cadence fires in every hour: then in both.
 Offsets and fires are whole seconds.
 """
 
@@ -16,23 +11,18 @@ from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from headway_decisions.timing.cadence import Ticking
 from headway_decisions.timing.times import SECOND
 
 # No zone has ever left an offset and returned to it within this time.
 _PROBE = timedelta(hours=6)
 # No clock was ever put back by more, not even when the date line moved.
 _LONGEST_REPEAT = timedelta(hours=25)
-# From narrow to wide: most cadences had a fire recently.
-_LOOK_BACK = (
-    timedelta(minutes=2),
-    timedelta(hours=3),
-    timedelta(days=3),
-    timedelta(days=70),
-    timedelta(days=366 * 10),
-)
+# Most cadences had a fire recently, so a search backwards begins here and widens.
+_LOOK_BACK = timedelta(minutes=2)
 # Names that differ from machine to machine.
 _NO_ZONES = ("localtime", "posixrules", "posix/", "right/")
+
+NextWall = Callable[[datetime], datetime | None]
 
 
 class Transition(NamedTuple):
@@ -71,44 +61,42 @@ def wall_at(zone: ZoneInfo, instant: datetime) -> datetime:
     return instant.astimezone(zone).replace(tzinfo=None, fold=0)
 
 
-def next_after(cadence: Ticking, zone: ZoneInfo, after: datetime) -> datetime | None:
-    """Return the first fire strictly after an instant, in UTC, or `None`."""
+def next_after(
+    next_wall: NextWall, zone: ZoneInfo, after: datetime, *, repeats: bool
+) -> datetime | None:
+    """Return the first fire after an instant, in UTC; `repeats`: also in a repeated hour."""
     instant, inclusive = after.astimezone(UTC), False
     while True:
         offset = _offset(zone, instant)
         wall = (instant + offset).replace(tzinfo=None)
-        fire = cadence.next_wall(wall - SECOND if inclusive else wall)
+        fire = next_wall(wall - SECOND if inclusive else wall)
         # The clock may still go back to before the end of the cadence.
         arrival = (fire - offset).replace(tzinfo=UTC) if fire else instant + _LONGEST_REPEAT
         transition = next_transition(zone, instant, arrival)
         if transition is not None:
             if fire is not None and fire < transition.new_wall:
                 return transition.at
-            instant, inclusive = _resumption(cadence, transition), True
+            # The wall clock repeats this time; only some cadences fire in it again.
+            repeated = max(timedelta(0), transition.before - transition.after)
+            instant = transition.at + (timedelta(0) if repeats else repeated)
+            inclusive = True
         elif fire is None:
             return None
-        elif cadence.fires_in_repeated_hour or not _is_second_passing(zone, arrival):
+        elif repeats or arrival.astimezone(zone).fold == 0:
             return arrival
         else:
             instant, inclusive = arrival, False
 
 
-def latest(
-    following: Callable[[datetime], datetime | None], after: datetime, until: datetime
-) -> datetime | None:
-    """Return the last time in (after, until], where `following` returns the next one.
-
-    It is found by bisection: a time follows every instant before the last one, and none after.
-    """
-    found, empty_from = None, until
-    for window in _LOOK_BACK:
-        start = max(after, until - window)
+def latest(following: NextWall, after: datetime, until: datetime) -> datetime | None:
+    """Return the last time in (after, until], by bisection; `following` returns the next time."""
+    empty_from, window = until, _LOOK_BACK
+    while True:
+        start = until - min(window, until - after)
         found = _up_to(until, following(start))
-        if found is not None or start == after:
+        if found is not None or start <= after:
             break
-        empty_from = start
-    else:
-        found = _up_to(until, following(after))
+        empty_from, window = start, window * 30
     while found is not None:
         later = _up_to(until, following(found))
         if later is None:
@@ -135,9 +123,14 @@ def transitions(zone: ZoneInfo, year: int) -> tuple[Transition, ...]:
     low, end = datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzinfo=UTC)
     while low < end:
         high = min(low + _PROBE, end)
-        if _offset(zone, low) != _offset(zone, high):
-            found.append(_bisect(zone, low, high))
-        low = high
+        following, before = high, _offset(zone, low)
+        if before != _offset(zone, high):
+            # Narrow (low, high] down to the second in which the offset changes.
+            while high - low > SECOND:
+                middle = low + timedelta(seconds=(high - low) // SECOND // 2)
+                low, high = (middle, high) if _offset(zone, middle) == before else (low, middle)
+            found.append(Transition(high, before, _offset(zone, high)))
+        low = following
     return tuple(found)
 
 
@@ -145,31 +138,7 @@ def _up_to(until: datetime, instant: datetime | None) -> datetime | None:
     return None if instant is None or instant > until else instant
 
 
-def _resumption(cadence: Ticking, transition: Transition) -> datetime:
-    """Return where to continue after a transition: after a repeated hour that does not count."""
-    repeated = transition.before - transition.after
-    if cadence.fires_in_repeated_hour or repeated < timedelta(0):
-        return transition.at
-    return transition.at + repeated
-
-
 def _offset(zone: ZoneInfo, instant: datetime) -> timedelta:
     offset = instant.astimezone(zone).utcoffset()
     assert offset is not None  # noqa: S101 - a ZoneInfo always has one
     return offset
-
-
-def _is_second_passing(zone: ZoneInfo, instant: datetime) -> bool:
-    return instant.astimezone(zone).fold == 1
-
-
-def _bisect(zone: ZoneInfo, low: datetime, high: datetime) -> Transition:
-    """Narrow (low, high] down to the second in which the offset changes."""
-    before = _offset(zone, low)
-    while high - low > SECOND:
-        middle = low + timedelta(seconds=(high - low) // SECOND // 2)
-        if _offset(zone, middle) == before:
-            low = middle
-        else:
-            high = middle
-    return Transition(high, before, _offset(zone, high))

@@ -15,7 +15,6 @@ from datetime import date, datetime, time
 from enum import Flag, auto
 from typing import Literal, TypeVar, cast
 
-from headway_decisions.timing.cadence import Week, Weekday
 from headway_decisions.timing.calendar import (
     ExcludedDates,
     ExcludedDays,
@@ -23,6 +22,7 @@ from headway_decisions.timing.calendar import (
     ExcludedTimes,
     Exclusion,
 )
+from headway_decisions.timing.times import Week, Weekday
 
 # The last calendar day of a month.
 LAST: Literal["last"] = "last"

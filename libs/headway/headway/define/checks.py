@@ -10,7 +10,7 @@ from headway_contract.fields import INPUT_LIMIT, InvalidName, check_manifest_id,
 from headway_contract.fitting import Misfit, fit, problem_of
 from headway_decisions.capacity import keys
 from headway_decisions.capacity.keys import InvalidKey
-from headway_decisions.declaring.lineage import find_cycles
+from headway_decisions.declaring.lookup import find_cycles
 from headway_decisions.timing import timing as timings
 from headway_decisions.timing.cadence import Manual
 from headway_decisions.timing.timing import Timing

@@ -12,7 +12,6 @@ from typing import Any, TypedDict, TypeVar, assert_never
 
 from headway_decisions.firing.manifest_state import Overlap
 from headway_decisions.timing.cadence import (
-    WEEKDAYS,
     Cadence,
     Cron,
     Daily,
@@ -25,6 +24,7 @@ from headway_decisions.timing.cadence import (
     Weekly,
 )
 from headway_decisions.timing.calendar import Filters
+from headway_decisions.timing.times import WEEKDAYS
 from headway_decisions.timing.timing import Timing
 from msgspec import Struct
 

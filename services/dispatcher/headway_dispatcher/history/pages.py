@@ -164,7 +164,7 @@ def _typed_runs(told: Any) -> Any:
         runs = msgspec.convert(told, list[LetterRun])
     except msgspec.ValidationError:
         return told
-    return sorted(runs, key=attrgetter("created_at", "run"))
+    return sorted(runs, key=attrgetter("created_at", "run_id"))
 
 
 def _typed(kind: Any, rows: Iterable[Any]) -> Iterable[Any]:

@@ -135,7 +135,8 @@ async def resume(connection: Connection, manifests: Sequence[UUID] | None, *, ti
         return 0
     found = await _lock(connection, [row["id"] for row in free])
     # The request was judged when it was made; only the order within a slot is left to decide.
-    verdicts = rules.judge_retries(structs.replace(letter, asked=False) for letter in found.letters)
+    letters = [structs.replace(letter, retry_requested=False) for letter in found.letters]
+    verdicts = rules.judge_retries(letters)
     begun = [found.rows[letter.id] for letter, each in verdicts if isinstance(each, RetryNow)]
     resumed = 0
     for row in begun:
@@ -235,7 +236,7 @@ def _letter(row: Any) -> Letter:
         work=row["work_id"],
         round=row["round"],
         state=row["state"],
-        asked=row["retry_requested_at"] is not None,
+        retry_requested=row["retry_requested_at"] is not None,
         slot=None if manifest is None else (manifest, row["slot"]),
         taken_by=row["taken_by"],
         job_retired=row["job_retired"],

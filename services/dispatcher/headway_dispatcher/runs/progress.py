@@ -15,8 +15,16 @@ from headway_clock import monotonic
 from headway_contract import subjects
 from headway_contract.envelope import decode_lenient
 from headway_contract.worker_protocol import Progress
-from headway_decisions.runs.progress import Kept, News, Teller, digest, refusal, size_of
-from headway_decisions.runs.report_limits import Allowance, FloodLimit, storable_json
+from headway_decisions.runs.report_limits import (
+    Allowance,
+    FloodLimit,
+    News,
+    Teller,
+    digest,
+    refusal,
+    size_of,
+    storable_json,
+)
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.limited_log import LimitedLog
 from headway_postgres_kit import Connection, Database, DatabaseUnavailable, json_array
@@ -168,7 +176,7 @@ def _teller(row: Any) -> Teller:
     )
 
 
-async def _write(connection: Connection, kept: Sequence[Kept]) -> None:
+async def _write(connection: Connection, kept: Sequence[Progress]) -> None:
     if not kept:
         return
     lines = [(one.run, line) for one in kept for line in one.lines]
@@ -188,7 +196,7 @@ async def _write(connection: Connection, kept: Sequence[Kept]) -> None:
     )
 
 
-def _told(kept: Kept) -> dict[str, Any]:
+def _told(kept: Progress) -> dict[str, Any]:
     return {
         "number": kept.number,
         "at": kept.at,

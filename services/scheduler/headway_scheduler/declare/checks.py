@@ -14,7 +14,7 @@ from headway.define.definitions import (
     ManifestDefinition,
 )
 from headway.define.inputs import problem_of_input
-from headway_decisions.declaring.lineage import find_cycles
+from headway_decisions.declaring.lookup import find_cycles
 from headway_decisions.timing import timing
 from headway_postgres_kit import Connection
 

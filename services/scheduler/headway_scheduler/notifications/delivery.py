@@ -10,7 +10,7 @@ from uuid import UUID
 from headway_clock import jitter, new_id
 from headway_contract import Event
 from headway_contract.notifications import Digest, Trial
-from headway_decisions.retries.retries import GiveUp, after_failed_notification
+from headway_decisions.retries.retries import after_failed_notification
 from headway_history import Record
 from headway_postgres_kit import Clock, Database, note
 from msgspec import Struct
@@ -108,7 +108,7 @@ class Delivery:
             return Attempt(state="delivered", **common)
         async with self._database.acquire() as connection:
             now = await self._clock.now(connection)
-        verdict = after_failed_notification(
+        again_at = after_failed_notification(
             attempts=row["attempts"],
             created_at=row["created_at"],
             now=now,
@@ -116,14 +116,14 @@ class Delivery:
             horizon=self._settings.webhook_horizon_hours * 3600,
             spread=jitter(),
         )
-        if isinstance(verdict, GiveUp):
+        if again_at is None:
             logger.error(
                 "notification given up after %d attempts: %s of %s: %s",
                 *(row["attempts"], row["type"], row["subject"], error),
             )
             return Attempt(state="given_up", error=error, **common)
         logger.warning("notification not taken: %s of %s: %s", row["type"], row["subject"], error)
-        return Attempt(state="pending", error=error, next_attempt_at=verdict.at, **common)
+        return Attempt(state="pending", error=error, next_attempt_at=again_at, **common)
 
     async def _finish(self, attempts: Sequence[Attempt]) -> None:
         """Write down how attempts ended, and put final outcomes into the audit."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from headway_contract.manifests import BackfillAnswer, BackfillRequest, TriggerRequest
 from headway_decisions.firing import identity, manifest_state
-from headway_decisions.firing.backfill import MOST_BACKFILLED, range_occurrences, range_problem
+from headway_decisions.firing.misfires import MOST_BACKFILLED, range_occurrences, range_problem
 from headway_errors import Conflict, Invalid
 from headway_postgres_kit import Connection
 from msgspec import Struct
