@@ -20,7 +20,7 @@ from headway_clock import monotonic
 from headway_dispatcher.gate.gate import Gate
 from headway_dispatcher.settings import DispatcherSettings
 from headway_embedded import PostgresServer
-from headway_postgres_kit import DATABASE_CLOCK, Database
+from headway_postgres_kit import Database
 from headway_relay import Handover
 from headway_service_kit.passes import Wakeup
 
@@ -57,7 +57,7 @@ VALUES ('w', 'n', '', '', '', ARRAY['job'], 1000000, false, now(), now() + inter
 async def bench(database: Database) -> dict[str, Any]:
     """Fill and empty a queue."""
     settings = DispatcherSettings(database_url="", nats_url="", max_active=1_000_000)
-    gate = Gate(database, settings, clock=DATABASE_CLOCK, relay=Handover(), waits=Wakeup())
+    gate = Gate(database, settings, relay=Handover(), waits=Wakeup())
     figures: dict[str, Any] = {}
     async with database.acquire() as connection:
         await connection.execute(_GROUPS)

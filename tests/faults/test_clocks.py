@@ -65,10 +65,10 @@ async def tell(world, order, kind, *, at: datetime, **fields) -> None:
 
 
 async def project(world, clock) -> None:
+    world.database.clock = clock
     intake = event_intake(
         world.database,
         world.broker,
-        clock=clock,
         gate=Wakeup(),
         relay=Handover(),
         prunes=Wakeup(),

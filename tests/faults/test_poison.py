@@ -173,7 +173,6 @@ class Orders:
         intake = event_intake(
             self.world.database,
             self.world.broker,
-            clock=DATABASE_CLOCK,
             gate=Wakeup(),
             relay=Handover(),
             prunes=Wakeup(),
@@ -447,7 +446,6 @@ async def test_good_work_among_generated_messages(world):
     intake = work_intake(
         world.database,
         world.broker,
-        clock=DATABASE_CLOCK,
         wake=wake,
         rank_step=timedelta(seconds=60),
         retention=timedelta(days=30),

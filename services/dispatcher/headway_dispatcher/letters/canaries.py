@@ -25,7 +25,7 @@ from headway_decisions.retries.canaries import (
     judge,
 )
 from headway_errors import NotFound
-from headway_postgres_kit import Clock, Connection, Database
+from headway_postgres_kit import Connection, Database
 from msgspec import Struct
 
 from headway_dispatcher import store
@@ -78,38 +78,32 @@ class _Retried(Struct, frozen=True, kw_only=True):
     after_id: UUID | None
 
 
-class Canaries:
-    """Advances running canaries, for one dispatcher process."""
+async def advance_canaries(database: Database, wake: Wakeups) -> float | None:
+    """Advance every running canary by one step at most."""
+    async with database.acquire() as connection:
+        rows = await connection.fetch(canary_queries["running"])
+    for row in rows:
+        if await _advance(database, row["id"]):
+            wake.gate.call()
+            wake.relay.call()
+    return _CHECK_EVERY_SECONDS if rows else None
 
-    def __init__(self, database: Database, *, clock: Clock, wake: Wakeups) -> None:
-        self._database = database
-        self._clock = clock
-        self._wake = wake
 
-    async def run_once(self) -> float | None:
-        """Advance every running canary by one step at most."""
-        async with self._database.acquire() as connection:
-            rows = await connection.fetch(canary_queries["running"])
-        for row in rows:
-            await self._advance(row["id"])
-        return _CHECK_EVERY_SECONDS if rows else None
-
-    async def _advance(self, canary: UUID) -> None:
-        async with self._database.transaction() as connection:
-            await store.share_tombstone_lock(connection)
-            row = await connection.fetchrow(canary_queries["lock"], canary)
-            if row is None:
-                return
-            times = await store.read_times(connection, self._clock)
-            fates = await _read_fates(connection, row["under_way"])
-            steps = msgspec.convert(row["steps"], list[CanaryStep])
-            steps[row["step"]] = _settle(steps[row["step"]], fates)
-            verdict = judge(row["step"], [step.fates for step in steps], more=row["more"])
-            retried = await _retry(connection, row, fates, verdict, times)
-            await _record(connection, row, steps, verdict, retried, times.schedule)
-        if isinstance(verdict, RetryNext):
-            self._wake.gate.call()
-            self._wake.relay.call()
+async def _advance(database: Database, canary: UUID) -> bool:
+    """Advance a canary, unless another dispatcher does; returns whether letters were retried."""
+    async with database.transaction() as connection:
+        await store.share_tombstone_lock(connection)
+        row = await connection.fetchrow(canary_queries["lock"], canary)
+        if row is None:
+            return False
+        times = await store.read_times(connection, database)
+        fates = await _read_fates(connection, row["under_way"])
+        steps = msgspec.convert(row["steps"], list[CanaryStep])
+        steps[row["step"]] = _settle(steps[row["step"]], fates)
+        verdict = judge(row["step"], [step.fates for step in steps], more=row["more"])
+        retried = await _retry(connection, row, fates, verdict, times)
+        await _record(connection, row, steps, verdict, retried, times.schedule)
+    return isinstance(verdict, RetryNext)
 
 
 async def _read_fates(connection: Connection, under_way: Sequence[UUID]) -> dict[UUID, Fate]:
@@ -139,21 +133,17 @@ async def _retry(
 ) -> _Retried:
     """Retry the next letters, if the verdict says so."""
     under_way = [letter for letter, fate in fates.items() if fate == "under_way"]
+    after_at, after_id = row["after_at"], row["after_id"]
     if not isinstance(verdict, RetryNext):
-        return _Retried(
-            under_way=under_way,
-            more=row["more"],
-            after_at=row["after_at"],
-            after_id=row["after_id"],
-        )
+        return _Retried(under_way=under_way, more=row["more"], after_at=after_at, after_id=after_id)
     found = await connection.fetch(
         letter_queries["chosen"],
         *(None, None, None),
         *dead_letters.parse_fingerprint(row["fingerprint"]),
         None,
         row["began_at"],
-        row["after_at"],
-        row["after_id"],
+        after_at,
+        after_id,
         verdict.letters + 1,
     )
     page = found[: verdict.letters]
@@ -161,11 +151,13 @@ async def _retry(
     results = await letters.retry(connection, [letter["id"] for letter in page], order, times=times)
     # Letters that another person resolved meanwhile are not part of the canary.
     taken = [result.dead_letter for result in results if result.result in ("retried", "waits")]
+    if page:
+        after_at, after_id = page[-1]["created_at"], page[-1]["id"]
     return _Retried(
         under_way=under_way + taken,
         more=len(found) > len(page),
-        after_at=page[-1]["created_at"] if page else row["after_at"],
-        after_id=page[-1]["id"] if page else row["after_id"],
+        after_at=after_at,
+        after_id=after_id,
     )
 
 

@@ -11,12 +11,11 @@ lock, so that work of a pruned manifest is never queued again.
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import asyncpg
 import msgspec
-from headway_clock import new_id
 from headway_contract.dead_letters import LetterResult
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, InputChange
 from headway_decisions.retries import dead_letters as rules
@@ -28,16 +27,19 @@ from headway_decisions.retries.dead_letters import (
     input_changes,
 )
 from headway_decisions.runs.transitions import next_work_state
-from headway_history import Record
-from headway_postgres_kit import Clock, Connection, Database, json_array, savepoint
+from headway_postgres_kit import Connection, Database, json_array, savepoint
 from headway_tracing import CONTEXTS_APART, first_context, span, traceparent
 from headway_tracing.log import get_logger
 from msgspec import UNSET, Struct, UnsetType, structs
 
 from headway_dispatcher import store
-from headway_dispatcher.history import history_records
+from headway_dispatcher.events import (
+    deleted_record,
+    operator_record,
+    outbox_message,
+    own_event,
+)
 from headway_dispatcher.letters.messages import results
-from headway_dispatcher.outbound_events import resolved_message
 from headway_dispatcher.store import (
     HISTORY,
     OUTBOX,
@@ -53,6 +55,7 @@ log = get_logger(__name__)
 
 BATCH = 500
 _PURGE_BATCH = 1000
+_RETRY_REQUESTED = "headway.dead_letter.retry_asked.v1"
 
 # Columns of requeued work that history keeps beside the event.
 _ROUND_COLUMNS = (
@@ -106,25 +109,13 @@ async def acknowledge(
     found = await _lock(connection, ids)
     verdicts = rules.judge_acknowledgements(found.letters)
     closed = [found.rows[letter.id] for letter, each in verdicts if isinstance(each, Acknowledged)]
-    await connection.execute(
-        letter_queries["resolve"],
-        [row["id"] for row in closed],
-        "acknowledged",
-        [actor for _ in closed],
-        note or None,
-        [None for _ in closed],
-        times.schedule,
-    )
-    await _publish(
-        connection,
-        [
-            DeadLetterAcknowledged(
-                **_event_fields(row, actor, times), round=row["round"], note=note
-            )
-            for row in closed
-        ],
-        times,
-    )
+    edits = [None for _ in closed]
+    await _write_resolved(connection, "acknowledged", closed, actor, note or None, edits, times)
+    events = [
+        DeadLetterAcknowledged(**_event_fields(row, actor, times), round=row["round"], note=note)
+        for row in closed
+    ]
+    await _publish(connection, events, times)
     return results(ids, verdicts, found.rows)
 
 
@@ -158,56 +149,40 @@ async def resume_at_once(
 ) -> None:
     """Retry letters of manifests whose work just left a slot.
 
-    It never waits for a lock; `WaitingRetries` retries the rest.
+    It never waits for a lock; `retry_waiting` retries the rest.
     """
     if manifests and await connection.fetchval(prune_queries["try_share_lock"], TOMBSTONE_LOCK):
         times = Times(real=await store.read_now(connection), schedule=now)
         await resume(connection, list(manifests), times=times)
 
 
-class WaitingRetries:
-    """Retries letters whose slot has come free, for one dispatcher process.
+async def retry_waiting(database: Database, wake: Wakeups) -> float | None:
+    """Retry a batch of letters whose slot has come free.
 
     The transaction that settles the work in the slot usually does it; this pass catches the rest.
     """
-
-    def __init__(self, database: Database, *, clock: Clock, wake: Wakeups) -> None:
-        self._database = database
-        self._clock = clock
-        self._wake = wake
-
-    async def run_once(self) -> float | None:
-        """Retry a batch of letters."""
-        async with self._database.transaction() as connection:
-            await store.share_tombstone_lock(connection)
-            times = await store.read_times(connection, self._clock)
-            resumed = await resume(connection, None, times=times)
-        if resumed:
-            self._wake.gate.call()
-            self._wake.relay.call()
-        return 0.0 if resumed == BATCH else None
+    async with database.transaction() as connection:
+        await store.share_tombstone_lock(connection)
+        times = await store.read_times(connection, database)
+        resumed = await resume(connection, None, times=times)
+    if resumed:
+        wake.gate.call()
+        wake.relay.call()
+    return 0.0 if resumed == BATCH else None
 
 
-class LetterRetention:
-    """Deletes dead letters that were resolved long ago, and ended canaries."""
-
-    def __init__(self, database: Database, *, days: float, clock: Clock) -> None:
-        self._database = database
-        self._kept = timedelta(days=days)
-        self._clock = clock
-
-    async def run_once(self) -> float | None:
-        """Delete one batch."""
-        async with self._database.transaction() as connection:
-            oldest = await self._clock.now(connection) - self._kept
-            status = await connection.execute(letter_queries["purge"], oldest, _PURGE_BATCH)
-            await connection.execute(canary_queries["purge"], oldest)
-            purged = int(status.rpartition(" ")[2])
-            if purged:
-                await HISTORY.append(connection, [history_records.letters_deleted(oldest)])
+async def purge_letters(database: Database, *, days: float) -> float | None:
+    """Delete a batch of dead letters that were resolved long ago, and ended canaries."""
+    async with database.transaction() as connection:
+        oldest = await database.clock.now(connection) - timedelta(days=days)
+        status = await connection.execute(letter_queries["purge"], oldest, _PURGE_BATCH)
+        await connection.execute(canary_queries["purge"], oldest)
+        purged = int(status.rpartition(" ")[2])
         if purged:
-            log.info("resolved dead letters deleted", dead_letters=purged)
-        return 0.0 if purged == _PURGE_BATCH else None
+            await HISTORY.append(connection, [deleted_record("resolved_before", oldest)])
+    if purged:
+        log.info("resolved dead letters deleted", dead_letters=purged)
+    return 0.0 if purged == _PURGE_BATCH else None
 
 
 async def _lock(connection: Connection, ids: Sequence[UUID]) -> _Found:
@@ -220,26 +195,24 @@ async def _lock(connection: Connection, ids: Sequence[UUID]) -> _Found:
     kept = [row for row in known if not row["pruned"]]
     await connection.execute(letter_queries["lock_works"], sorted({row["work_id"] for row in kept}))
     rows = await connection.fetch(letter_queries["lock"], [row["id"] for row in kept])
-    letters = [_letter(row) for row in rows]
+    letters = [
+        Letter(
+            id=row["id"],
+            work=row["work_id"],
+            round=row["round"],
+            state=row["state"],
+            asked=row["retry_requested_at"] is not None,
+            slot=None if row["manifest_id"] is None else (row["manifest_id"], row["slot"]),
+            taken_by=row["taken_by"],
+            job_retired=row["job_retired"],
+        )
+        for row in rows
+    ]
     letters += [
         Letter(id=row["id"], work=row["work_id"], round=row["round"], state="", pruned=True)
         for row in pruned
     ]
     return _Found(letters=letters, rows={row["id"]: row for row in rows})
-
-
-def _letter(row: Any) -> Letter:
-    manifest = row["manifest_id"]
-    return Letter(
-        id=row["id"],
-        work=row["work_id"],
-        round=row["round"],
-        state=row["state"],
-        asked=row["retry_requested_at"] is not None,
-        slot=None if manifest is None else (manifest, row["slot"]),
-        taken_by=row["taken_by"],
-        job_retired=row["job_retired"],
-    )
 
 
 async def _begin_rounds(
@@ -258,8 +231,8 @@ async def _begin_rounds(
                 letter_queries["requeue"],
                 [row["work_id"] for row in begun],
                 [row["round"] + 1 for row in begun],
-                [edited for _ in begun],
-                json_array(order.input if edited else None for _ in begun),
+                edited,
+                order.input if edited else None,
                 now,
                 [_retry_context(row) for row in begun],
                 order.key is not UNSET,
@@ -288,15 +261,8 @@ async def _resolve(
     """Mark letters as retried; `queued` has the new rows of their work."""
     if not begun:
         return
-    await connection.execute(
-        letter_queries["resolve"],
-        [row["id"] for row, _ in begun],
-        "retried",
-        [actor for _ in begun],
-        None,
-        json_array(edit for _, edit in begun),
-        times.schedule,
-    )
+    rows, edits = [row for row, _ in begun], [edit for _, edit in begun]
+    await _write_resolved(connection, "retried", rows, actor, None, edits, times)
     events = [
         DeadLetterRetried(
             **_event_fields(row, actor, times),
@@ -309,32 +275,44 @@ async def _resolve(
     await _publish(connection, events, times, queued)
 
 
+async def _write_resolved(
+    connection: Connection,
+    state: Literal["retried", "acknowledged"],
+    rows: Sequence[Any],
+    actor: str,
+    note: str | None,
+    edits: Sequence[list[InputChange] | None],
+    times: Times,
+) -> None:
+    await connection.execute(
+        letter_queries["resolve"],
+        [row["id"] for row in rows],
+        state,
+        actor,
+        note,
+        json_array(edits),
+        times.schedule,
+    )
+
+
 async def _store_orders(
     connection: Connection, waiting: Sequence[Any], order: RetryOrder, times: Times
 ) -> None:
     """Store the order on letters that must wait for their slot."""
+    records = []
     for row in waiting:
-        edit = order.edit_of(row)
+        letter, edit = row["id"], order.edit_of(row)
         await connection.execute(
             letter_queries["store_order"],
-            row["id"],
+            letter,
             order.actor,
             None if edit is None else order.input,
             edit,
             times.schedule,
             None if order.key is UNSET else [order.key],
         )
-    records = [
-        Record(
-            event_id=str(new_id()),
-            type="headway.dead_letter.retry_asked.v1",
-            subject=str(row["id"]),
-            source=f"operator/{order.actor}",
-            occurred_at=times.schedule,
-            data={"dead_letter": row["id"], "work": row["work_id"], "waits_for": row["taken_by"]},
-        )
-        for row in waiting
-    ]
+        data = {"dead_letter": letter, "work": row["work_id"], "waits_for": row["taken_by"]}
+        records.append(operator_record(_RETRY_REQUESTED, letter, order.actor, times.schedule, data))
     await HISTORY.append(connection, records, now=times.real)
 
 
@@ -345,30 +323,25 @@ async def _publish(
     queued: Mapping[UUID, Any] = MappingProxyType({}),
 ) -> None:
     """Add events to outbox and history; history also keeps the requeued row."""
-    messages = [resolved_message(event, _context(queued.get(event.work))) for event in events]
-    await OUTBOX.add(connection, messages)
-    records = [
-        Record(
-            event_id=message.message_id,
-            type=event.type,
-            subject=str(event.dead_letter),
-            source=f"operator/{event.actor}",
-            occurred_at=event.resolved_at,
-            data=msgspec.to_builtins(event) | _round_columns(queued.get(event.work)),
+    messages, records = [], []
+    for event in events:
+        letter, row = event.dead_letter, queued.get(event.work)
+        columns = {} if row is None else {name: row[name] for name in _ROUND_COLUMNS}
+        # The last context is the span of the retry, if traces are recorded.
+        contexts = (columns.get("traceparent") or "").split(CONTEXTS_APART)
+        published = own_event(
+            event,
+            id=f"resolved.{letter}",
+            subject=letter,
+            time=event.resolved_at,
+            traceparent=contexts[-1] or None,
         )
-        for event, message in zip(events, messages, strict=True)
-    ]
+        messages.append(outbox_message(published))
+        data = msgspec.to_builtins(event) | columns
+        record = operator_record(event.type, letter, event.actor, event.resolved_at, data)
+        records.append(structs.replace(record, event_id=published.id))
+    await OUTBOX.add(connection, messages)
     await HISTORY.append(connection, records, now=times.real)
-
-
-def _context(row: Any) -> str | None:
-    """Return the span of the retry, if traces are recorded."""
-    stored: str | None = None if row is None else row["traceparent"]
-    return stored.split(CONTEXTS_APART)[-1] if stored else None
-
-
-def _round_columns(row: Any) -> dict[str, Any]:
-    return {} if row is None else {name: row[name] for name in _ROUND_COLUMNS}
 
 
 def _event_fields(row: Any, actor: str, times: Times) -> dict[str, Any]:

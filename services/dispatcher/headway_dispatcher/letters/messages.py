@@ -22,11 +22,8 @@ def results(
     rows: dict[UUID, Any],
 ) -> list[LetterResult]:
     """Return one result for each named letter, in that order."""
-    found = {letter.id: (letter, verdict) for letter, verdict in verdicts}
-    return [
-        _result(*found[letter], rows.get(letter)) if letter in found else _unknown(letter)
-        for letter in dict.fromkeys(ids)
-    ]
+    found = {letter.id: _result(letter, verdict, rows) for letter, verdict in verdicts}
+    return [found.get(letter) or _unknown(letter) for letter in dict.fromkeys(ids)]
 
 
 def _unknown(letter: UUID) -> LetterResult:
@@ -37,7 +34,7 @@ def _unknown(letter: UUID) -> LetterResult:
     )
 
 
-def _result(letter: Letter, verdict: LetterVerdict, row: Any) -> LetterResult:
+def _result(letter: Letter, verdict: LetterVerdict, rows: dict[UUID, Any]) -> LetterResult:
     match verdict:
         case RetryNow():
             word, text = "retried", f"runs again, in round {verdict.round}"
@@ -47,7 +44,7 @@ def _result(letter: Letter, verdict: LetterVerdict, row: Any) -> LetterResult:
         case Acknowledged():
             word, text = "acknowledged", "acknowledged"
         case Refused():
-            word, text = verdict.why, _refusal(verdict, row)
+            word, text = verdict.why, _refusal(verdict, rows.get(letter.id))
     return LetterResult(
         dead_letter=letter.id,
         result=word,

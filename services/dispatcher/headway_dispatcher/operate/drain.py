@@ -1,13 +1,11 @@
-"""Drain workers: the reply to their next heartbeat tells them."""
+"""Drain workers: the reply to their next heartbeat contains the instruction."""
 
-from collections.abc import Sequence
 from typing import Any
 
-from headway_clock import new_id
 from headway_contract.operations import DrainAnswer, DrainRequest, DrainResult
-from headway_history import Record
 from headway_postgres_kit import Connection
 
+from headway_dispatcher.events import operator_record
 from headway_dispatcher.store import HISTORY, Times, workers
 
 
@@ -15,8 +13,13 @@ async def drain(connection: Connection, request: DrainRequest, *, times: Times) 
     """Let workers claim no more orders; returns a result for each."""
     rows = await connection.fetch(workers["drain"], sorted(set(request.workers)))
     known = {row["name"]: row for row in rows}
-    newly = [name for name, row in known.items() if not row["drained_before"]]
-    await _write_history(connection, newly, request.actor, times)
+    type_, at = "headway.worker.drain_asked.v1", times.schedule
+    records = [
+        operator_record(type_, name, request.actor, at, {"worker": name})
+        for name, row in known.items()
+        if not row["drained_before"]
+    ]
+    await HISTORY.append(connection, records, now=times.real)
     return DrainAnswer(results=[_result(name, known.get(name)) for name in request.workers])
 
 
@@ -27,24 +30,7 @@ def _result(worker: str, row: Any) -> DrainResult:
     if row["drained_before"]:
         word, text = "already_draining", "drains already"
     else:
-        word, text = "asked", "takes no more orders, finishes what it runs, and ends"
+        word, text = "asked", "takes no more orders, finishes its runs, and ends"
     return DrainResult(
         worker=worker, result=word, last_heard_at=row["last_heard_at"], text=f"{worker} {text}"
     )
-
-
-async def _write_history(
-    connection: Connection, names: Sequence[str], actor: str, times: Times
-) -> None:
-    records = [
-        Record(
-            event_id=str(new_id()),
-            type="headway.worker.drain_asked.v1",
-            subject=name,
-            source=f"operator/{actor or 'unknown'}",
-            occurred_at=times.schedule,
-            data={"worker": name},
-        )
-        for name in names
-    ]
-    await HISTORY.append(connection, records, now=times.real)

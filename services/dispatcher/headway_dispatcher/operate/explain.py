@@ -1,9 +1,9 @@
-"""Why does a piece of work wait? The answer for people, gate by gate.
+"""Explain why a piece of work waits, gate by gate.
 
-It is read without the gate's lock, and so is true of a moment that may have passed.
+The answer is read without the gate's lock, so it may be outdated when it arrives.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -15,36 +15,33 @@ from headway_errors import NotFound, RequestFailed
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.ask import ask
 from headway_jetstream_kit.endpoints import serve, typed
-from headway_postgres_kit import Clock, Connection, Database
+from headway_postgres_kit import Connection, Database
 from headway_tracing.log import get_logger
 from msgspec import structs
 
-from headway_dispatcher.gate.store import GateTransaction
-from headway_dispatcher.operate.explain_messages import before_its_turn, sentence, unheard
-from headway_dispatcher.operate.wait_estimate import MOST_COUNTED, Lookout, waits_for_key
+from headway_dispatcher.gate.situation import read_situation
+from headway_dispatcher.operate.explain_messages import describe, expires_first, name_work
+from headway_dispatcher.operate.wait_estimate import MOST_COUNTED, WaitEstimate, waits_for_key
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import explanations
 
 log = get_logger(__name__)
 
 _MOST_HOLDERS = 20
-# How long the scheduler is waited for: less than whoever asks waits for this answer.
-_PATIENCE = 2.0
+# Less than the caller waits for this answer.
+_SCHEDULER_TIMEOUT = 2.0
 
 
 class Explanations:
-    """Answers for one dispatcher process; all dispatchers share the questions."""
+    """Answers questions about work, for one dispatcher process."""
 
-    def __init__(
-        self, database: Database, broker: Broker, settings: DispatcherSettings, *, clock: Clock
-    ) -> None:
+    def __init__(self, database: Database, broker: Broker, settings: DispatcherSettings) -> None:
         self._database = database
         self._broker = broker
         self._settings = settings
-        self._clock = clock
 
     async def listen(self) -> None:
-        """Share the questions with all other dispatchers."""
+        """Share the questions with the other dispatchers."""
         await serve(
             self._broker,
             service="headway-dispatcher-explain",
@@ -53,23 +50,34 @@ class Explanations:
         )
 
     async def answer(self, question: WorkQuestion) -> ExplainWorkAnswer:
-        """How one piece of work stands."""
+        """Return the state of a piece of work."""
         async with self._database.transaction() as connection:
             row = await connection.fetchrow(explanations["work"], question.work)
-            if row is not None and row["state"] in ("queued", "waiting"):
-                return await self._of_waiting(connection, row)
-            letter = None if row is None else await _letter(connection, row)
-        if row is None:
-            return await self._of_unknown(question.work)
-        return structs.replace(_plain(row), text=sentence(_plain(row), row, letter))
+            if row is not None:
+                if row["state"] in ("queued", "waiting"):
+                    return await self._explain_waiting(connection, row)
+                letter = None
+                if row["outcome"] == "dead_lettered":
+                    letter = await connection.fetchrow(explanations["letter"], row["id"])
+                answer = _answer(row)
+                return structs.replace(answer, text=describe(answer, row, letter))
+        return await self._ask_scheduler(question.work)
 
-    async def _of_unknown(self, work: UUID) -> ExplainWorkAnswer:
-        """What the scheduler says of work that has not come here, or is gone."""
-        origin = await self._ask_origin(work)
+    async def _ask_scheduler(self, work: UUID) -> ExplainWorkAnswer:
+        """Return the scheduler's answer about work that is not stored here."""
+        question = WorkQuestion(work=work)
+        timeout = _SCHEDULER_TIMEOUT
+        try:
+            origin = await ask(
+                self._broker, subjects.ORIGIN_QUESTION, question, OriginAnswer, timeout=timeout
+            )
+        except RequestFailed as error:
+            log.info("origin of work unknown", work=work, error=error)
+            origin = OriginAnswer()
         if origin.state == "unknown":
             raise NotFound(
-                f"work {work} is not known to the dispatcher: it was never queued, is on its way, "
-                "went with its manifest, or is forgotten"
+                f"work {work} is not known to the dispatcher: it was never queued, has not arrived "
+                "yet, or was deleted"
             )
         return ExplainWorkAnswer(
             work=work,
@@ -78,36 +86,22 @@ class Explanations:
             group=origin.group,
             job=origin.job,
             queued_at=origin.since,
-            text=unheard(work, origin),
+            text=f"{name_work(work, origin)} {origin.text}.",
         )
 
-    async def _ask_origin(self, work: UUID) -> OriginAnswer:
-        question = WorkQuestion(work=work)
-        try:
-            return await ask(
-                self._broker, subjects.ORIGIN_QUESTION, question, OriginAnswer, timeout=_PATIENCE
-            )
-        except RequestFailed as error:
-            log.info("origin of work unknown", work=work, error=error)
-            return OriginAnswer()
-
-    async def _of_waiting(self, connection: Connection, row: Any) -> ExplainWorkAnswer:
-        situation = await GateTransaction(connection, self._clock).situation(
-            max_active=self._settings.max_active,
-            worker_silence=timedelta(seconds=self._settings.orphan_timeout_seconds),
-        )
-        now = situation.glance.times.schedule
+    async def _explain_waiting(self, connection: Connection, row: Any) -> ExplainWorkAnswer:
+        situation = await read_situation(connection, self._database, self._settings)
         gates = waiting.gates(
-            _waiter(row), situation.limits, situation.load, situation.fleet, now=now
+            _waiter(row), situation.limits, situation.load, situation.fleet, now=situation.now
         )
         closed = [gate for gate in gates if not gate.open]
         first = closed[0] if closed else None
-        lookout = Lookout(connection, row, situation, self._settings)
-        holders, ahead = await lookout.holders(first), await lookout.ahead(first)
-        estimate = before_its_turn(await lookout.start(closed), _start_by(row))
+        estimates = WaitEstimate(connection, row, situation, self._settings)
+        holders, ahead = await estimates.holders(first), await estimates.ahead(first)
+        estimate = expires_first(await estimates.start(closed), _start_by(row))
         before = None if ahead is None else sum(ahead.values())
         answer = structs.replace(
-            _plain(row),
+            _answer(row),
             gates=gates,
             reason="awaiting_gate" if first is None else first.gate,
             holders=holders[:_MOST_HOLDERS],
@@ -117,37 +111,22 @@ class Explanations:
             estimated_start=estimate.at,
             estimate=estimate.basis,
         )
-        return structs.replace(answer, text=sentence(answer, row))
+        return structs.replace(answer, text=describe(answer, row))
 
 
-async def _letter(connection: Connection, row: Any) -> Any:
-    """The dead letter that work has become, if it has."""
-    if row["outcome"] != "dead_lettered":
-        return None
-    return await connection.fetchrow(explanations["letter"], row["id"])
-
-
-def _plain(row: Any) -> ExplainWorkAnswer:
+def _answer(row: Any) -> ExplainWorkAnswer:
+    """Return the columns of work that every answer has."""
+    names = ("state", "job", "manifest", "round", "attempts", "runs", "queued_at", "outcome")
+    fields = {name: row[name] for name in names}
     return ExplainWorkAnswer(
-        work=row["id"],
-        state=row["state"],
-        group=row["group_name"],
-        job=row["job"],
-        manifest=row["manifest"],
-        round=row["round"],
-        attempts=row["attempts"],
-        runs=row["runs"],
-        queued_at=row["queued_at"],
-        outcome=row["outcome"],
-        expires_at=_start_by(row),
-        text="",
+        work=row["id"], group=row["group_name"], expires_at=_start_by(row), text="", **fields
     )
 
 
 def _start_by(row: Any) -> datetime | None:
-    """When it expires: if neither was it tried by then, nor has a worker claimed it."""
-    begun = row["state"] == "dispatched" and (row["claimed_by"] or row["started_at"]) is not None
-    if begun or row["state"] == "settled" or row["attempts"] > 0:
+    """Return when work expires; `None` if it was tried or a worker claimed it."""
+    claimed = row["state"] == "dispatched" and (row["claimed_by"] or row["started_at"]) is not None
+    if claimed or row["state"] == "settled" or row["attempts"] > 0:
         return None
     start_by: datetime | None = row["start_by"]
     return start_by

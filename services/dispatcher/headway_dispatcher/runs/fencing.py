@@ -7,7 +7,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from headway_clock import new_id
-from headway_contract import Event, encode, event, subjects
+from headway_contract import Event, encode, subjects
 from headway_contract.lifecycle import (
     RECALLED,
     Failure,
@@ -23,22 +23,19 @@ from headway_jetstream_kit.publish import Answer, publish
 from headway_postgres_kit import Database
 from headway_tracing.log import get_logger
 
+from headway_dispatcher.events import own_event
 from headway_dispatcher.runs.leases import LeaseView, read_lease
-from headway_dispatcher.store import SOURCE
 
 log = get_logger(__name__)
 
 # Delay before the next look at an order that a worker claimed while it was being withdrawn.
 _RETRY_SECONDS = 0.5
 
-WithdrawCause = Literal["cancelled", "expired"]
-
 
 def lease_events(data: Sequence[LeaseEvent], lease: UUID, now: datetime) -> list[Event]:
     """Wrap the dispatcher's statements about a lease in events."""
     return [
-        event(each, id=new_id(), source=SOURCE, subject=getattr(each, "run", lease), time=now)
-        for each in data
+        own_event(each, id=new_id(), subject=getattr(each, "run", lease), time=now) for each in data
     ]
 
 
@@ -71,55 +68,41 @@ async def withdraw_unclaimed(
     reasons: Mapping[UUID, str],
     *,
     publisher: str,
-    cause: WithdrawCause,
+    cause: Literal["cancelled", "expired"],
     now: datetime,
 ) -> float | None:
-    """Cancel runs whose order nobody claimed; returns a delay if a worker claimed one meanwhile.
+    """Cancel runs of unclaimed orders; returns a delay if a worker claimed one meanwhile.
 
     Each row names a run, its lease, and the lease's token, job, sequence and live runs. `reasons`
     is by run. Other runs of the same order are recalled, and their work is ordered again.
     """
-    orders = {row["lease_id"]: row for row in rows}
-    withdrawn = await asyncio.gather(
-        *(
-            _withdraw(broker, database, order, reasons, publisher, cause, now)
-            for order in orders.values()
-        )
-    )
-    return None if all(withdrawn) else _RETRY_SECONDS
-
-
-async def _withdraw(
-    broker: Broker,
-    database: Database,
-    order: Any,
-    reasons: Mapping[UUID, str],
-    publisher: str,
-    cause: WithdrawCause,
-    now: datetime,
-) -> bool:
-    lease: UUID = order["lease_id"]
-    rights = {"lease": lease, "token": order["token"], "nonce": publisher}
+    verb = "was cancelled" if cause == "cancelled" else "expired"
     recalled = Failure(
-        kind=RECALLED,
-        message=f"another run of the same order {'was ' if cause == 'cancelled' else ''}{cause} "
-        "before anybody claimed it",
+        kind=RECALLED, message=f"another run of the same order {verb} before a worker claimed it"
     )
-    data: list[LeaseEvent] = [LeaseRevoked(**rights, reason=cause)]
-    for run in order["live_runs"]:
-        if run in reasons:
-            data.append(RunCancelled(**rights, run=run, reason=reasons[run]))
-        else:
-            data.append(RunFailed(**rights, run=run, failure=recalled))
-    events = lease_events(data, lease, now)
-    answer = await publish_fenced(broker, lease, events, expected=order["sequence"])
-    if isinstance(answer, Refused):
-        # Refused messages may precede the claim.
-        view = await read_lease(broker, database, lease)
-        if isinstance(view, LeaseView) and view.is_free:
-            answer = await publish_fenced(broker, lease, events, expected=view.sequence)
-    if not isinstance(answer, Stored):
-        log.debug("order not withdrawn", lease=lease, answer=answer)
-        return False
-    await withdraw_order(broker, order["job"], lease)
-    return True
+
+    async def withdraw(order: Any) -> bool:
+        lease: UUID = order["lease_id"]
+        rights = {"lease": lease, "token": order["token"], "nonce": publisher}
+        data: list[LeaseEvent] = [LeaseRevoked(**rights, reason=cause)]
+        for run in order["live_runs"]:
+            if run in reasons:
+                data.append(RunCancelled(**rights, run=run, reason=reasons[run]))
+            else:
+                data.append(RunFailed(**rights, run=run, failure=recalled))
+        events = lease_events(data, lease, now)
+        answer = await publish_fenced(broker, lease, events, expected=order["sequence"])
+        if isinstance(answer, Refused):
+            # Refused messages may precede the claim.
+            view = await read_lease(broker, database, lease)
+            if isinstance(view, LeaseView) and view.is_free:
+                answer = await publish_fenced(broker, lease, events, expected=view.sequence)
+        if not isinstance(answer, Stored):
+            log.debug("order not withdrawn", lease=lease, answer=answer)
+            return False
+        await withdraw_order(broker, order["job"], lease)
+        return True
+
+    orders = {row["lease_id"]: row for row in rows}
+    withdrawn = await asyncio.gather(*map(withdraw, orders.values()))
+    return None if all(withdrawn) else _RETRY_SECONDS

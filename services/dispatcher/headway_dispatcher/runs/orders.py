@@ -16,25 +16,25 @@ from typing import Any
 
 import msgspec
 from headway_clock import monotonic
-from headway_contract import encode, event, subjects
+from headway_contract import encode, subjects
 from headway_contract.orders import OrderedRun, RunDispatched
 from headway_jetstream_kit import Broker, Refused, Stored
 from headway_jetstream_kit.publish import publish
 from headway_jetstream_kit.stream_watch import Watch
-from headway_postgres_kit import Clock, Database
+from headway_postgres_kit import Database
 from headway_tracing import span
 from headway_tracing.log import get_logger
 from msgspec import Struct
 
 from headway_dispatcher import store
-from headway_dispatcher.history import history_records
+from headway_dispatcher.events import doubt_record, own_event
 from headway_dispatcher.provisioning import renew_seconds
 from headway_dispatcher.runs.fencing import withdraw_unclaimed
 from headway_dispatcher.runs.leases import LeaseView, read_lease
 from headway_dispatcher.runs.settle import EXPIRED
 from headway_dispatcher.runs.stream_purge import withdraw_leftovers
 from headway_dispatcher.settings import DispatcherSettings
-from headway_dispatcher.store import HISTORY, SOURCE, heals, leases
+from headway_dispatcher.store import HISTORY, heals, leases
 
 log = get_logger(__name__)
 
@@ -69,7 +69,7 @@ class Orders:
         self._published_at: float | None = None
 
     async def run_once(self) -> OrdersResult:
-        """Publish every order that nobody has claimed and no heartbeat names."""
+        """Publish every unclaimed order that no heartbeat names."""
         if not await self._is_time():
             return OrdersResult(trusted=False)
         async with self._database.acquire() as connection:
@@ -89,11 +89,11 @@ class Orders:
         gone = [row for row, stored in zip(rows, published, strict=True) if stored]
         if gone:
             log.warning("lost orders republished", orders=len(gone))
+            runs = sorted(run for row in gone for run in row["ids"])
             async with self._database.transaction() as connection:
-                doubted = await connection.fetch(
-                    heals["note_reissued"], sorted(run for row in gone for run in row["ids"])
-                )
-                await HISTORY.append(connection, history_records.in_doubt(doubted, now), now=now)
+                doubted = await connection.fetch(heals["note_reissued"], runs)
+                records = [doubt_record(row, now) for row in doubted]
+                await HISTORY.append(connection, records, now=now)
         return OrdersResult(trusted=True, unclaimed=len(rows), reissued=len(gone))
 
     @property
@@ -125,17 +125,6 @@ class Orders:
         view = await read_lease(self._broker, self._database, row["id"])
         if not isinstance(view, LeaseView) or not view.is_free:
             return False
-        with span("reissue", parent=row["traceparent"], lease=str(row["id"])):
-            answer = await publish(
-                self._broker, subjects.order(row["job"], row["id"]), encode(self._order(row, now))
-            )
-        if isinstance(answer, Refused) and answer.err_code == subjects.ORDER_ALREADY_STORED:
-            return False
-        if not isinstance(answer, Stored):
-            log.debug("order not republished", lease=row["id"], answer=answer)
-        return isinstance(answer, Stored)
-
-    def _order(self, row: Any, now: datetime) -> Any:
         order = RunDispatched(
             lease=row["id"],
             token=row["token"],
@@ -146,55 +135,37 @@ class Orders:
             on_lost_contact=row["on_lost_contact"],
             runs=msgspec.convert(row["runs"], list[OrderedRun]),
         )
-        return event(
-            order,
-            id=row["id"],
-            source=SOURCE,
-            subject=row["id"],
-            time=now,
-            traceparent=row["traceparent"],
-        )
-
-
-class Expiry:
-    """Withdraws orders whose work had to begin by now, for one dispatcher process."""
-
-    def __init__(
-        self,
-        database: Database,
-        broker: Broker,
-        settings: DispatcherSettings,
-        *,
-        name: str,
-        clock: Clock,
-    ) -> None:
-        self._database = database
-        self._broker = broker
-        self._silence = timedelta(seconds=settings.orphan_timeout_seconds)
-        self._name = name
-        self._clock = clock
-
-    async def run_once(self) -> float | None:
-        """Withdraw every unclaimed order with a run that is too late."""
-        async with self._database.acquire() as connection:
-            times = await store.read_times(connection, self._clock)
-            now = times.schedule
-            rows = await connection.fetch(
-                leases["unclaimed_until"], _EXPIRY_BATCH, times.real - self._silence
+        context = row["traceparent"]
+        with span("reissue", parent=context, lease=str(order.lease)):
+            published = own_event(
+                order, id=order.lease, subject=order.lease, time=now, traceparent=context
             )
-        late = [row for row in rows if row["start_by"] <= now]
-        retry_after = await withdraw_unclaimed(
-            self._broker,
-            self._database,
-            late,
-            {row["run_id"]: EXPIRED for row in late},
-            publisher=self._name,
-            cause="expired",
-            now=now,
-        )
-        if retry_after is not None:
-            return retry_after
-        upcoming = [row["start_by"] for row in rows if row["start_by"] > now]
-        if upcoming:
-            return float((min(upcoming) - now).total_seconds())
-        return 0.0 if len(rows) == _EXPIRY_BATCH else None
+            subject = subjects.order(order.job, order.lease)
+            answer = await publish(self._broker, subject, encode(published))
+        if isinstance(answer, Refused) and answer.err_code == subjects.ORDER_ALREADY_STORED:
+            return False
+        if not isinstance(answer, Stored):
+            log.debug("order not republished", lease=row["id"], answer=answer)
+        return isinstance(answer, Stored)
+
+
+async def withdraw_expired(
+    database: Database, broker: Broker, settings: DispatcherSettings, name: str
+) -> float | None:
+    """Withdraw every unclaimed order with a run that had to begin by now."""
+    async with database.acquire() as connection:
+        times = await store.read_times(connection, database)
+        now = times.schedule
+        silent_since = times.real - timedelta(seconds=settings.orphan_timeout_seconds)
+        rows = await connection.fetch(leases["unclaimed_until"], _EXPIRY_BATCH, silent_since)
+    late = [row for row in rows if row["start_by"] <= now]
+    reasons = {row["run_id"]: EXPIRED for row in late}
+    retry_after = await withdraw_unclaimed(
+        broker, database, late, reasons, publisher=name, cause="expired", now=now
+    )
+    if retry_after is not None:
+        return retry_after
+    upcoming = [row["start_by"] for row in rows if row["start_by"] > now]
+    if upcoming:
+        return float((min(upcoming) - now).total_seconds())
+    return 0.0 if len(rows) == _EXPIRY_BATCH else None

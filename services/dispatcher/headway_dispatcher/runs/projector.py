@@ -15,7 +15,7 @@ from headway_contract.worker_protocol import CancelPush, ReleaseLease
 from headway_decisions.runs.folding import Run
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consume import Intake
-from headway_postgres_kit import Clock, Connection, Database, StatementBatch, json_array, note
+from headway_postgres_kit import Connection, Database, StatementBatch, json_array, note
 from headway_postgres_kit import storable as text
 from headway_relay import Handover, OutboxMessage, stamped
 from headway_service_kit.passes import Wakeup
@@ -24,8 +24,7 @@ from headway_tracing.log import get_logger
 from msgspec import Struct
 
 from headway_dispatcher import store
-from headway_dispatcher.history import history_records
-from headway_dispatcher.outbound_events import activation_message
+from headway_dispatcher.events import doubt_record, outbox_message, own_event
 from headway_dispatcher.runs import settle
 from headway_dispatcher.runs.acceptance import (
     Batch,
@@ -61,13 +60,7 @@ class _Projected(Struct, frozen=True, kw_only=True):
 
 
 def event_intake(
-    database: Database,
-    broker: Broker,
-    *,
-    clock: Clock,
-    gate: Wakeup,
-    relay: Handover,
-    prunes: Wakeup,
+    database: Database, broker: Broker, *, gate: Wakeup, relay: Handover, prunes: Wakeup
 ) -> Intake:
     """Return the intake of lifecycle events."""
 
@@ -75,7 +68,7 @@ def event_intake(
         arrived = [read_message(message) for message in messages]
         with span("projector", messages=len(arrived)):
             async with database.transaction() as connection:
-                projected = await _project(connection, arrived, clock)
+                projected = await _project(connection, database, arrived)
         relay.hand(projected.messages)
         if projected.left_in_outbox:
             relay.call()
@@ -118,16 +111,16 @@ def no_claim_alone(messages: Sequence[Message]) -> bool:
 
 
 async def _project(
-    connection: Connection, messages: list[LeaseMessage], clock: Clock
+    connection: Connection, database: Database, messages: list[LeaseMessage]
 ) -> _Projected:
     """Project messages; returns the follow-ups."""
     batch, real = await _lock(connection, messages)
-    times = await store.times_at(real, connection, clock)
+    times = await store.read_times(connection, database, real=real)
     now = times.schedule
     before = {run.id: run for runs in batch.runs.values() for run in runs.values()}
     changes = Changes()
     contexts: _Contexts = {}
-    for message in sorted(messages, key=lambda each: each.message.sequence):
+    for message in sorted(messages, key=lambda each: each.sequence):
         with span("project", parent=message.traceparent, lease=str(message.lease)):
             changes.records += judge_message(batch, message, now)
             _note_context(contexts, message)
@@ -145,8 +138,8 @@ async def _project(
     if late:
         await _update_letters(connection, late, ended)
     if batch.begun_elsewhere:
-        doubted = await connection.fetch(heals["note_begun_elsewhere"], batch.begun_elsewhere)
-        changes.records += history_records.in_doubt(doubted, now)
+        rows = await connection.fetch(heals["note_begun_elsewhere"], batch.begun_elsewhere)
+        changes.records += [doubt_record(row, now) for row in rows]
     note(*batch.starts(run for run in changed if before[run.id].started_at is None))
     # Before the ends of the runs: the scheduler takes the trace from the first message.
     activations = await _activation_messages(connection, batch.activated, now, contexts)
@@ -163,58 +156,6 @@ async def _project(
     )
 
 
-async def _update_letters(connection: Connection, late: set[UUID], ended: Iterable[UUID]) -> None:
-    """Copy late reports of runs to the dead letters that contain them.
-
-    Work is locked before letters, and in one order. A transaction that creates a letter holds the
-    work: this one waits for it, or that one copies the new report.
-    """
-    await connection.execute(letter_queries["lock_works"], sorted(late.union(ended)))
-    await connection.execute(letter_queries["update_runs"], sorted(late))
-
-
-def _note_context(contexts: _Contexts, message: LeaseMessage) -> None:
-    """Remember the trace in which a message was projected, for its consequences."""
-    context = traceparent() if message.traceparent else None
-    if context is not None:
-        for event in message.events:
-            contexts[message.lease, event.id] = context
-            if isinstance(event.data, RunEvent):
-                contexts[event.data.run] = context
-
-
-async def _activation_messages(
-    connection: Connection,
-    activated: list[tuple[Event, list[Activation]]],
-    now: datetime,
-    contexts: _Contexts,
-) -> list[OutboxMessage]:
-    """Return the messages that tell the scheduler about new activations."""
-    if not activated:
-        return []
-    runs = await connection.fetch(works["activators"], [event.data.run for event, _ in activated])
-    by_run = {row["run_id"]: row for row in runs}
-    messages = []
-    for event, activations in activated:
-        row = by_run[event.data.run]
-        if row["manifest_id"] is None:
-            log.warning("activations ignored: run has no manifest", run=row["run_id"])
-            continue
-        requested = ActivationRequested(
-            work=row["work_id"],
-            round=row["round"],
-            run=row["run_id"],
-            manifest_id=row["manifest_id"],
-            manifest=row["manifest"],
-            group=row["group_name"],
-            activations=activations,
-        )
-        known = contexts.get((event.data.lease, event.id))
-        context = known or first_context(row["traceparent"])
-        messages.append(activation_message(requested, event.id, now, context))
-    return stamped(messages)
-
-
 async def _lock(connection: Connection, messages: list[LeaseMessage]) -> tuple[Batch, datetime]:
     """Lock the leases in a fixed order and read them with their runs; also PostgreSQL's time."""
     keys = [(message.lease, event.id) for message in messages for event in message.events]
@@ -227,21 +168,31 @@ async def _lock(connection: Connection, messages: list[LeaseMessage]) -> tuple[B
     runs = await connection.fetch(leases["runs_of"], [row["id"] for row in rows])
     by_lease: dict[UUID, dict[UUID, Run]] = {}
     for row in runs:
-        by_lease.setdefault(row["lease_id"], {})[row["run_id"]] = run_of(row)
+        by_lease.setdefault(row["lease_id"], {})[row["id"]] = run_of(row)
     batch = Batch(
         leases={row["id"]: lease_of(row) for row in rows},
         # Not the lease's own time, which is real: times of runs are schedule time.
         created_at={row["lease_id"]: row["created_at"] for row in runs},
         runs=by_lease,
-        work_of={row["run_id"]: row["work_id"] for row in runs},
+        work_of={row["id"]: row["work_id"] for row in runs},
         due={
-            row["run_id"]: (row["group_name"], row["due_at"])
+            row["id"]: (row["group_name"], row["due_at"])
             for row in runs
             if row["attempt"] == 1 and row["due_at"] is not None
         },
         fresh=set(zip(first["fresh_leases"], first["fresh_events"], strict=True)),
     )
     return batch, first["now"]
+
+
+def _note_context(contexts: _Contexts, message: LeaseMessage) -> None:
+    """Remember the trace in which a message was projected, for its consequences."""
+    context = traceparent() if message.traceparent else None
+    if context is not None:
+        for event in message.events:
+            contexts[message.lease, event.id] = context
+            if isinstance(event.data, RunEvent):
+                contexts[event.data.run] = context
 
 
 def _write(writes: StatementBatch, runs: Sequence[Run], batch: Batch, now: datetime) -> None:
@@ -269,3 +220,43 @@ def _write(writes: StatementBatch, runs: Sequence[Run], batch: Batch, now: datet
         [run.worker_started_at for run in runs],
         [run.worker_finished_at for run in runs],
     )
+
+
+async def _update_letters(connection: Connection, late: set[UUID], ended: Iterable[UUID]) -> None:
+    """Copy late reports of runs to the dead letters that contain them.
+
+    Work is locked before letters, and in one order. A transaction that creates a letter holds the
+    work: this one waits for it, or that one copies the new report.
+    """
+    await connection.execute(letter_queries["lock_works"], sorted(late.union(ended)))
+    await connection.execute(letter_queries["update_runs"], sorted(late))
+
+
+async def _activation_messages(
+    connection: Connection,
+    activated: list[tuple[Event, list[Activation]]],
+    now: datetime,
+    contexts: _Contexts,
+) -> list[OutboxMessage]:
+    """Return the messages to the scheduler about new activations."""
+    if not activated:
+        return []
+    rows = await connection.fetch(works["activators"], [event.data.run for event, _ in activated])
+    by_run = {row["run"]: dict(row) for row in rows}
+    traces = {run: first_context(row.pop("traceparent")) for run, row in by_run.items()}
+    messages = []
+    for event, activations in activated:
+        row = by_run[event.data.run]
+        if row["manifest_id"] is None:
+            log.warning("activations ignored: run has no manifest", run=row["run"])
+            continue
+        requested = ActivationRequested(**row, activations=activations)
+        published = own_event(
+            requested,
+            id=f"activation.{requested.run}.{event.id}",
+            subject=requested.run,
+            time=now,
+            traceparent=contexts.get((event.data.lease, event.id)) or traces[requested.run],
+        )
+        messages.append(outbox_message(published))
+    return stamped(messages)

@@ -79,7 +79,7 @@ class Reaper:
         self._full_at: dict[str, datetime] = {}
 
     async def run_once(self) -> ReaperResult:
-        """Revoke leases of silent workers and orders that nobody claimed."""
+        """Revoke leases of silent workers and of unclaimed orders."""
         async with self._database.acquire() as connection:
             now = await store.read_now(connection)
             witness = await store.read_witness(connection, self._name)
@@ -124,9 +124,8 @@ class Reaper:
             if isinstance(answer, Refused):
                 expected = await self._sequence_after_refusal(row)
                 if expected is not None:
-                    answer = await publish_fenced(
-                        self._broker, row["id"], events, expected=expected
-                    )
+                    lease = row["id"]
+                    answer = await publish_fenced(self._broker, lease, events, expected=expected)
             if not isinstance(answer, Stored):
                 log.debug("lease not revoked", lease=row["id"], answer=answer)
                 return False
@@ -152,7 +151,7 @@ class Reaper:
         async with self._database.acquire() as connection:
             known = await connection.fetchrow(leases["state_of"], row["id"])
         # A worker that claimed it since is not the silent one.
-        if known is None or known["ended_at"] or known["claimed_by"] != row["claimed_by"]:
+        if known is None or known["ended"] or known["claimed_by"] != row["claimed_by"]:
             return None
         return stored.sequence
 
