@@ -9,8 +9,8 @@ from headway_contract import encode, event, subjects
 from headway_contract.lifecycle import LeaseClaimed, LeaseRevoked
 from headway_dispatcher.gate.gate import Gate
 from headway_dispatcher.history.verify import verify
+from headway_dispatcher.runs.fencing import withdraw_expired
 from headway_dispatcher.runs.leases import last_stored
-from headway_dispatcher.runs.orders import withdraw_expired
 from headway_dispatcher.runs.settle import EXPIRED
 from headway_dispatcher.settings import DispatcherSettings
 from headway_jetstream_kit import Stored

@@ -1,6 +1,6 @@
 """Metrics of the dispatcher.
 
-Transactions note facts, which are counted after the commit. A scrape reads gauges: one query, and
+Transactions note samples, which are counted after the commit. A scrape reads gauges: one query, and
 the state of streams and consumers.
 """
 
@@ -138,41 +138,16 @@ _STREAMS = (
 )
 
 
-class Settled(Struct, frozen=True):
-    """Work was settled; `letter` is the reason of its dead letter, if it has one."""
+class Sample(Struct, frozen=True):
+    """An event to count, or with `seconds` a duration to observe."""
 
-    group: str
-    job: str
-    outcome: str
-    letter: str | None = None
-
-
-class Retried(Struct, frozen=True):
-    """Work is retried."""
-
-    group: str
-    job: str
-    reason: str
-
-
-class Started(Struct, frozen=True):
-    """The body of a scheduled first attempt started, with this delay."""
-
-    group: str
-    seconds: float
-
-
-class EventRefused(Struct, frozen=True):
-    """An event of a worker was refused."""
-
-    reason: str
-
-
-Fact = Settled | Retried | Started | EventRefused
+    measure: Measure
+    labels: tuple[str, ...]
+    seconds: float | None = None
 
 
 def measure(service: Service, settings: DispatcherSettings) -> None:
-    """Count noted facts after each commit, and read the gauges on a scrape."""
+    """Count noted samples after each commit, and read the gauges on a scrape."""
     service.on_commit(partial(_count, service.meter))
     sources = (
         ("database", _FROM_DATABASE, partial(_read_database, service.database, settings)),
@@ -183,19 +158,12 @@ def measure(service: Service, settings: DispatcherSettings) -> None:
         service.meter.ask(source, at_most_every=settings.metrics_age_seconds)
 
 
-def _count(meter: Meter, facts: list[Fact]) -> None:
-    for fact in facts:
-        match fact:
-            case Settled(group=group, job=job, outcome=outcome, letter=letter):
-                meter.add(SETTLED, group, job, outcome)
-                if letter is not None:
-                    meter.add(DEAD_LETTERS, group, job, letter)
-            case Retried(group=group, job=job, reason=reason):
-                meter.add(RETRIES, group, job, reason)
-            case Started(group=group, seconds=seconds):
-                meter.observe(START_LATENESS, seconds, group)
-            case EventRefused(reason=reason):
-                meter.add(EVENTS_REFUSED, reason)
+def _count(meter: Meter, samples: list[Sample]) -> None:
+    for sample in samples:
+        if sample.seconds is None:
+            meter.add(sample.measure, *sample.labels)
+        else:
+            meter.observe(sample.measure, sample.seconds, *sample.labels)
 
 
 async def _read_database(database: Database, settings: DispatcherSettings) -> Readings:

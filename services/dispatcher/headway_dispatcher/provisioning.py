@@ -124,7 +124,7 @@ def _consumer(stream: str, name: str, filter_subject: str, delivery: Delivery) -
     )
 
 
-def streams_by(settings: DispatcherSettings) -> list[Stream]:
+def _streams_by(settings: DispatcherSettings) -> list[Stream]:
     """Return all streams as the settings demand."""
     return streams(
         replicas=settings.stream_replicas,
@@ -135,7 +135,7 @@ def streams_by(settings: DispatcherSettings) -> list[Stream]:
 
 async def provision_by(broker: Broker, settings: DispatcherSettings) -> list[str]:
     """Create or update streams and consumers by the settings; returns the changed names."""
-    return await _ensure(broker, streams_by(settings), delivery_of(settings))
+    return await _ensure(broker, _streams_by(settings), delivery_of(settings))
 
 
 async def provision(
@@ -173,7 +173,7 @@ async def inspect_provisioned(
     """Compare every stream and consumer with the settings; `jobs` have a consumer each."""
     delivery = delivery_of(settings)
     found = []
-    for stream in streams_by(settings):
+    for stream in _streams_by(settings):
         info = await stream_info(broker, stream.name)
         differs = {} if info is None else differences(info["config"], stream.config)
         found.append(Inspected(kind="stream", name=stream.name, info=info, differs=differs))

@@ -9,7 +9,6 @@ from headway_dispatcher.provisioning import (
     NotProvisioned,
     inspect_provisioned,
     provision_by,
-    streams_by,
 )
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import MIGRATIONS, retention
@@ -30,6 +29,5 @@ __all__ = [
     "provision_by",
     "rebuild",
     "retention",
-    "streams_by",
     "verify",
 ]

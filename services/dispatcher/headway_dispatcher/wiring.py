@@ -8,8 +8,7 @@ from functools import partial
 from headway_clock import new_nonce
 from headway_jetstream_kit import BrokerUnavailable
 from headway_postgres_kit import DATABASE_CLOCK, Clock
-from headway_relay import Handover, Relay
-from headway_service_kit.passes import Wakeup
+from headway_relay import Relay
 from headway_service_kit.service import Service, open_service
 from headway_tracing.log import get_logger
 
@@ -27,13 +26,13 @@ from headway_dispatcher.operate.desk import Desk
 from headway_dispatcher.operate.explain import Explanations
 from headway_dispatcher.provisioning import NotProvisioned, check_provisioned, provision_by
 from headway_dispatcher.runs import leases
+from headway_dispatcher.runs.fencing import withdraw_expired
 from headway_dispatcher.runs.heartbeats import Heartbeats, send_own_heartbeat
 from headway_dispatcher.runs.job_consumers import JobConsumers
-from headway_dispatcher.runs.orders import Orders, withdraw_expired
+from headway_dispatcher.runs.orders import Orders, purge_events
 from headway_dispatcher.runs.progress import ProgressDesk
 from headway_dispatcher.runs.projector import event_intake
 from headway_dispatcher.runs.reaper import Reaper
-from headway_dispatcher.runs.stream_purge import purge_events
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import MIGRATIONS, OUTBOX
 from headway_dispatcher.wakeups import Wakeups
@@ -90,24 +89,9 @@ async def _keep_passes(service: Service, settings: DispatcherSettings) -> None:
     database, broker, meter = service.database, service.broker, service.meter
     metrics.measure(service, settings)
     name = f"{socket.gethostname()}:{os.getpid()}:{new_nonce()}"
-    consumers = JobConsumers(database, broker, settings)
-    relay, waits_wakeup, expiry_wakeup = Handover(), Wakeup(), Wakeup()
-    wake = Wakeups(
-        gate=Wakeup(),
-        relay=relay,
-        cancels=Wakeup(),
-        prunes=Wakeup(),
-        canaries=Wakeup(),
-        consumers=consumers.wakeup,
-    )
-    gate = Gate(
-        database,
-        settings,
-        relay=relay,
-        waits=waits_wakeup,
-        expiry=expiry_wakeup,
-        call=wake.gate,
-    )
+    wake = Wakeups()
+    gate = Gate(database, settings, wake)
+    consumers = JobConsumers(database, broker, settings, wake.consumers)
     heartbeats = Heartbeats(database, broker, settings, name=name, gate=wake.gate)
     progress = ProgressDesk(database, broker)
     reaper = Reaper(database, broker, settings, name=name)
@@ -132,9 +116,6 @@ async def _keep_passes(service: Service, settings: DispatcherSettings) -> None:
         cleaned = await retention.run_once()
         return 0.0 if cleaned.unfinished else settings.clean_up_seconds
 
-    async def republish_orders() -> None:
-        await orders.run_once()
-
     async def purge_stream() -> None:
         await purge_events(database, broker)
 
@@ -158,21 +139,19 @@ async def _keep_passes(service: Service, settings: DispatcherSettings) -> None:
             rank_step=timedelta(seconds=settings.rank_step_seconds),
             retention=timedelta(days=settings.history_days),
         ),
-        "projector": event_intake(
-            database, broker, gate=wake.gate, relay=relay, prunes=wake.prunes
-        ),
+        "projector": event_intake(database, broker, wake),
     }
-    publisher = Relay(database, broker, OUTBOX, relay, batch=settings.outbox_batch)
-    service.keep("relay", publisher.run_once, relay)
+    relay = Relay(database, broker, OUTBOX, wake.relay, batch=settings.outbox_batch)
+    service.keep("relay", relay.run_once, wake.relay)
     for pass_name, intake in intakes.items():
         await intake.take_over()
         service.keep(pass_name, intake.run_once)
     service.keep("gate", run_gate, wake.gate)
-    service.keep("waits", Waits(database, settings).run_once, waits_wakeup)
+    service.keep("waits", Waits(database, settings).run_once, wake.waits)
     service.keep("cancels", partial(push_cancels, database, broker, name), wake.cancels)
     expire = partial(withdraw_expired, database, broker, settings, name)
-    service.keep("expiry", expire, expiry_wakeup)
-    service.keep("prunes", partial(prune_manifests, database, relay), wake.prunes)
+    service.keep("expiry", expire, wake.expiry)
+    service.keep("prunes", partial(prune_manifests, database, wake.relay), wake.prunes)
     service.keep("letters", partial(retry_waiting, database, wake))
     service.keep("canaries", partial(advance_canaries, database, wake), wake.canaries)
     purge = partial(purge_letters, database, days=settings.dead_letter_days)
@@ -184,6 +163,6 @@ async def _keep_passes(service: Service, settings: DispatcherSettings) -> None:
     service.keep("reaper", reap, poll=_REAP_EVERY)
     service.keep("retention", clean_up, poll=settings.clean_up_seconds)
     service.keep("streams", ensure_streams)
-    service.keep("consumers", consumers.run_once, consumers.wakeup)
-    service.keep("orders", republish_orders, poll=settings.heartbeat_seconds)
+    service.keep("consumers", consumers.run_once, wake.consumers)
+    service.keep("orders", orders.run_once, poll=settings.heartbeat_seconds)
     service.keep("tidying", purge_stream)

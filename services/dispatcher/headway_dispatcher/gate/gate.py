@@ -23,8 +23,7 @@ from headway_decisions.capacity import capacity
 from headway_decisions.capacity.capacity import Admitted, Candidate, Held, RateUse, Room, Verdict
 from headway_history import Record
 from headway_postgres_kit import Connection, Database, StatementBatch, json_array
-from headway_relay import TRACES_APART, Handover, OutboxMessage, stamped
-from headway_service_kit.passes import Wakeup
+from headway_relay import TRACES_APART, OutboxMessage, stamped
 from headway_tracing import is_recording, span, trace_id, traceparent
 from msgspec import Struct
 
@@ -40,6 +39,7 @@ from headway_dispatcher.provisioning import renew_seconds
 from headway_dispatcher.runs import settle
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import GATE_LOCK, HISTORY, OUTBOX, SOURCE, Times, gates
+from headway_dispatcher.wakeups import Wakeups
 
 _KEYS_AT_ONCE = 1000
 # Delay before the next look at work whose row another transaction had locked.
@@ -84,14 +84,6 @@ class GateResult(Struct, frozen=True, kw_only=True):
     rest: float | None = None
 
 
-class _MadeReady(Struct, frozen=True, kw_only=True):
-    """The number of expired work, and whether to look again at once or later."""
-
-    expired: int
-    more: bool
-    look_again_at: datetime | None
-
-
 # An order with its admitted work, in the order of its runs.
 _Order = tuple[RunDispatched, list[WaitingWork]]
 
@@ -99,26 +91,14 @@ _Order = tuple[RunDispatched, list[WaitingWork]]
 class Gate:
     """The gate of one dispatcher process."""
 
-    def __init__(
-        self,
-        database: Database,
-        settings: DispatcherSettings,
-        *,
-        relay: Handover,
-        waits: Wakeup,
-        expiry: Wakeup | None = None,
-        call: Wakeup | None = None,
-    ) -> None:
+    def __init__(self, database: Database, settings: DispatcherSettings, wake: Wakeups) -> None:
         self._database = database
         self._settings = settings
-        self._relay = relay
-        self._waits = waits
-        self._expiry = expiry or Wakeup()
-        self._call = call or Wakeup()
+        self._wake = wake
 
     async def run_once(self) -> GateResult:
         """Admit work once."""
-        if not self._call.begin():
+        if not self._wake.gate.begin():
             # Without the lock; later changes wake the gate.
             async with self._database.acquire() as connection:
                 queue = await read_queue_state(connection, self._database)
@@ -128,7 +108,7 @@ class Gate:
         async with self._database.locked_transaction(GATE_LOCK) as connection:
             situation = await read_situation(connection, self._database, self._settings)
             queue, now, room = situation.queue, situation.now, situation.room()
-            ready = await _make_ready(connection, queue)
+            expired, ready_more, look_again_at = await _make_ready(connection, queue)
             waiting = await self._candidates(connection, room, now)
             candidates = _as_candidates(waiting, situation)
             verdicts = capacity.admit(candidates, room, more=len(waiting) == batch)
@@ -139,22 +119,22 @@ class Gate:
             without_key = _held(verdicts, "key")
             if without_key:
                 await connection.execute(gates["wait_for_key"], without_key)
-        self._relay.hand(messages)
+        self._wake.relay.hand(messages)
         # The gate skips closed lanes; `Waits` records why.
-        self._waits.call()
+        self._wake.waits.call()
         disabled = _held(verdicts, "manifest_disabled")
         if disabled:
             # Not under the gate's lock: it may wait for a transaction that enables a manifest.
             async with self._database.transaction() as connection:
                 await connection.execute(gates["hold_disabled"], disabled)
         if any(work.start_by is not None for _, works in orders for work in works):
-            self._expiry.call()
-        if ready.expired:
-            self._relay.call()
+            self._wake.expiry.call()
+        if expired:
+            self._wake.relay.call()
         admitted = sum(len(works) for _, works in orders)
-        more = ready.more or bool(without_key or disabled)
+        more = ready_more or bool(without_key or disabled)
         more |= len(waiting) == batch and admitted > 0
-        times = (queue.next_at, room.rates_free_at(), ready.look_again_at)
+        times = (queue.next_at, room.rates_free_at(), look_again_at)
         next_at = min((at for at in times if at is not None), default=None)
         if next_at is not None and next_at <= now:
             # Another transaction has locked the row.
@@ -162,7 +142,7 @@ class Gate:
         return GateResult(
             admitted=admitted,
             held=len(waiting) - admitted,
-            expired=ready.expired,
+            expired=expired,
             rest=0.0 if more else _rest(next_at, now),
         )
 
@@ -196,24 +176,29 @@ class Gate:
             if isinstance(verdict, Admitted):
                 leases.setdefault(verdict.lease, []).append(work)
         traced = is_recording()
-        return [(self._order(works, traced=traced), works) for works in leases.values()]
+        orders = []
+        for works in leases.values():
+            order = RunDispatched(
+                lease=new_id(),
+                token=new_token(),
+                job=works[0].job,
+                heartbeat_seconds=self._settings.heartbeat_seconds,
+                orphan_timeout_seconds=self._settings.orphan_timeout_seconds,
+                renew_seconds=renew_seconds(self._settings),
+                on_lost_contact=works[0].terms.on_lost_contact,
+                runs=[_run(work, traced=traced) for work in works],
+            )
+            orders.append((order, works))
+        return orders
 
-    def _order(self, admitted: list[WaitingWork], *, traced: bool) -> RunDispatched:
-        first = admitted[0]
-        return RunDispatched(
-            lease=new_id(),
-            token=new_token(),
-            job=first.job,
-            heartbeat_seconds=self._settings.heartbeat_seconds,
-            orphan_timeout_seconds=self._settings.orphan_timeout_seconds,
-            renew_seconds=renew_seconds(self._settings),
-            on_lost_contact=first.terms.on_lost_contact,
-            runs=[_run(work, traced=traced) for work in admitted],
-        )
 
+async def _make_ready(
+    connection: Connection, queue: QueueState
+) -> tuple[int, bool, datetime | None]:
+    """Settle expired work, and make work ready whose time or key has come.
 
-async def _make_ready(connection: Connection, queue: QueueState) -> _MadeReady:
-    """Settle expired work, and make work ready whose time or key has come."""
+    Returns the number of expired work, and whether to look again at once or at a time.
+    """
     now = queue.times.schedule
     expired = released = changed = left_over = 0
     if queue.start_by is not None and queue.start_by <= now:
@@ -226,12 +211,9 @@ async def _make_ready(connection: Connection, queue: QueueState) -> _MadeReady:
     if queue.keys_changed or released:
         [row] = await connection.fetch(gates["offer_keys"], _KEYS_AT_ONCE)
         changed, left_over = row["changed"], row["left_over"]
-    return _MadeReady(
-        expired=expired,
-        # Only a new reading shows what comes next.
-        more=bool(expired or released or left_over < changed == _KEYS_AT_ONCE),
-        look_again_at=now + _RETRY_LOCKED if left_over else None,
-    )
+    # Only a new reading shows what comes next.
+    more = bool(expired or released or left_over < changed == _KEYS_AT_ONCE)
+    return expired, more, now + _RETRY_LOCKED if left_over else None
 
 
 def _as_candidates(waiting: Sequence[WaitingWork], situation: Situation) -> list[Candidate]:

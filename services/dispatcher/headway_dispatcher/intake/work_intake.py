@@ -45,7 +45,7 @@ from headway_dispatcher.events import (
     settled_without_run,
 )
 from headway_dispatcher.intake import prune
-from headway_dispatcher.metrics import Settled
+from headway_dispatcher.metrics import SETTLED, Sample
 from headway_dispatcher.operate import cancel
 from headway_dispatcher.runs.settle import PRUNED, Changes
 from headway_dispatcher.store import GATE_LOCK, HISTORY, OUTBOX, REJECTED, gates, works
@@ -243,9 +243,8 @@ async def _publish_ends(
 ) -> None:
     """Report the ends of work that never ran."""
     await OUTBOX.add(connection, [outbox_message(settled_event(end)) for end in ends])
-    note(
-        *(Settled(each.group, each.job, end.outcome) for each, end in zip(work, ends, strict=True))
-    )
+    for each, end in zip(work, ends, strict=True):
+        note(Sample(SETTLED, (each.group, each.job, end.outcome)))
 
 
 async def bring_forward(

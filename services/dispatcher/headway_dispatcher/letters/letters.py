@@ -8,10 +8,9 @@ Work is locked before its letter and in a fixed order, as everywhere. Callers ho
 lock, so that work of a pruned manifest is never queued again.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -78,9 +77,12 @@ class RetryOrder(Struct, frozen=True, kw_only=True):
         return None if self.input is UNSET else input_changes(row["input"], self.input)
 
 
-class _Found(Struct, frozen=True, kw_only=True):
-    letters: list[Letter]
-    rows: dict[UUID, Any]
+class _Resolved(Struct, frozen=True, kw_only=True):
+    """A resolved letter; after a retry with the edit of its input and the new row of its work."""
+
+    event: DeadLetterRetried | DeadLetterAcknowledged
+    edit: list[InputChange] | None = None
+    requeued: Any = None
 
 
 async def retry(
@@ -88,35 +90,40 @@ async def retry(
 ) -> list[LetterResult]:
     """Run the work of letters again; returns a result for each letter."""
     while True:
-        found = await _lock(connection, ids)
-        verdicts = rules.judge_retries(found.letters)
-        begun = [found.rows[letter.id] for letter, each in verdicts if isinstance(each, RetryNow)]
+        locked, rows = await _lock(connection, ids)
+        verdicts = rules.judge_retries(locked)
+        begun = [rows[letter.id] for letter, each in verdicts if isinstance(each, RetryNow)]
         queued = await _begin_rounds(connection, begun, order, times.schedule)
         if queued is not None:
             break
         # Other work took one of the slots at this moment; the next look sees it.
-    waiting = [found.rows[letter.id] for letter, each in verdicts if isinstance(each, RetryWaits)]
+    waiting = [rows[letter.id] for letter, each in verdicts if isinstance(each, RetryWaits)]
     await _store_orders(connection, waiting, order, times)
-    edits = [order.edit_of(row) for row in begun]
-    await _resolve(connection, list(zip(begun, edits, strict=True)), order.actor, queued, times)
-    return results(ids, verdicts, found.rows)
+    resolved = [
+        _retried(row, order.actor, order.edit_of(row), queued[row["work_id"]], times)
+        for row in begun
+    ]
+    await _resolve(connection, resolved, times)
+    return results(ids, verdicts, rows)
 
 
 async def acknowledge(
     connection: Connection, ids: Sequence[UUID], *, note: str, actor: str, times: Times
 ) -> list[LetterResult]:
     """Close letters without a retry; returns a result for each letter."""
-    found = await _lock(connection, ids)
-    verdicts = rules.judge_acknowledgements(found.letters)
-    closed = [found.rows[letter.id] for letter, each in verdicts if isinstance(each, Acknowledged)]
-    edits = [None for _ in closed]
-    await _write_resolved(connection, "acknowledged", closed, actor, note or None, edits, times)
-    events = [
-        DeadLetterAcknowledged(**_event_fields(row, actor, times), round=row["round"], note=note)
+    locked, rows = await _lock(connection, ids)
+    verdicts = rules.judge_acknowledgements(locked)
+    closed = [rows[letter.id] for letter, each in verdicts if isinstance(each, Acknowledged)]
+    resolved = [
+        _Resolved(
+            event=DeadLetterAcknowledged(
+                **_event_fields(row, actor, times), round=row["round"], note=note
+            )
+        )
         for row in closed
     ]
-    await _publish(connection, events, times)
-    return results(ids, verdicts, found.rows)
+    await _resolve(connection, resolved, times)
+    return results(ids, verdicts, rows)
 
 
 async def resume(connection: Connection, manifests: Sequence[UUID] | None, *, times: Times) -> int:
@@ -124,10 +131,10 @@ async def resume(connection: Connection, manifests: Sequence[UUID] | None, *, ti
     free = await connection.fetch(letter_queries["lock_waiting"], manifests, BATCH)
     if not free:
         return 0
-    found = await _lock(connection, [row["id"] for row in free])
+    locked, rows = await _lock(connection, [row["id"] for row in free])
     # The request was judged when it was made; only the order within a slot is left to decide.
-    verdicts = rules.judge_retries(structs.replace(letter, asked=False) for letter in found.letters)
-    begun = [found.rows[letter.id] for letter, each in verdicts if isinstance(each, RetryNow)]
+    verdicts = rules.judge_retries(structs.replace(letter, asked=False) for letter in locked)
+    begun = [rows[letter.id] for letter, each in verdicts if isinstance(each, RetryNow)]
     resumed = 0
     for row in begun:
         edited = row["edit"] is not None
@@ -139,7 +146,8 @@ async def resume(connection: Connection, manifests: Sequence[UUID] | None, *, ti
         queued = await _begin_rounds(connection, [row], order, times.schedule)
         if queued is not None:
             edit = msgspec.convert(row["edit"], list[InputChange]) if edited else None
-            await _resolve(connection, [(row, edit)], order.actor, queued, times)
+            resolved = _retried(row, order.actor, edit, queued[row["work_id"]], times)
+            await _resolve(connection, [resolved], times)
             resumed += 1
     return resumed
 
@@ -185,8 +193,10 @@ async def purge_letters(database: Database, *, days: float) -> float | None:
     return 0.0 if purged == _PURGE_BATCH else None
 
 
-async def _lock(connection: Connection, ids: Sequence[UUID]) -> _Found:
-    """Lock work, then letters, and read them.
+async def _lock(
+    connection: Connection, ids: Sequence[UUID]
+) -> tuple[list[Letter], dict[UUID, Any]]:
+    """Lock work, then letters, and read them, with the rows of letters that are not pruned.
 
     Letters of pruned manifests are not locked: the prune locks letters first.
     """
@@ -212,7 +222,7 @@ async def _lock(connection: Connection, ids: Sequence[UUID]) -> _Found:
         Letter(id=row["id"], work=row["work_id"], round=row["round"], state="", pruned=True)
         for row in pruned
     ]
-    return _Found(letters=letters, rows={row["id"]: row for row in rows})
+    return letters, {row["id"]: row for row in rows}
 
 
 async def _begin_rounds(
@@ -251,50 +261,6 @@ def _retry_context(row: Any) -> str | None:
     return CONTEXTS_APART.join((main, context)) if main and context else None
 
 
-async def _resolve(
-    connection: Connection,
-    begun: Sequence[tuple[Any, list[InputChange] | None]],
-    actor: str,
-    queued: dict[UUID, Any],
-    times: Times,
-) -> None:
-    """Mark letters as retried; `queued` has the new rows of their work."""
-    if not begun:
-        return
-    rows, edits = [row for row, _ in begun], [edit for _, edit in begun]
-    await _write_resolved(connection, "retried", rows, actor, None, edits, times)
-    events = [
-        DeadLetterRetried(
-            **_event_fields(row, actor, times),
-            round=row["round"] + 1,
-            slot=row["slot"],
-            edit=edit or [],
-        )
-        for row, edit in begun
-    ]
-    await _publish(connection, events, times, queued)
-
-
-async def _write_resolved(
-    connection: Connection,
-    state: Literal["retried", "acknowledged"],
-    rows: Sequence[Any],
-    actor: str,
-    note: str | None,
-    edits: Sequence[list[InputChange] | None],
-    times: Times,
-) -> None:
-    await connection.execute(
-        letter_queries["resolve"],
-        [row["id"] for row in rows],
-        state,
-        actor,
-        note,
-        json_array(edits),
-        times.schedule,
-    )
-
-
 async def _store_orders(
     connection: Connection, waiting: Sequence[Any], order: RetryOrder, times: Times
 ) -> None:
@@ -316,32 +282,49 @@ async def _store_orders(
     await HISTORY.append(connection, records, now=times.real)
 
 
-async def _publish(
-    connection: Connection,
-    events: Sequence[DeadLetterRetried | DeadLetterAcknowledged],
-    times: Times,
-    queued: Mapping[UUID, Any] = MappingProxyType({}),
-) -> None:
-    """Add events to outbox and history; history also keeps the requeued row."""
+async def _resolve(connection: Connection, resolved: Sequence[_Resolved], times: Times) -> None:
+    """Resolve letters in the same way; history also keeps the rows of requeued work."""
+    if not resolved:
+        return
+    first = resolved[0].event
+    note = first.note if isinstance(first, DeadLetterAcknowledged) else None
+    await connection.execute(
+        letter_queries["resolve"],
+        [each.event.dead_letter for each in resolved],
+        "retried" if note is None else "acknowledged",
+        first.actor,
+        note or None,
+        json_array(each.edit for each in resolved),
+        times.schedule,
+    )
     messages, records = [], []
-    for event in events:
-        letter, row = event.dead_letter, queued.get(event.work)
+    for each in resolved:
+        event, row = each.event, each.requeued
+        letter, at = event.dead_letter, event.resolved_at
         columns = {} if row is None else {name: row[name] for name in _ROUND_COLUMNS}
         # The last context is the span of the retry, if traces are recorded.
-        contexts = (columns.get("traceparent") or "").split(CONTEXTS_APART)
+        context = (columns.get("traceparent") or "").split(CONTEXTS_APART)[-1] or None
         published = own_event(
-            event,
-            id=f"resolved.{letter}",
-            subject=letter,
-            time=event.resolved_at,
-            traceparent=contexts[-1] or None,
+            event, id=f"resolved.{letter}", subject=letter, time=at, traceparent=context
         )
         messages.append(outbox_message(published))
         data = msgspec.to_builtins(event) | columns
-        record = operator_record(event.type, letter, event.actor, event.resolved_at, data)
+        record = operator_record(event.type, letter, event.actor, at, data)
         records.append(structs.replace(record, event_id=published.id))
     await OUTBOX.add(connection, messages)
     await HISTORY.append(connection, records, now=times.real)
+
+
+def _retried(
+    row: Any, actor: str, edit: list[InputChange] | None, requeued: Any, times: Times
+) -> _Resolved:
+    event = DeadLetterRetried(
+        **_event_fields(row, actor, times),
+        round=row["round"] + 1,
+        slot=row["slot"],
+        edit=edit or [],
+    )
+    return _Resolved(event=event, edit=edit, requeued=requeued)
 
 
 def _event_fields(row: Any, actor: str, times: Times) -> dict[str, Any]:

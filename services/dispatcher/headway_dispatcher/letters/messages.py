@@ -22,16 +22,16 @@ def results(
     rows: dict[UUID, Any],
 ) -> list[LetterResult]:
     """Return one result for each named letter, in that order."""
-    found = {letter.id: _result(letter, verdict, rows) for letter, verdict in verdicts}
-    return [found.get(letter) or _unknown(letter) for letter in dict.fromkeys(ids)]
-
-
-def _unknown(letter: UUID) -> LetterResult:
-    return LetterResult(
-        dead_letter=letter,
-        result="unknown",
-        text=f"there is no dead letter {letter}: see 'headway dead-letters list --state all'",
-    )
+    found = {
+        letter: LetterResult(
+            dead_letter=letter,
+            result="unknown",
+            text=f"there is no dead letter {letter}: see 'headway dead-letters list --state all'",
+        )
+        for letter in ids
+    }
+    found |= {letter.id: _result(letter, verdict, rows) for letter, verdict in verdicts}
+    return list(found.values())
 
 
 def _result(letter: Letter, verdict: LetterVerdict, rows: dict[UUID, Any]) -> LetterResult:

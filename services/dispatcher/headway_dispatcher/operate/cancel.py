@@ -27,7 +27,7 @@ from headway_dispatcher.events import (
     settled_record,
     settled_without_run,
 )
-from headway_dispatcher.metrics import Settled
+from headway_dispatcher.metrics import SETTLED, Sample
 from headway_dispatcher.runs import settle
 from headway_dispatcher.runs.fencing import withdraw_unclaimed
 from headway_dispatcher.runs.heartbeats import push_to_worker
@@ -137,7 +137,7 @@ async def _settle_unknown(
     settled = [each for each in requests if each.work in added or each.manifest_id in pruned]
     ends = {each.work: settled_without_run(each, "cancelled", each.reason, now) for each in settled}
     # The job is unknown because the work has not arrived.
-    note(*(Settled(each.group, "", "cancelled") for each in settled))
+    note(*(Sample(SETTLED, (each.group, "", "cancelled")) for each in settled))
     await OUTBOX.add(connection, [outbox_message(settled_event(end)) for end in ends.values()])
     for each in settled:
         if each.work in added:

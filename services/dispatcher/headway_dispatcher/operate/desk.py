@@ -1,4 +1,7 @@
-"""The desk: requests to cancel, retry, acknowledge and drain."""
+"""The desk: requests to cancel work, to retry and acknowledge dead letters, and to drain workers.
+
+The reply to the next heartbeat of a worker contains the instruction to drain.
+"""
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -25,6 +28,7 @@ from headway_contract.fitting import misfits_of
 from headway_contract.operations import (
     DrainAnswer,
     DrainRequest,
+    DrainResult,
     SettingsAnswer,
     SettingsQuestion,
     SettingStatus,
@@ -40,10 +44,11 @@ from headway_service_kit.settings_text import told_by
 from msgspec import UNSET, Struct, UnsetType
 
 from headway_dispatcher import store
+from headway_dispatcher.events import operator_record
 from headway_dispatcher.letters import canaries, letters
-from headway_dispatcher.operate import cancel, drain
+from headway_dispatcher.operate import cancel
 from headway_dispatcher.settings import DispatcherSettings
-from headway_dispatcher.store import IDEMPOTENCY, Times, letter_queries
+from headway_dispatcher.store import HISTORY, IDEMPOTENCY, Times, letter_queries, workers
 from headway_dispatcher.wakeups import Wakeups
 
 _TIMEOUT = 3.0
@@ -121,14 +126,14 @@ class Desk:
     async def begin_canary(self, request: BeginCanaryRequest) -> CanaryStatus:
         """Begin to retry the dead letters of a failure in steps."""
         actor = _actor(request)
-        async with self._changing() as (connection, times):
-            begun = await IDEMPOTENCY.run_once(
-                connection,
-                request,
-                CanaryRef,
-                lambda: canaries.begin(connection, request, actor=actor, now=times.schedule),
-                now=times.real,
-            )
+        begun = await self._run_once(
+            request,
+            CanaryRef,
+            lambda connection, times: canaries.begin(
+                connection, request, actor=actor, now=times.schedule
+            ),
+        )
+        async with self._database.acquire() as connection:
             status = await canaries.read_status(connection, begun.canary)
         self._wake.canaries.call()
         return status
@@ -157,7 +162,7 @@ class Desk:
         return await self._run_once(
             request,
             DrainAnswer,
-            lambda connection, times: drain.drain(connection, request, times=times),
+            lambda connection, times: _drain(connection, request, times=times),
         )
 
     async def settings(self, _: SettingsQuestion) -> SettingsAnswer:
@@ -211,6 +216,33 @@ class Desk:
         if answer.problem:
             raise Invalid(answer.problem)
         return answer.concurrency_key
+
+
+async def _drain(connection: Connection, request: DrainRequest, *, times: Times) -> DrainAnswer:
+    """Let workers claim no more orders; returns a result for each."""
+    rows = await connection.fetch(workers["drain"], sorted(set(request.workers)))
+    known = {row["name"]: row for row in rows}
+    type_, at = "headway.worker.drain_asked.v1", times.schedule
+    records = [
+        operator_record(type_, name, request.actor, at, {"worker": name})
+        for name, row in known.items()
+        if not row["drained_before"]
+    ]
+    await HISTORY.append(connection, records, now=times.real)
+    return DrainAnswer(results=[_drain_result(name, known.get(name)) for name in request.workers])
+
+
+def _drain_result(worker: str, row: Any) -> DrainResult:
+    if row is None:
+        text = f"there is no worker {worker}: see 'headway workers'"
+        return DrainResult(worker=worker, result="unknown", text=text)
+    if row["drained_before"]:
+        word, text = "already_draining", "drains already"
+    else:
+        word, text = "asked", "takes no more orders, finishes its runs, and ends"
+    return DrainResult(
+        worker=worker, result=word, last_heard_at=row["last_heard_at"], text=f"{worker} {text}"
+    )
 
 
 async def _choose(

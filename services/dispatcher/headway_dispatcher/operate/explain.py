@@ -1,4 +1,4 @@
-"""Explain why a piece of work waits, gate by gate.
+"""Explain the state of a piece of work, and why it waits, gate by gate.
 
 The answer is read without the gate's lock, so it may be outdated when it arrives.
 """
@@ -8,7 +8,13 @@ from typing import Any
 from uuid import UUID
 
 from headway_contract import subjects
-from headway_contract.work_queue import ExplainWorkAnswer, OriginAnswer, WorkQuestion
+from headway_contract.work_queue import (
+    ExplainWorkAnswer,
+    GateStatus,
+    OriginAnswer,
+    SlotHolder,
+    WorkQuestion,
+)
 from headway_decisions.capacity import waiting
 from headway_decisions.capacity.waiting import Waiter
 from headway_errors import NotFound, RequestFailed
@@ -20,14 +26,19 @@ from headway_tracing.log import get_logger
 from msgspec import structs
 
 from headway_dispatcher.gate.situation import read_situation
-from headway_dispatcher.operate.explain_messages import describe, expires_first, name_work
-from headway_dispatcher.operate.wait_estimate import MOST_COUNTED, WaitEstimate, waits_for_key
+from headway_dispatcher.operate.wait_estimate import (
+    MOST_COUNTED,
+    Estimate,
+    WaitEstimate,
+    waits_for_key,
+)
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import explanations
 
 log = get_logger(__name__)
 
 _MOST_HOLDERS = 20
+_HOLDERS_SHOWN = 3
 # Less than the caller waits for this answer.
 _SCHEDULER_TIMEOUT = 2.0
 
@@ -60,7 +71,7 @@ class Explanations:
                 if row["outcome"] == "dead_lettered":
                     letter = await connection.fetchrow(explanations["letter"], row["id"])
                 answer = _answer(row)
-                return structs.replace(answer, text=describe(answer, row, letter))
+                return structs.replace(answer, text=_describe(answer, row, letter))
         return await self._ask_scheduler(question.work)
 
     async def _ask_scheduler(self, work: UUID) -> ExplainWorkAnswer:
@@ -86,7 +97,7 @@ class Explanations:
             group=origin.group,
             job=origin.job,
             queued_at=origin.since,
-            text=f"{name_work(work, origin)} {origin.text}.",
+            text=f"{_name_work(work, origin)} {origin.text}.",
         )
 
     async def _explain_waiting(self, connection: Connection, row: Any) -> ExplainWorkAnswer:
@@ -98,7 +109,7 @@ class Explanations:
         first = closed[0] if closed else None
         estimates = WaitEstimate(connection, row, situation, self._settings)
         holders, ahead = await estimates.holders(first), await estimates.ahead(first)
-        estimate = expires_first(await estimates.start(closed), _start_by(row))
+        estimate = _expires_first(await estimates.start(closed), _start_by(row))
         before = None if ahead is None else sum(ahead.values())
         answer = structs.replace(
             _answer(row),
@@ -111,7 +122,7 @@ class Explanations:
             estimated_start=estimate.at,
             estimate=estimate.basis,
         )
-        return structs.replace(answer, text=describe(answer, row))
+        return structs.replace(answer, text=_describe(answer, row))
 
 
 def _answer(row: Any) -> ExplainWorkAnswer:
@@ -145,3 +156,127 @@ def _waiter(row: Any) -> Waiter:
         key_active=row["key_active"],
         key_kept=waits_for_key(row) and not row["key_noted"],
     )
+
+
+def _describe(answer: ExplainWorkAnswer, row: Any, letter: Any = None) -> str:
+    """Return the answer as text; `letter` is the dead letter of the work, if it has one."""
+    subject = _name_work(answer.work, answer)
+    if answer.state == "settled":
+        settled = f"{subject} is settled since {_at(row['settled_at'])}: {_outcome(answer, row)}."
+        return settled if letter is None else f"{settled} {_dead_letter(letter)}"
+    if answer.state == "dispatched":
+        return " ".join([f"{subject} {_run(row)}.", *_cancel(row), *_expiry(answer)])
+    closed = [gate for gate in answer.gates if not gate.open]
+    reason = _reason(closed[0], row) if closed else "the gate admits it next"
+    sentences = [f"{subject} waits since {_at(row['queued_at'])}: {reason}."]
+    if closed[1:] and answer.reason != "start_by":
+        also = "; ".join(_reason(gate, row) for gate in closed[1:])
+        sentences.append(f"Also closed: {also}.")
+    return " ".join([*sentences, *_line(answer)])
+
+
+def _name_work(work: UUID, known: ExplainWorkAnswer | OriginAnswer) -> str:
+    """Name work with its manifest, job and group."""
+    manifest = f"of manifest {known.manifest!r}, " if known.manifest else ""
+    # Work that was cancelled before it arrived has no job.
+    job = f"job {known.job!r}, " if known.job else ""
+    return f"Work {work} ({manifest}{job}group {known.group!r})"
+
+
+def _expires_first(estimate: Estimate, start_by: datetime | None) -> Estimate:
+    """Replace the estimate of work that expires before its start."""
+    if estimate.at is None or start_by is None or estimate.at < start_by:
+        return estimate
+    turn = f"it expires before its turn comes, about {_at(estimate.at)} ({estimate.basis})"
+    return Estimate(basis=turn)
+
+
+def _outcome(answer: ExplainWorkAnswer, row: Any) -> str:
+    match answer.outcome:
+        case "cancelled" if row["cancel_reason"]:
+            return f"cancelled ({row['cancel_reason']})"
+        case "expired" if row["start_by"] is not None:
+            return f"expired, because it had not begun by {_at(row['start_by'])}"
+        case "coalesced":
+            return "coalesced, because its manifest already had unsettled work"
+    return str(answer.outcome)
+
+
+def _dead_letter(letter: Any) -> str:
+    failure = ": ".join(filter(None, (letter["failure_kind"], letter["failure_message"])))
+    reason = f"{letter['reason']}, {failure}" if failure else letter["reason"]
+    subject = f"Its dead letter {letter['id']} ({reason})"
+    if letter["state"] != "awaiting":
+        by = f" by {letter['actor']}" if letter["actor"] else ""
+        return f"{subject} was {letter['state']}{by} at {_at(letter['resolved_at'])}."
+    if letter["retry_requested_at"] is None:
+        retry = f"'headway dead-letters retry {letter['id']}' runs it again"
+        return f"{subject} is open: {retry}, and 'acknowledge' closes it."
+    by, at = letter["retry_requested_by"] or "an operator", _at(letter["retry_requested_at"])
+    start = "next, because its slot is free"
+    if letter["waits_for"]:
+        start = f"once work {letter['waits_for']} of its manifest has ended"
+    return f"{subject} is to be retried, requested by {by} at {at}: it is queued again {start}."
+
+
+def _run(row: Any) -> str:
+    if row["started_at"] is not None:
+        return f"runs since {_at(row['started_at'])} on worker {row['worker']!r}"
+    ordered = f"is ordered since {_at(row['ordered_at'])}"
+    if row["claimed_by"] is not None:
+        return f"{ordered}; worker {row['claimed_by']!r} has claimed it and not started it yet"
+    return f"{ordered}; no worker has claimed it yet"
+
+
+def _cancel(row: Any) -> list[str]:
+    if row["cancel_requested_at"] is None:
+        return []
+    reason = f" ({row['cancel_reason']})" if row["cancel_reason"] else ""
+    return [f"It is being cancelled since {_at(row['cancel_requested_at'])}{reason}."]
+
+
+def _reason(closed: GateStatus, row: Any) -> str:
+    if closed.gate == "not_before" and row["runs"] and row["state"] == "waiting":
+        failure = row["failure"] or {}
+        last = ": ".join(filter(None, (failure.get("kind"), failure.get("message"))))
+        failed = f"; its last run failed with {last}" if last else ""
+        return f"it is retried at {_at(closed.opens_at)} ({row['wait_reason']}{failed})"
+    opens = f" until {_at(closed.opens_at)}" if closed.opens_at else ""
+    return f"{closed.text}{opens}"
+
+
+def _line(answer: ExplainWorkAnswer) -> list[str]:
+    """Describe the holders of slots, the work ahead, the expiry and the estimate."""
+    sentences = []
+    if answer.holders:
+        shown = [_holder(holder) for holder in answer.holders[:_HOLDERS_SHOWN]]
+        more = answer.holders_in_all - len(shown)
+        others = f" and {more} more" if more else ""
+        sentences.append(f"The slots are held by {', '.join(shown)}{others}.")
+    if answer.ahead is not None and answer.reason != "awaiting_gate":
+        or_more = " or more" if answer.ahead_or_more else ""
+        sentences.append(f"Work ahead of it: {answer.ahead}{or_more}.")
+    if answer.reason == "start_by":
+        return sentences
+    sentences += _expiry(answer)
+    if answer.estimated_start is not None:
+        sentences.append(f"It may start about {_at(answer.estimated_start)} ({answer.estimate}).")
+    elif answer.estimate:
+        sentences.append(f"Start time unknown: {answer.estimate}.")
+    return sentences
+
+
+def _expiry(answer: ExplainWorkAnswer) -> list[str]:
+    if answer.expires_at is None:
+        return []
+    return [f"It expires at {_at(answer.expires_at)} if it has not begun by then."]
+
+
+def _holder(holder: SlotHolder) -> str:
+    worker = f" on worker {holder.worker!r}" if holder.worker else ""
+    owner = f"manifest {holder.manifest!r}" if holder.manifest else f"job {holder.job!r}"
+    return f"run {holder.run} of {owner}{worker} since {_at(holder.since)}"
+
+
+def _at(moment: datetime | None) -> str:
+    return "?" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC"

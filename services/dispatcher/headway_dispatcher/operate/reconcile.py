@@ -5,7 +5,7 @@ confirmed prunes, outdated settings. Unknown work never arrived, or is so old th
 settled and deleted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -95,8 +95,7 @@ async def _find_works(
         connection, [each.manifest_id for each in questions if each.work not in known]
     )
     settled: list[WorkSettled] = []
-    # Waiting work, with the time of the request to bring it forward.
-    to_bring_forward: dict[UUID, datetime] = {}
+    unsettled: list[OutstandingWork] = []
     for question in questions:
         row = known.get(question.work)
         if row is None and question.manifest_id in pruned:
@@ -106,17 +105,27 @@ async def _find_works(
             old = question.round > 1 or question.queued_at < oldest
             (found.expired if old else found.unknown).append(question.work)
         elif row["state"] != "settled":
-            # Requests that never arrived; a later round was not meant.
+            # Requests did not mean a later round.
             if row["round"] <= question.round:
-                if question.cancelled and row["cancel_requested_at"] is None:
-                    found.not_cancelled.append(question.work)
-                if question.brought_forward_at is not None and row["state"] != "dispatched":
-                    to_bring_forward[question.work] = question.brought_forward_at
+                unsettled.append(question)
         elif row["round"] >= question.round:
             settled.append(_outcome(row, reasons.get(row["id"], "")))
         else:
             found.expired.append(question.work)
-    await _find_not_brought_forward(connection, to_bring_forward, found)
+    found.not_cancelled.extend(
+        question.work
+        for question in unsettled
+        if question.cancelled and known[question.work]["cancel_requested_at"] is None
+    )
+    forward = {
+        question.work: question.brought_forward_at
+        for question in unsettled
+        if question.brought_forward_at and known[question.work]["state"] != "dispatched"
+    }
+    if forward:
+        query = heals["not_brought_forward"]
+        rows = await connection.fetch(query, list(forward), list(forward.values()))
+        found.not_brought_forward.extend(row["id"] for row in rows)
     return settled
 
 
@@ -147,16 +156,6 @@ def _outcome(row: Any, reason: str) -> WorkSettled:
         dead_letter=row["letter"],
         settled_at=row["settled_at"],
     )
-
-
-async def _find_not_brought_forward(
-    connection: Connection, requested: Mapping[UUID, datetime], found: ReconcileAnswer
-) -> None:
-    if requested:
-        rows = await connection.fetch(
-            heals["not_brought_forward"], list(requested), list(requested.values())
-        )
-        found.not_brought_forward.extend(row["id"] for row in rows)
 
 
 async def _find_letters(

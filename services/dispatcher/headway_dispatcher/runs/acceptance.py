@@ -4,7 +4,7 @@ Nothing here reads or writes the database: `Batch` holds the locked leases and t
 `judge_message` changes it message by message.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -37,7 +37,7 @@ from headway_service_kit.after_commit import IGNORED_MESSAGES
 from headway_tracing.log import get_logger
 from msgspec import Struct, structs
 
-from headway_dispatcher.metrics import EventRefused, Started
+from headway_dispatcher.metrics import EVENTS_REFUSED, START_LATENESS, Sample
 from headway_dispatcher.store import SOURCE
 
 log = get_logger(__name__)
@@ -91,12 +91,13 @@ class Batch(Struct):
         runs = self.runs.get(data.lease, {})
         return self.work_of[next(iter(runs))] if len(runs) == 1 else None
 
-    def starts(self, runs: Iterable[Run]) -> Iterator[Started]:
-        """Yield the start delay of runs that have begun."""
+    def note_starts(self, runs: Iterable[Run]) -> None:
+        """Note the start delay of runs that have begun."""
         for run in runs:
             if run.started_at is not None and run.id in self.due:
                 group, due_at = self.due[run.id]
-                yield Started(group, (run.started_at - due_at).total_seconds())
+                delay = (run.started_at - due_at).total_seconds()
+                note(Sample(START_LATENESS, (group,), delay))
 
 
 def read_message(message: Message) -> LeaseMessage:
@@ -171,7 +172,7 @@ def _handle_refusal(
     """Count a refused event; note a start elsewhere, and a claim to be released."""
     worker, data, lease = message.worker, event.data, judged.lease
     log.warning("event refused", lease=message.lease, worker=worker, reason=refusal)
-    note(EventRefused(refusal))
+    note(Sample(EVENTS_REFUSED, (refusal,)))
     if refusal not in _RELEASE_REASONS:
         return
     if isinstance(data, RunStarted) and data.token == lease.token and data.run in judged.runs:

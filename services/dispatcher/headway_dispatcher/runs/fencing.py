@@ -1,8 +1,12 @@
-"""The dispatcher's own fenced messages, which revoke leases and withdraw orders."""
+"""The dispatcher's own fenced messages, which revoke leases and withdraw orders.
+
+An unclaimed order is withdrawn under the fence of the claim, so a worker that claimed in time
+continues.
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
 
@@ -23,13 +27,18 @@ from headway_jetstream_kit.publish import Answer, publish
 from headway_postgres_kit import Database
 from headway_tracing.log import get_logger
 
+from headway_dispatcher import store
 from headway_dispatcher.events import own_event
 from headway_dispatcher.runs.leases import LeaseView, read_lease
+from headway_dispatcher.runs.settle import EXPIRED
+from headway_dispatcher.settings import DispatcherSettings
+from headway_dispatcher.store import leases
 
 log = get_logger(__name__)
 
 # Delay before the next look at an order that a worker claimed while it was being withdrawn.
 _RETRY_SECONDS = 0.5
+_EXPIRY_BATCH = 1000
 
 
 def lease_events(data: Sequence[LeaseEvent], lease: UUID, now: datetime) -> list[Event]:
@@ -106,3 +115,25 @@ async def withdraw_unclaimed(
     orders = {row["lease_id"]: row for row in rows}
     withdrawn = await asyncio.gather(*map(withdraw, orders.values()))
     return None if all(withdrawn) else _RETRY_SECONDS
+
+
+async def withdraw_expired(
+    database: Database, broker: Broker, settings: DispatcherSettings, name: str
+) -> float | None:
+    """Withdraw every unclaimed order with a run that had to begin by now."""
+    async with database.acquire() as connection:
+        times = await store.read_times(connection, database)
+        now = times.schedule
+        silent_since = times.real - timedelta(seconds=settings.orphan_timeout_seconds)
+        rows = await connection.fetch(leases["unclaimed_until"], _EXPIRY_BATCH, silent_since)
+    late = [row for row in rows if row["start_by"] <= now]
+    reasons = {row["run_id"]: EXPIRED for row in late}
+    retry_after = await withdraw_unclaimed(
+        broker, database, late, reasons, publisher=name, cause="expired", now=now
+    )
+    if retry_after is not None:
+        return retry_after
+    upcoming = [row["start_by"] for row in rows if row["start_by"] > now]
+    if upcoming:
+        return float((min(upcoming) - now).total_seconds())
+    return 0.0 if len(rows) == _EXPIRY_BATCH else None

@@ -6,7 +6,6 @@ that workers do not treat the dispatcher's outage as their own.
 
 import asyncio
 from datetime import datetime, timedelta
-from typing import Any
 
 import msgspec
 from headway_contract import InvalidName, check_name, subjects
@@ -24,11 +23,11 @@ from headway_errors import RequestFailed
 from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_jetstream_kit.ask import ask
 from headway_jetstream_kit.limited_log import LimitedLog
-from headway_postgres_kit import Connection, Database, DatabaseUnavailable, json_array
+from headway_postgres_kit import Connection, Database, DatabaseUnavailable
 from headway_service_kit.after_commit import IGNORED_MESSAGES
 from headway_service_kit.passes import Wakeup
 from headway_tracing.log import get_logger
-from msgspec import Struct
+from msgspec import structs
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
@@ -43,13 +42,7 @@ _RECORD_TIMEOUT = 1.0
 
 # The name and the nonce of a worker process.
 Process = tuple[str, str]
-
-
-class Heard(Struct, frozen=True, kw_only=True):
-    """The reply to each process; `new_worker` wakes the gate."""
-
-    new_worker: bool = False
-    replies: dict[Process, HeartbeatReply] = {}
+Replies = dict[Process, HeartbeatReply]
 
 
 class Heartbeats:
@@ -72,7 +65,7 @@ class Heartbeats:
         self._waiting: list[tuple[Msg, Heartbeat]] = []
         self._unreadable = LimitedLog(get_logger(__name__))
         self.arrived = Wakeup()
-        self._recording: asyncio.Task[Heard] | None = None
+        self._recording: asyncio.Task[Replies] | None = None
 
     async def listen(self) -> None:
         """Share the heartbeats with the other dispatchers."""
@@ -96,15 +89,13 @@ class Heartbeats:
         beats, self._waiting = self._waiting, []
         if not beats:
             return None
-        heard = Heard()
+        replies: Replies = {}
         try:
-            heard = await self._record_in_time([heartbeat for _, heartbeat in beats])
+            replies = await self._record_in_time([heartbeat for _, heartbeat in beats])
         finally:
             for message, heartbeat in beats:
-                reply = heard.replies.get(_process(heartbeat))
+                reply = replies.get(_process(heartbeat))
                 await _respond(message, self._reply() if reply is None else reply)
-        if heard.new_worker:
-            self._gate.call()
         return None
 
     def _reply(self, *, drain: bool = False) -> HeartbeatReply:
@@ -114,19 +105,19 @@ class Heartbeats:
             heartbeat_seconds=self._settings.heartbeat_seconds,
         )
 
-    async def _record_in_time(self, heartbeats: list[Heartbeat]) -> Heard:
+    async def _record_in_time(self, heartbeats: list[Heartbeat]) -> Replies:
         """Record heartbeats, but stop waiting for a database that hangs.
 
         Nothing is recorded while an earlier recording hangs; the next heartbeats come soon.
         """
         if self._recording is not None and not self._recording.done():
-            return Heard()
+            return {}
         self._recording = asyncio.create_task(self._record_each(heartbeats))
         self._recording.add_done_callback(_log_failure)
         done, _ = await asyncio.wait({self._recording}, timeout=_RECORD_TIMEOUT)
-        return self._recording.result() if done else Heard()
+        return self._recording.result() if done else {}
 
-    async def _record_each(self, heartbeats: list[Heartbeat]) -> Heard:
+    async def _record_each(self, heartbeats: list[Heartbeat]) -> Replies:
         """Record heartbeats together; one by one if that fails."""
         try:
             return await self._record(heartbeats)
@@ -135,26 +126,29 @@ class Heartbeats:
         except Exception as error:
             if len(heartbeats) == 1:
                 log.exception("heartbeat not recorded", worker=heartbeats[0].worker)
-                return Heard()
+                return {}
             log.warning("heartbeat batch failed", error=error)
-        heard = [await self._record_each([heartbeat]) for heartbeat in heartbeats]
-        return Heard(
-            new_worker=any(each.new_worker for each in heard),
-            replies={process: reply for each in heard for process, reply in each.replies.items()},
-        )
+        replies: Replies = {}
+        for heartbeat in heartbeats:
+            replies |= await self._record_each([heartbeat])
+        return replies
 
-    async def _record(self, heartbeats: list[Heartbeat]) -> Heard:
-        """Record heartbeats in one transaction."""
+    async def _record(self, heartbeats: list[Heartbeat]) -> Replies:
+        """Record heartbeats in one transaction; returns the reply to each process."""
         witnesses = [beat.nonce for beat in heartbeats if beat.worker == subjects.DISPATCHER]
         beats = [beat for beat in heartbeats if beat.worker != subjects.DISPATCHER]
         latest = {beat.worker: beat for beat in beats}
-        alive = [beat for beat in latest.values() if not beat.stopped]
+        alive = [
+            structs.replace(beat, leases=[], runs=[])
+            for beat in latest.values()
+            if not beat.stopped
+        ]
         async with self._database.transaction() as connection:
             now = await store.read_now(connection)
             if witnesses:
                 gap = timedelta(seconds=3 * self._settings.heartbeat_seconds)
                 await connection.execute(workers["record_witnesses"], witnesses, now, gap)
-            rows = await _record_workers(connection, alive, now)
+            rows = await connection.fetch(workers["record_workers"], alive, now) if alive else []
             draining = {(row["name"], row["nonce"]) for row in rows if row["drain_asked"]}
             processes = dict.fromkeys(map(_process, beats))
             replies = {each: self._reply(drain=each in draining) for each in processes}
@@ -168,8 +162,9 @@ class Heartbeats:
             await _record_leases(connection, beats, replies, now)
             if replies:
                 await _add_cancels_and_warnings(connection, replies, now)
-        new_worker = any(row["first_heard_at"] == now for row in rows)
-        return Heard(new_worker=new_worker, replies=replies)
+        if any(row["first_heard_at"] == now for row in rows):
+            self._gate.call()  # a new worker
+        return replies
 
 
 def _process(heartbeat: Heartbeat) -> Process:
@@ -196,39 +191,16 @@ async def _respond(message: Msg, reply: HeartbeatReply) -> None:
         log.warning("heartbeat reply failed", error=error)
 
 
-def _log_failure(recording: "asyncio.Task[Heard]") -> None:
+def _log_failure(recording: "asyncio.Task[Replies]") -> None:
     """Retrieve the exception of a recording that timed out, or the event loop reports it."""
     if not recording.cancelled() and recording.exception() is not None:
         log.debug("heartbeats not recorded", error=recording.exception())
 
 
-async def _record_workers(
-    connection: Connection, alive: list[Heartbeat], now: datetime
-) -> list[Any]:
-    """Upsert workers; returns their rows."""
-    if not alive:
-        return []
-    rows: list[Any] = await connection.fetch(
-        workers["record_workers"],
-        [beat.worker for beat in alive],
-        [beat.nonce for beat in alive],
-        [beat.host for beat in alive],
-        [beat.sdk for beat in alive],
-        [beat.sdk_version for beat in alive],
-        [beat.code_version for beat in alive],
-        json_array(beat.jobs for beat in alive),
-        [beat.slots for beat in alive],
-        [beat.draining for beat in alive],
-        now,
-        json_array(beat.concurrency for beat in alive),
-    )
-    return rows
-
-
 async def _record_leases(
     connection: Connection,
     heartbeats: list[Heartbeat],
-    replies: dict[Process, HeartbeatReply],
+    replies: Replies,
     now: datetime,
 ) -> None:
     """Record named leases; add those to release and those to renew to the replies."""
@@ -251,7 +223,7 @@ async def _record_leases(
 
 
 async def _add_cancels_and_warnings(
-    connection: Connection, replies: dict[Process, HeartbeatReply], now: datetime
+    connection: Connection, replies: Replies, now: datetime
 ) -> None:
     """Add runs to stop, until they have ended, and problems with messages to the replies."""
     names, nonces = [name for name, _ in replies], [nonce for _, nonce in replies]

@@ -26,11 +26,13 @@ BATCH = 100
 class JobConsumers:
     """Creates and deletes the consumers of jobs, for one dispatcher process."""
 
-    def __init__(self, database: Database, broker: Broker, settings: DispatcherSettings) -> None:
+    def __init__(
+        self, database: Database, broker: Broker, settings: DispatcherSettings, wakeup: Wakeup
+    ) -> None:
         self._database = database
         self._broker = broker
         self._delivery = delivery_of(settings)
-        self.wakeup = Wakeup()
+        self._wakeup = wakeup
         # Jobs whose consumer has the right settings, and when each job was last tried.
         self._checked: set[str] = set()
         self._tried: dict[str, float] = {}
@@ -38,7 +40,7 @@ class JobConsumers:
     def check_again(self) -> None:
         """Check every consumer again, because streams were recreated."""
         self._checked.clear()
-        self.wakeup.call()
+        self._wakeup.call()
 
     async def run_once(self) -> float | None:
         """Create a batch of missing consumers and delete a batch of unneeded ones."""

@@ -37,7 +37,7 @@ from headway_dispatcher.events import (
     work_settled,
 )
 from headway_dispatcher.letters import letters
-from headway_dispatcher.metrics import Retried, Settled
+from headway_dispatcher.metrics import DEAD_LETTERS, RETRIES, SETTLED, Sample
 from headway_dispatcher.store import HISTORY, OUTBOX, works
 
 # Reasons of outcomes.
@@ -46,10 +46,15 @@ EXPIRED = "it had not begun by the time that was set for it"
 
 
 class Changes(Struct):
-    """The history records of a transaction, and manifests in whose freed slot letters wait."""
+    """The history records of a transaction, and its follow-ups."""
 
     records: list[Record] = []
+    # Messages about settled work, which the outbox has too.
+    messages: list[OutboxMessage] = []
+    # Manifests in whose freed slot letters wait.
     freed: set[UUID] = set()
+    # Whether work of a pruned manifest ended.
+    pruned: bool = False
 
     async def write(
         self,
@@ -70,10 +75,12 @@ class Changes(Struct):
         await letters.resume_at_once(connection, self.freed, now=now)
 
     def free(self, rows: Iterable[Any]) -> None:
-        """Add the manifests of settled work whose slot dead letters wait for."""
-        self.freed |= {
-            row["manifest_id"] for row in rows if row["letters_wait"] and not row["pruned"]
-        }
+        """Note the manifests of settled work that were pruned, or whose slot letters wait for."""
+        for row in rows:
+            if row["pruned"]:
+                self.pruned = True
+            elif row["letters_wait"]:
+                self.freed.add(row["manifest_id"])
 
 
 class _Ended(Struct, frozen=True, kw_only=True):
@@ -100,13 +107,6 @@ class _Waits(Struct, frozen=True, kw_only=True):
     context: str | None
 
 
-class Settling(Struct, frozen=True, kw_only=True):
-    """The messages about settled work, and whether work of a pruned manifest ended."""
-
-    messages: list[OutboxMessage] = []
-    last_of_pruned: bool = False
-
-
 async def settle(
     connection: Connection,
     ended: dict[UUID, Run],
@@ -115,14 +115,14 @@ async def settle(
     changes: Changes,
     writes: StatementBatch,
     contexts: Mapping[Any, str] = MappingProxyType({}),
-) -> Settling:
+) -> None:
     """Decide about the work of runs that ended; `ended` is by work id.
 
     `contexts` are the traces in which the ends were projected, by run. It adds to `changes` and
     `writes`. It sends `writes` before it creates dead letters, because those copy their runs.
     """
     if not ended:
-        return Settling()
+        return
     rows = await connection.fetch(works["lock"], sorted(ended))
     settled: list[_Ended] = []
     retried: list[_Waits] = []
@@ -143,9 +143,8 @@ async def settle(
     if any(work.letter is not None for work in settled):
         await writes.send(connection)
         settled = await _write_letters(connection, settled, now)
-    messages = _write_settled(writes, settled, now, changes)
+    _write_settled(writes, settled, now, changes)
     changes.free(rows)
-    return Settling(messages=messages, last_of_pruned=any(row["pruned"] for row in rows))
 
 
 async def cancel(
@@ -265,7 +264,7 @@ async def _write_retries(
     )
     for work in retried:
         row, retry = work.row, work.retry
-        note(Retried(row["group_name"], row["job"], retry.reason))
+        note(Sample(RETRIES, (row["group_name"], row["job"], retry.reason)))
         changes.records.append(
             waiting_record(row, retry, begun=work.begun, traceparent=work.context, now=now)
         )
@@ -295,8 +294,7 @@ async def _write_letters(
 
 def _write_settled(
     writes: StatementBatch, settled: Sequence[_Ended], now: datetime, changes: Changes
-) -> list[OutboxMessage]:
-    """Settle work; returns the messages about it."""
+) -> None:
     events: list[Event] = []
     for work in settled:
         row, letter = work.row, work.letter
@@ -316,10 +314,10 @@ def _write_settled(
             events.append(own_event(letter, id=id_, subject=id_, time=now, traceparent=context))
             content = {"input": row["input"], "failure": work.failure}
             changes.records.append(letter_record(letter, content, now))
-        reason = None if letter is None else letter.reason
-        note(Settled(row["group_name"], row["job"], work.outcome, reason))
-    messages = stamped(settled_messages(events))
+            note(Sample(DEAD_LETTERS, (row["group_name"], row["job"], letter.reason)))
+        note(Sample(SETTLED, (row["group_name"], row["job"], work.outcome)))
     if settled:
+        messages = stamped(settled_messages(events))
         writes.add(
             works["settle"],
             [work.row["id"] for work in settled],
@@ -328,4 +326,4 @@ def _write_settled(
             now,
         )
         OUTBOX.add_to(writes, messages)
-    return messages
+        changes.messages += messages
