@@ -13,10 +13,10 @@ from headway_dispatcher.runs.fencing import withdraw_expired
 from headway_dispatcher.runs.leases import last_stored
 from headway_dispatcher.runs.settle import EXPIRED
 from headway_dispatcher.settings import DispatcherSettings
+from headway_dispatcher.wakeups import Wakeups
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.provisioning import stream_info
 from headway_jetstream_kit.publish import publish
-from headway_relay import Handover
 from headway_service_kit.passes import Wakeup
 from support.batches import order, queue_many
 from support.gates import Gates, SetClock, work
@@ -90,7 +90,7 @@ async def test_the_gate_tells_of_an_order_that_may_come_too_late(database, clock
 
     called = Called()
     gates = Gates(database, clock=clock)
-    gate = Gate(database, gates.settings, relay=Handover(), waits=Wakeup(), expiry=called)
+    gate = Gate(database, gates.settings, Wakeups(expiry=called))
     await gates.worker("etl")
     await gates.queue(work(queued_at=clock.at))
     assert ((await gate.run_once()).admitted, called.calls) == (1, 0)

@@ -19,10 +19,9 @@ from headway_dispatcher.intake import work_intake
 from headway_dispatcher.runs import settle
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import HISTORY
+from headway_dispatcher.wakeups import Wakeups
 from headway_history import Record
 from headway_postgres_kit import DATABASE_CLOCK, Clock, Database, StatementBatch
-from headway_relay import Handover
-from headway_service_kit.passes import Wakeup
 
 from support.works import queued
 
@@ -60,7 +59,7 @@ class Gates:
     def another(self, database: Database) -> Gate:
         """One more gate, as another dispatcher would have it."""
         database.clock = self.clock
-        return Gate(database, self.settings, relay=Handover(), waits=Wakeup())
+        return Gate(database, self.settings, Wakeups())
 
     async def watch_caps(self) -> None:
         async with self.database.acquire() as connection:

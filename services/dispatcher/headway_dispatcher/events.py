@@ -262,10 +262,5 @@ def operator_record(
 
 def _record(type: str, event_id: str, subject: object, at: datetime, data: Any) -> Record:  # noqa: A002 - CloudEvents calls it so
     return Record(
-        event_id=event_id,
-        type=type,
-        subject=str(subject),
-        source=SOURCE,
-        occurred_at=at,
-        data=data,
+        event_id=event_id, type=type, subject=str(subject), source=SOURCE, occurred_at=at, data=data
     )

@@ -13,15 +13,7 @@ from headway_contract import subjects
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.provisioning import consumer_info, stream_info
 from headway_postgres_kit import Database
-from headway_service_kit.metrics import (
-    Measure,
-    Meter,
-    Readings,
-    Source,
-    counter,
-    gauge,
-    histogram,
-)
+from headway_service_kit.metrics import Measure, Meter, Readings, Source, counter, gauge, histogram
 from headway_service_kit.service import Service
 from msgspec import Struct
 
@@ -56,9 +48,7 @@ START_LATENESS = histogram(
 )
 ADMITTED = counter("headway_dispatcher_runs_admitted_total", "Runs that the gate admitted.")
 EVENTS_REFUSED = counter(
-    "headway_dispatcher_events_refused_total",
-    "Refused events of workers, by reason.",
-    "reason",
+    "headway_dispatcher_events_refused_total", "Refused events of workers, by reason.", "reason"
 )
 REVOKED = counter(
     "headway_dispatcher_leases_revoked_total",
@@ -87,14 +77,10 @@ GROUP_LIMIT = gauge(
     "group",
 )
 JOB_LIMIT = gauge(
-    "headway_dispatcher_job_limit_runs",
-    "Most active runs of a job, if it has a limit.",
-    "job",
+    "headway_dispatcher_job_limit_runs", "Most active runs of a job, if it has a limit.", "job"
 )
 AWAITING = gauge(
-    "headway_dispatcher_dead_letters_awaiting",
-    f"Open dead letters. {_BOUNDED}",
-    "group",
+    "headway_dispatcher_dead_letters_awaiting", f"Open dead letters. {_BOUNDED}", "group"
 )
 WORKERS = gauge("headway_dispatcher_workers", "Live workers, by job.", "job")
 WORKER_SLOTS = gauge(

@@ -23,10 +23,7 @@ Storage = Literal["file", "memory"]
 
 # The subjects and the own configuration of each stream.
 _STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
-    subjects.WORK_STREAM: (
-        subjects.WORK_SUBJECTS,
-        {"retention": "workqueue", "discard": "new"},
-    ),
+    subjects.WORK_STREAM: (subjects.WORK_SUBJECTS, {"retention": "workqueue", "discard": "new"}),
     subjects.RUNS_STREAM: (
         subjects.RUNS_SUBJECTS,
         {
@@ -36,14 +33,8 @@ _STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
             "max_msgs_per_subject": 1,
         },
     ),
-    subjects.EVENTS_STREAM: (
-        subjects.EVENTS_SUBJECTS,
-        {"retention": "limits", "discard": "new"},
-    ),
-    subjects.SETTLED_STREAM: (
-        subjects.SETTLED_SUBJECTS,
-        {"retention": "limits", "discard": "old"},
-    ),
+    subjects.EVENTS_STREAM: (subjects.EVENTS_SUBJECTS, {"retention": "limits", "discard": "new"}),
+    subjects.SETTLED_STREAM: (subjects.SETTLED_SUBJECTS, {"retention": "limits", "discard": "old"}),
 }
 
 

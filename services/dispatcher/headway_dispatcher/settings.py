@@ -19,17 +19,13 @@ class DispatcherSettings(ServiceSettings, frozen=True, kw_only=True):
             "`headway up` creates them."
         ),
     ] = "manual"
-    max_active: Annotated[
-        int,
-        Meta(ge=0, description="Most active runs over all groups."),
-    ] = 100
+    max_active: Annotated[int, Meta(ge=0, description="Most active runs over all groups.")] = 100
     rank_step_seconds: Annotated[
         Above0,
         Meta(description="Ageing: one step of priority counts as this much age at the gate."),
     ] = 60.0
     gate_batch: Annotated[
-        int,
-        Meta(ge=1, le=10_000, description="Most work that one pass of the gate reads."),
+        int, Meta(ge=1, le=10_000, description="Most work that one pass of the gate reads.")
     ] = 200
     heartbeat_seconds: Annotated[
         Above0, Meta(description="Interval between heartbeats of a worker.")
@@ -59,19 +55,16 @@ class DispatcherSettings(ServiceSettings, frozen=True, kw_only=True):
         30.0
     )
     worker_days: Annotated[
-        Above0,
-        Meta(description="Time for which a crashed worker stays listed."),
+        Above0, Meta(description="Time for which a crashed worker stays listed.")
     ] = 7.0
     rejected_days: Annotated[
-        Above0,
-        Meta(description="Retention of messages that could not be handled (`rejected`)."),
+        Above0, Meta(description="Retention of messages that could not be handled (`rejected`).")
     ] = 30.0
     clean_up_seconds: Annotated[Above0, Meta(description="Interval between clean-up passes.")] = (
         600.0
     )
     stream_replicas: Annotated[
-        int,
-        Meta(ge=1, le=5, description="Copies of each stream: 3 if NATS has three servers."),
+        int, Meta(ge=1, le=5, description="Copies of each stream: 3 if NATS has three servers.")
     ] = 1
     stream_max_bytes: Annotated[
         int,

@@ -43,20 +43,14 @@ _REAP_EVERY = 1.0
 
 
 async def start_dispatcher(
-    settings: DispatcherSettings,
-    *,
-    give_up_after: int | None = None,
-    clock: Clock = DATABASE_CLOCK,
+    settings: DispatcherSettings, *, give_up_after: int | None = None, clock: Clock = DATABASE_CLOCK
 ) -> Service:
     """Connect, check schema and streams, then run all passes.
 
     `clock` is the source of schedule time; liveness always uses PostgreSQL's clock.
     """
     service = await open_service(
-        "dispatcher",
-        settings,
-        measures=metrics.MEASURES,
-        give_up_after=give_up_after,
+        "dispatcher", settings, measures=metrics.MEASURES, give_up_after=give_up_after
     )
     service.database.clock = service.requests.clock = clock
     try:

@@ -53,12 +53,7 @@ from headway_dispatcher.wakeups import Wakeups
 
 
 def work_intake(
-    database: Database,
-    broker: Broker,
-    *,
-    wake: Wakeups,
-    rank_step: timedelta,
-    retention: timedelta,
+    database: Database, broker: Broker, *, wake: Wakeups, rank_step: timedelta, retention: timedelta
 ) -> Intake:
     """Return the intake of the scheduler's messages.
 

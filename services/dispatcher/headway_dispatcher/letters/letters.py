@@ -32,12 +32,7 @@ from headway_tracing.log import get_logger
 from msgspec import UNSET, Struct, UnsetType, structs
 
 from headway_dispatcher import store
-from headway_dispatcher.events import (
-    deleted_record,
-    operator_record,
-    outbox_message,
-    own_event,
-)
+from headway_dispatcher.events import deleted_record, operator_record, outbox_message, own_event
 from headway_dispatcher.letters.messages import results
 from headway_dispatcher.store import (
     HISTORY,

@@ -17,9 +17,7 @@ from headway_decisions.retries.dead_letters import (
 
 
 def results(
-    ids: Sequence[UUID],
-    verdicts: Sequence[tuple[Letter, LetterVerdict]],
-    rows: dict[UUID, Any],
+    ids: Sequence[UUID], verdicts: Sequence[tuple[Letter, LetterVerdict]], rows: dict[UUID, Any]
 ) -> list[LetterResult]:
     """Return one result for each named letter, in that order."""
     found = {
@@ -68,7 +66,7 @@ def _refusal(refused: Refused, row: Any) -> str:
             )
         case "already_asked":
             by, at = row["retry_requested_by"], row["retry_requested_at"]
-            return f"{by} asked for a retry at {_shown(at)}, and it waits for its slot"
+            return f"{by} requested a retry at {_shown(at)}, and it waits for its slot"
         case "already_retried":
             return f"{row['actor']} retried it at {_shown(row['resolved_at'])}: see its work"
     return f"{row['actor']} acknowledged it at {_shown(row['resolved_at'])}"

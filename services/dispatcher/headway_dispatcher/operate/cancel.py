@@ -82,10 +82,7 @@ async def cancel(connection: Connection, request: CancelRequest, *, times: Times
 
 
 async def request_cancels(
-    connection: Connection,
-    requests: Sequence[WorkCancelRequested],
-    now: datetime,
-    changes: Changes,
+    connection: Connection, requests: Sequence[WorkCancelRequested], now: datetime, changes: Changes
 ) -> None:
     """Store cancel requests; settle work that waits or is unknown."""
     newest: dict[UUID, WorkCancelRequested] = {}
@@ -123,10 +120,7 @@ async def request_cancels(
 
 
 async def _settle_unknown(
-    connection: Connection,
-    requests: Sequence[WorkCancelRequested],
-    now: datetime,
-    changes: Changes,
+    connection: Connection, requests: Sequence[WorkCancelRequested], now: datetime, changes: Changes
 ) -> None:
     if not requests:
         return

@@ -160,9 +160,7 @@ class Desk:
     async def drain(self, request: DrainRequest) -> DrainAnswer:
         """Let workers claim no more orders."""
         return await self._run_once(
-            request,
-            DrainAnswer,
-            lambda connection, times: _drain(connection, request, times=times),
+            request, DrainAnswer, lambda connection, times: _drain(connection, request, times=times)
         )
 
     async def settings(self, _: SettingsQuestion) -> SettingsAnswer:

@@ -100,9 +100,7 @@ class Heartbeats:
 
     def _reply(self, *, drain: bool = False) -> HeartbeatReply:
         return HeartbeatReply(
-            dispatcher=self._name,
-            drain=drain,
-            heartbeat_seconds=self._settings.heartbeat_seconds,
+            dispatcher=self._name, drain=drain, heartbeat_seconds=self._settings.heartbeat_seconds
         )
 
     async def _record_in_time(self, heartbeats: list[Heartbeat]) -> Replies:
@@ -149,7 +147,7 @@ class Heartbeats:
                 gap = timedelta(seconds=3 * self._settings.heartbeat_seconds)
                 await connection.execute(workers["record_witnesses"], witnesses, now, gap)
             rows = await connection.fetch(workers["record_workers"], alive, now) if alive else []
-            draining = {(row["name"], row["nonce"]) for row in rows if row["drain_asked"]}
+            draining = {(row["name"], row["nonce"]) for row in rows if row["drain_requested"]}
             processes = dict.fromkeys(map(_process, beats))
             replies = {each: self._reply(drain=each in draining) for each in processes}
             stopped = [beat for beat in beats if beat.stopped]
@@ -198,10 +196,7 @@ def _log_failure(recording: "asyncio.Task[Replies]") -> None:
 
 
 async def _record_leases(
-    connection: Connection,
-    heartbeats: list[Heartbeat],
-    replies: Replies,
-    now: datetime,
+    connection: Connection, heartbeats: list[Heartbeat], replies: Replies, now: datetime
 ) -> None:
     """Record named leases; add those to release and those to renew to the replies."""
     named = [(lease, beat.worker, beat.nonce) for beat in heartbeats for lease in beat.leases]

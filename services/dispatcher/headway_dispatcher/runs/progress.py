@@ -5,7 +5,6 @@ reports that cannot be written now wait, up to a limit. No decision depends on t
 """
 
 from collections.abc import Sequence
-from datetime import datetime
 from uuid import UUID
 
 import msgspec
@@ -118,33 +117,26 @@ class ProgressDesk:
 
     async def _write(self, taken: list[_Waiting]) -> list[_Waiting]:
         """Write reports; returns those whose run another transaction has locked."""
+        accepted: dict[UUID, list[Progress]] = {}
+        later = []
         async with self._database.transaction() as connection:
             now = await store.read_now(connection)
             wanted = sorted({waiting.report.progress.run for waiting in taken})
             rows = await connection.fetch(progress_queries["reporting_runs"], wanted)
             runs = {row["run"]: msgspec.convert(dict(row), Teller) for row in rows}
-            accepted, later = self._judge(taken, runs, now)
-            kept = [digest(runs[run], reports) for run, reports in accepted.items()]
-            if kept:
+            for waiting in taken:
+                report, run = waiting.report, waiting.report.progress.run
+                refused = refusal(runs.get(run), report, now=now)
+                if refused is None:
+                    accepted.setdefault(run, []).append(report.progress)
+                elif run not in runs and waiting.tries < _MOST_TRIES:
+                    later.append(_Waiting(report, waiting.tries + 1))
+                else:
+                    self._drop(1, "progress refused", f"run {run} by {report.worker}: {refused}")
+            if accepted:
+                kept = [digest(runs[run], reports) for run, reports in accepted.items()]
                 await _store(connection, kept)
         return later
-
-    def _judge(
-        self, taken: list[_Waiting], runs: dict[UUID, Teller], now: datetime
-    ) -> tuple[dict[UUID, list[Progress]], list[_Waiting]]:
-        accepted: dict[UUID, list[Progress]] = {}
-        later = []
-        for waiting in taken:
-            report = waiting.report
-            run = report.progress.run
-            refused = refusal(runs.get(run), report, now=now)
-            if refused is None:
-                accepted.setdefault(run, []).append(report.progress)
-            elif run not in runs and waiting.tries < _MOST_TRIES:
-                later.append(_Waiting(report, waiting.tries + 1))
-            else:
-                self._drop(1, "progress refused", f"run {run} by {report.worker}: {refused}")
-        return accepted, later
 
 
 async def _store(connection: Connection, kept: Sequence[Kept]) -> None:

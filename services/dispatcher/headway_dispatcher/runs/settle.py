@@ -148,11 +148,7 @@ async def settle(
 
 
 async def cancel(
-    connection: Connection,
-    waiting: Sequence[tuple[Any, str]],
-    *,
-    now: datetime,
-    changes: Changes,
+    connection: Connection, waiting: Sequence[tuple[Any, str]], *, now: datetime, changes: Changes
 ) -> None:
     """Settle waiting work as cancelled; `waiting` has locked rows, each with a reason."""
     settled = [_traced(_end(row, "cancelled", reason)) for row, reason in waiting]

@@ -61,8 +61,8 @@ FROM (
 GROUP BY few.group_name, few.job
 
 -- name: holders
--- Return active runs, the oldest first: of a group, a job or a key, or those that count against the
--- global limit, or those of workers that serve a job together with unclaimed orders for such
+-- Return active runs, the oldest first: of a group, a job or a key, or runs that count against the
+-- global limit, or runs of workers that serve a job together with unclaimed orders for such
 -- workers. $1 group, $2 job, $3 key (null for any), $4 whether only runs that count globally, $5
 -- all jobs of the workers that serve a job (null for any), $6 that job, $7 longest silence of a
 -- live worker.

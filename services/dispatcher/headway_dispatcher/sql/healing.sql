@@ -116,7 +116,7 @@ WHERE metadata.run_id = item.run_id
 RETURNING metadata.run_id AS run, work_id AS work, lease_id AS lease, reissued, begun_elsewhere
 
 -- name: finished
--- Return those of the leases that have ended or do not exist. $1 leases.
+-- Return the leases of a list that have ended or do not exist. $1 leases.
 SELECT item.id
 FROM unnest($1::uuid[]) AS item (id)
 LEFT JOIN dispatcher.lease ON lease.id = item.id

@@ -18,11 +18,11 @@ SET nonce = excluded.nonce, host = excluded.host, sdk = excluded.sdk,
     last_heard_at = greatest(known.last_heard_at, $2),
     first_heard_at = CASE WHEN known.nonce = excluded.nonce
                           THEN known.first_heard_at ELSE $2 END
-RETURNING name, nonce, first_heard_at, drain_nonce IS NOT DISTINCT FROM nonce AS drain_asked
+RETURNING name, nonce, first_heard_at, drain_nonce IS NOT DISTINCT FROM nonce AS drain_requested
 
 -- name: drain
--- Ask worker processes to drain, and send them no more orders; returns which ones were asked
--- before. $1 names.
+-- Mark worker processes as draining, so that they get no more orders; returns whether each was
+-- draining before. $1 names.
 WITH selected AS (
     SELECT name, draining FROM dispatcher.worker WHERE name = ANY($1::text[])
     ORDER BY name
