@@ -167,7 +167,7 @@ def _describe(answer: ExplainWorkAnswer, row: Any, letter: Any = None) -> str:
     if answer.state == "dispatched":
         return " ".join([f"{subject} {_run(row)}.", *_cancel(row), *_expiry(answer)])
     closed = [gate for gate in answer.gates if not gate.open]
-    reason = _reason(closed[0], row) if closed else "the gate admits it next"
+    reason = _reason(closed[0], row) if closed else "all gates are open"
     sentences = [f"{subject} waits since {_at(row['queued_at'])}: {reason}."]
     if closed[1:] and answer.reason != "start_by":
         also = "; ".join(_reason(gate, row) for gate in closed[1:])

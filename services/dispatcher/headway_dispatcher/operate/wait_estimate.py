@@ -24,7 +24,6 @@ _NO_LINE = ("start_by", "group_disabled", "manifest_disabled", "not_before")
 # Gates that a person opens.
 _OPENED_BY_PEOPLE = ("group_disabled", "manifest_disabled", "no_worker")
 _JOBS_SHOWN = 3
-_NO_ESTIMATE = "it depends on a person"
 
 
 class Estimate(Struct, frozen=True, kw_only=True):
@@ -117,7 +116,7 @@ class WaitEstimate:
             at = closed[0].opens_at
             return Estimate(at=at, basis="its time; limits are checked then")
         if any(gate.gate in _OPENED_BY_PEOPLE or gate.limit == 0 for gate in closed):
-            return Estimate(basis=_NO_ESTIMATE)
+            return Estimate(basis="enable it, raise its limit, or start a worker")
         by_gate = {gate.gate: gate for gate in closed}
         estimates = [await self._opens(gate) for gate in by_gate.values()]
         for estimate in estimates:
@@ -142,7 +141,7 @@ class WaitEstimate:
             return Estimate(at=at, basis=f"the rate, {before} before it")
         holders = await self.holders(gate)
         if not holders:
-            return Estimate(basis=_NO_ESTIMATE)
+            return Estimate(basis="no run holds the slots")
         jobs = sorted({holder.job for holder in holders} | set(ahead))
         rows = await self._connection.fetch(explanations["durations"], jobs)
         seconds: dict[str, list[float]] = {}
