@@ -19,10 +19,9 @@ from headway_cli.serve.services import apply_migrations
 from headway_clock import monotonic
 from headway_dispatcher.gate.gate import Gate
 from headway_dispatcher.settings import DispatcherSettings
+from headway_dispatcher.wakeups import Wakeups
 from headway_embedded import PostgresServer
-from headway_postgres_kit import DATABASE_CLOCK, Database
-from headway_relay import Handover
-from headway_service_kit.passes import Wakeup
+from headway_postgres_kit import Database
 
 MANY = 20_000
 PASSES = 200
@@ -57,7 +56,7 @@ VALUES ('w', 'n', '', '', '', ARRAY['job'], 1000000, false, now(), now() + inter
 async def bench(database: Database) -> dict[str, Any]:
     """Fill and empty a queue."""
     settings = DispatcherSettings(database_url="", nats_url="", max_active=1_000_000)
-    gate = Gate(database, settings, clock=DATABASE_CLOCK, relay=Handover(), waits=Wakeup())
+    gate = Gate(database, settings, Wakeups())
     figures: dict[str, Any] = {}
     async with database.acquire() as connection:
         await connection.execute(_GROUPS)

@@ -243,7 +243,7 @@ async def test_beside_an_up_and_after_it_on_its_data_folder(tmp_path):
     assert "HEADWAY_DATABASE_URL is not set, and no 'headway up' runs in ./here" in err
     async with asyncio.timeout(60):
         while (done := await alone.run("rebuild", "--yes", "--data", "here"))[0] == 2:
-            assert "it was heard of within 10 s" in done[2], done
+            assert "wait 10 s after its last heartbeat" in done[2], done
     code, [line], _ = done
     assert code == 0
     assert "rebuilt from" in line

@@ -13,13 +13,13 @@ from headway_contract.worker_protocol import Heartbeat
 from headway_dispatcher.history.rebuild import rebuild
 from headway_dispatcher.history.verify import verify
 from headway_dispatcher.runs.projector import event_intake
+from headway_dispatcher.wakeups import Wakeups
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.provisioning import consumer_info
 from headway_jetstream_kit.publish import publish
 from headway_postgres_kit import DATABASE_CLOCK, Connection
 from headway_relay import Handover
 from headway_scheduler.fire.tick import Tick
-from headway_service_kit.passes import Wakeup
 from support.cadences import when_made_due
 from support.invariants import check_invariants
 from support.work_events import order_puller
@@ -65,14 +65,8 @@ async def tell(world, order, kind, *, at: datetime, **fields) -> None:
 
 
 async def project(world, clock) -> None:
-    intake = event_intake(
-        world.database,
-        world.broker,
-        clock=clock,
-        gate=Wakeup(),
-        relay=Handover(),
-        prunes=Wakeup(),
-    )
+    world.database.clock = clock
+    intake = event_intake(world.database, world.broker, Wakeups())
     # On a busy machine what was told may come in several batches.
     is_through = False
     while not is_through:

@@ -29,7 +29,6 @@ from headway_jetstream_kit import Refused, Stored
 from headway_jetstream_kit.provisioning import consumer_info
 from headway_jetstream_kit.publish import publish
 from headway_postgres_kit import DATABASE_CLOCK
-from headway_relay import Handover
 from headway_scheduler.outcomes.intake import settled_intake
 from headway_service_kit.passes import Wakeup
 from hypothesis import HealthCheck, Phase, given, settings
@@ -170,14 +169,7 @@ class Orders:
         return self.word(order, RunCompleted, run=order.runs[0].run, output={"fine": True})
 
     async def project(self, batch: Batch) -> None:
-        intake = event_intake(
-            self.world.database,
-            self.world.broker,
-            clock=DATABASE_CLOCK,
-            gate=Wakeup(),
-            relay=Handover(),
-            prunes=Wakeup(),
-        )
+        intake = event_intake(self.world.database, self.world.broker, Wakeups())
         await batch.take_in(intake, subjects.EVENTS_STREAM, subjects.EVENTS_CONSUMER)
 
     async def completed(self) -> set[UUID]:
@@ -436,19 +428,10 @@ async def test_good_work_among_generated_messages(world):
     works = [uuid4() for _ in range(20)]
     batch.add(subjects.work("ops"), *(envelope(queued(work), work) for work in works))
     await batch.tell()
-    wake = Wakeups(
-        gate=Wakeup(),
-        relay=Handover(),
-        cancels=Wakeup(),
-        prunes=Wakeup(),
-        canaries=Wakeup(),
-        consumers=Wakeup(),
-    )
     intake = work_intake(
         world.database,
         world.broker,
-        clock=DATABASE_CLOCK,
-        wake=wake,
+        wake=Wakeups(),
         rank_step=timedelta(seconds=60),
         retention=timedelta(days=30),
     )

@@ -160,7 +160,7 @@ async def test_an_async_body_that_swallows_its_cancellation_is_given_up_too(worl
 async def test_a_run_that_its_worker_cannot_end_is_taken_away(world, monkeypatch):
     """The worker lives and beats, but its run is long past its time and grace."""
     monkeypatch.setattr(Execution, "stop", lambda *_: None)
-    monkeypatch.setattr("headway_dispatcher.gate.store._LENIENCE", 0.3)
+    monkeypatch.setattr("headway_dispatcher.gate.gate._LENIENCE", 0.3)
     release = asyncio.Event()
 
     async def endless(ctx):

@@ -236,7 +236,7 @@ async def test_a_dead_letter_that_was_just_retried_ends_with_its_manifest(world,
     await world.until("SELECT count(*) FROM scheduler.manifest WHERE blocked_by IS NOT NULL")
     await world.stop_workers()
     async with world.database.transaction() as connection:
-        times = await read_times(connection, DATABASE_CLOCK)
+        times = await read_times(connection, world.database)
         order = letters.RetryOrder(actor="ada", input=UNSET)
         await letters.retry(connection, [letter], order, times=times)
         # As long as this is not committed nobody tells the scheduler; then it is asked at once.

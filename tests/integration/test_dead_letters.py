@@ -12,8 +12,7 @@ from headway.client.client import RequestFailed
 from headway_clock import utc_now
 from headway_contract.dead_letters import LetterFilter
 from headway_contract.work import JobChanged, RetryPolicy
-from headway_dispatcher.letters.letters import LetterRetention
-from headway_postgres_kit import DATABASE_CLOCK
+from headway_dispatcher.letters.letters import purge_letters
 from support.invariants import check_invariants
 
 
@@ -238,8 +237,7 @@ async def test_resolved_ones_are_forgotten_and_awaiting_ones_never(ops):
         " WHERE id <> $1",
         letters[1][1],
     )
-    retention = LetterRetention(ops.world.database, days=30, clock=DATABASE_CLOCK)
-    await retention.run_once()
+    await purge_letters(ops.world.database, days=30)
     left = await ops.world.rows("SELECT id FROM dispatcher.dead_letter")
     assert {row["id"] for row in left} == {letter for _, letter in letters[1:]}, (
         "the recent one, the one whose retry still runs, and the one that nobody has seen to"

@@ -30,13 +30,13 @@ async def gates(database, clock):
 
 
 async def explain(gates: Gates, work_id):
-    desk = Explanations(gates.database, None, gates.settings, clock=gates.clock)
+    desk = Explanations(gates.database, None, gates.settings)
     return await desk.answer(WorkQuestion(work=work_id))
 
 
 async def cancel(gates: Gates, **named) -> None:
     async with gates.database.transaction() as connection:
-        times = await read_times(connection, gates.clock)
+        times = await read_times(connection, gates.database)
         await cancel_work(connection, CancelRequest(actor="ada", **named), times=times)
 
 
@@ -58,7 +58,7 @@ async def test_what_was_claimed_in_time_does_not_expire(gates):
     )
     answer = await explain(gates, ordered)
     assert answer.expires_at is None
-    assert "worker 'worker' has claimed it and not begun with it." in answer.text
+    assert "worker 'worker' has claimed it and not started it yet." in answer.text
 
 
 async def test_what_is_being_cancelled_is_told(gates):
@@ -93,7 +93,7 @@ async def test_what_is_tried_again_says_when_and_why(gates):
     answer = await explain(gates, failed)
     assert (answer.reason, answer.estimated_start) == ("not_before", START + MINUTE)
     assert (
-        "it is tried again at 2027-03-01 12:01:00 UTC (retry; its last run failed with ValueError)"
+        "it is retried at 2027-03-01 12:01:00 UTC (retry; its last run failed with ValueError)"
         in answer.text
     )
 
@@ -103,13 +103,13 @@ async def test_a_dead_letter_says_what_it_waits_for(gates):
     failed, letter = await failed_for_good(gates, manifest_id=manifest, manifest="m")
     text = (await explain(gates, failed)).text
     assert f"dead_lettered. Its dead letter {letter} (" in text
-    assert f"waits for somebody: 'headway dead-letters retry {letter}' runs it again" in text
+    assert f"is open: 'headway dead-letters retry {letter}' runs it again" in text
     [other] = await gates.queue(work(manifest_id=manifest, manifest="m"))
     async with gates.database.transaction() as connection:
-        times = await read_times(connection, gates.clock)
+        times = await read_times(connection, gates.database)
         await letters.retry(connection, [letter], letters.RetryOrder(actor="ada"), times=times)
     text = (await explain(gates, failed)).text
     assert text.endswith(
-        "is to be retried, as ada asked at 2027-03-01 12:00:00 UTC: it is queued again once work "
+        "is to be retried, requested by ada at 2027-03-01 12:00:00 UTC: it is queued again once work "
         f"{other} of its manifest has ended."
     )

@@ -26,7 +26,7 @@ async def gates(database, clock):
 
 
 async def explain(gates: Gates, asked) -> ExplainWorkAnswer:
-    desk = Explanations(gates.database, None, gates.settings, clock=gates.clock)
+    desk = Explanations(gates.database, None, gates.settings)
     return await desk.answer(WorkQuestion(work=asked.work))
 
 
@@ -161,7 +161,7 @@ class TestWhoHoldsTheSlots:
             " last_heard_at = clock_timestamp()"
             " FROM dispatcher.worker AS named WHERE lease.job = ANY(named.jobs)"
         )
-        gates.settings = Gates(gates.database, max_active=100).settings
+        gates.settings = Gates(gates.database, clock=gates.clock, max_active=100).settings
         mine = one(2)
         await gates.queue(mine)
         answer = await explain(gates, mine)
@@ -212,7 +212,7 @@ class TestWhenItStarts:
         await gates.drain()
         answer = await explain(gates, mine)
         assert answer.estimated_start == START + HOUR
-        assert "1 recent run(s) of job 'mail' took 3600.0 s each, 0 before it" in answer.text
+        assert "1 recent run of job 'mail' took a median of 3600.0 s, 0 before it" in answer.text
 
     async def test_the_last_gate_to_open_counts_and_all_are_told(self, gates, clock):
         await gates.worker("etl")
@@ -229,7 +229,7 @@ class TestWhenItStarts:
         assert answer.estimated_start == START + HOUR
         assert "waits since 2027-03-01 11:58:23 UTC: 1 of 1 active in group 'etl'." in answer.text
         assert (
-            "Also in its way: job 'etl' starts at most 1/hour, 0 left until 2027-03-01 13:00:00"
+            "Also closed: job 'etl' starts at most 1/hour, 0 left until 2027-03-01 13:00:00"
             in answer.text
         )
 

@@ -30,7 +30,7 @@ async def gates(database, clock):
 
 
 async def explain(gates: Gates, work_id) -> ExplainWorkAnswer:
-    desk = Explanations(gates.database, None, gates.settings, clock=gates.clock)
+    desk = Explanations(gates.database, None, gates.settings)
     return await desk.answer(WorkQuestion(work=work_id))
 
 
@@ -68,7 +68,7 @@ async def test_an_estimate_rests_on_how_long_runs_took(gates, clock):
     clock.at = START + 40 * SECOND
     answer = await explain(gates, works[2].work)
     assert answer.estimated_start == START + 60 * SECOND
-    assert answer.estimate == "1 recent run(s) of its job took 30.0 s each, 0 before it"
+    assert answer.estimate == "1 recent run of its job took a median of 30.0 s, 0 before it"
     assert "It may start about 2027-03-01 12:01:00 UTC" in answer.text
 
 
@@ -120,7 +120,7 @@ async def test_work_that_waits_for_its_time_for_nothing_that_runs_or_is_settled(
     await gates.drain()
     answer = await explain(gates, later)
     assert (answer.state, answer.gates) == ("dispatched", [])
-    assert "no worker has begun with it yet. It expires at 2027-03-01 13:00:00" in answer.text
+    assert "no worker has claimed it yet. It expires at 2027-03-01 13:00:00" in answer.text
     await gates.begin(later)
     assert (await explain(gates, later)).expires_at is None
     await gates.end()

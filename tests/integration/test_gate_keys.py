@@ -36,7 +36,7 @@ def switch(manifest, *, enabled: bool, version: int = 1) -> ManifestChanged:
 
 
 async def explain(gates: Gates, one):
-    desk = Explanations(gates.database, None, gates.settings, clock=gates.clock)
+    desk = Explanations(gates.database, None, gates.settings)
     return await desk.answer(WorkQuestion(work=one.work))
 
 

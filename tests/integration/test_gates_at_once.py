@@ -14,9 +14,8 @@ from headway_contract.work import (
     RetryPolicy,
     WorkBroughtForward,
 )
-from headway_dispatcher.gate.store import GATE_LOCK
 from headway_dispatcher.intake import work_intake
-from headway_dispatcher.store import HISTORY
+from headway_dispatcher.store import GATE_LOCK, HISTORY
 from support.gates import Gates, many_pools, work
 from support.invariants import VIOLATIONS
 from support.world import until

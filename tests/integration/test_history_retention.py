@@ -15,7 +15,7 @@ from headway_dispatcher.history import retention as retention_module
 from headway_dispatcher.history.rebuild import rebuild
 from headway_dispatcher.history.retention import Retention
 from headway_dispatcher.history.verify import verify
-from headway_dispatcher.letters.letters import LetterRetention
+from headway_dispatcher.letters.letters import purge_letters
 from headway_jetstream_kit.publish import publish
 from headway_postgres_kit import DATABASE_CLOCK
 from support.cadences import when_made_due
@@ -51,7 +51,8 @@ END $do$
 
 
 def cleaner(world: World, *, days: float = 30.0, clock=DATABASE_CLOCK) -> Retention:
-    return Retention(world.database, days=days, clock=clock)
+    world.database.clock = clock
+    return Retention(world.database, days=days)
 
 
 class Later:
@@ -249,7 +250,8 @@ async def test_a_snapshot_leaves_out_dead_letters_that_were_forgotten(world):
         world.services.clear()
     await age(world, 31)
     assert (await cleaner(world).run_once()).snapshots == 1, "it tells of both letters"
-    await LetterRetention(world.database, days=30, clock=Later(days=31)).run_once()
+    world.database.clock = Later(days=31)
+    await purge_letters(world.database, days=30)
     assert (await counts(world))["dead_letter"] == 1, "the one that nobody has seen to"
     await age(world, 40)
     cleaned = await cleaner(world).run_once()

@@ -324,8 +324,11 @@ async def test_a_scrape_reads_a_bounded_part_of_a_backlog(database):
 async def test_counts_are_those_of_the_process_that_made_them():
     """A meter knows what it was told, whoever else counts the same."""
     one, other = (Meter(dispatcher_metrics.MEASURES) for _ in range(2))
-    fact = dispatcher_metrics.Settled("g", "j", "dead_lettered", "not_retryable")
-    dispatcher_metrics._count(one, [fact, dispatcher_metrics.EventRefused("lease_ended")])
+    samples = [
+        dispatcher_metrics.Sample(dispatcher_metrics.DEAD_LETTERS, ("g", "j", "not_retryable")),
+        dispatcher_metrics.Sample(dispatcher_metrics.EVENTS_REFUSED, ("lease_ended",)),
+    ]
+    dispatcher_metrics._count(one, samples)
     told = Scraped(await scrape([one]))
     assert told.by("headway_dispatcher_dead_letters_total", "reason") == {("not_retryable",): 1}
     assert told.by("headway_dispatcher_events_refused_total", "reason") == {("lease_ended",): 1}

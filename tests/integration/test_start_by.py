@@ -9,14 +9,14 @@ from headway_contract import encode, event, subjects
 from headway_contract.lifecycle import LeaseClaimed, LeaseRevoked
 from headway_dispatcher.gate.gate import Gate
 from headway_dispatcher.history.verify import verify
+from headway_dispatcher.runs.fencing import withdraw_expired
 from headway_dispatcher.runs.leases import last_stored
-from headway_dispatcher.runs.orders import Expiry
 from headway_dispatcher.runs.settle import EXPIRED
 from headway_dispatcher.settings import DispatcherSettings
+from headway_dispatcher.wakeups import Wakeups
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.provisioning import stream_info
 from headway_jetstream_kit.publish import publish
-from headway_relay import Handover
 from headway_service_kit.passes import Wakeup
 from support.batches import order, queue_many
 from support.gates import Gates, SetClock, work
@@ -90,9 +90,7 @@ async def test_the_gate_tells_of_an_order_that_may_come_too_late(database, clock
 
     called = Called()
     gates = Gates(database, clock=clock)
-    gate = Gate(
-        database, gates.settings, clock=clock, relay=Handover(), waits=Wakeup(), expiry=called
-    )
+    gate = Gate(database, gates.settings, Wakeups(expiry=called))
     await gates.worker("etl")
     await gates.queue(work(queued_at=clock.at))
     assert ((await gate.run_once()).admitted, called.calls) == (1, 0)
@@ -134,18 +132,17 @@ class TestTheFence:
         [row] = await gates.rows("SELECT id, token FROM dispatcher.lease")
         return row
 
-    def expiry(self, world, clock):
+    async def expire(self, world):
         settings = DispatcherSettings(database_url="", nats_url="")
-        return Expiry(world.database, world.broker, settings, name="d1", clock=clock)
+        return await withdraw_expired(world.database, world.broker, settings, "d1")
 
     async def test_it_rests_until_the_time_has_come_and_then_takes_the_order_back(
         self, world, clock, lease
     ):
-        expiry = self.expiry(world, clock)
-        assert await expiry.run_once() == HOUR.total_seconds()
+        assert await self.expire(world) == HOUR.total_seconds()
         assert await last_stored(world.broker, lease["id"]) is None
         clock.at += HOUR
-        assert await expiry.run_once() is None
+        assert await self.expire(world) is None
         stored = await last_stored(world.broker, lease["id"])
         assert isinstance(stored.events[0].data, LeaseRevoked)
         assert [one.data.reason for one in stored.events] == ["expired", EXPIRED]
@@ -168,13 +165,13 @@ class TestTheFence:
         )
         assert isinstance(answer, Stored)
         clock.at += HOUR
-        assert await self.expiry(world, clock).run_once() == 0.5, "it will show in a moment"
+        assert await self.expire(world) == 0.5, "it will show in a moment"
         assert (await last_stored(world.broker, lease["id"])).worker == "w1"
 
     async def test_a_lease_that_a_worker_lists_is_left_alone(self, world, clock, lease):
         await world.value("UPDATE dispatcher.lease SET listed_at = clock_timestamp()")
         clock.at += HOUR
-        assert await self.expiry(world, clock).run_once() is None
+        assert await self.expire(world) is None
         assert await last_stored(world.broker, lease["id"]) is None
 
     async def test_one_that_nobody_lists_any_more_is_taken_back(self, world, clock, lease):
@@ -182,7 +179,7 @@ class TestTheFence:
             "UPDATE dispatcher.lease SET listed_at = clock_timestamp() - interval '1 h'"
         )
         clock.at += HOUR
-        await self.expiry(world, clock).run_once()
+        await self.expire(world)
         assert isinstance(
             (await last_stored(world.broker, lease["id"])).events[0].data, LeaseRevoked
         )

@@ -14,7 +14,7 @@ from headway_dispatcher.provisioning import (
     provision_by,
     renew_seconds,
 )
-from headway_dispatcher.runs.stream_purge import purge_events, withdraw_leftovers
+from headway_dispatcher.runs.orders import purge_events, withdraw_leftovers
 from headway_dispatcher.settings import DispatcherSettings
 from headway_embedded import NatsServer
 from headway_jetstream_kit import Broker, Consumer, ConsumerMissing, Puller, Stream, pull

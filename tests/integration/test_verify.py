@@ -309,7 +309,7 @@ async def test_a_rebuild_is_refused_while_services_run(settled):
 
 async def test_a_rebuild_is_refused_after_a_dispatcher_that_was_heard_of_just_now(stopped):
     await stopped.value("UPDATE dispatcher.witness SET last_heard_at = now()")
-    with pytest.raises(ServicesRun, match="heard of within 10 s"):
+    with pytest.raises(ServicesRun, match="wait 10 s after its last heartbeat"):
         await rebuild(stopped.database)
 
 

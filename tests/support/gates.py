@@ -13,15 +13,15 @@ from headway_contract.lifecycle import Failure
 from headway_contract.orders import RunDispatched
 from headway_contract.work import WorkQueued
 from headway_decisions.runs.folding import Run
-from headway_dispatcher.gate.gate import Gate, GateResult, Waits
-from headway_dispatcher.intake import limits, work_intake
+from headway_dispatcher.gate.gate import Gate, GateResult
+from headway_dispatcher.gate.situation import Waits
+from headway_dispatcher.intake import work_intake
 from headway_dispatcher.runs import settle
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import HISTORY
+from headway_dispatcher.wakeups import Wakeups
 from headway_history import Record
 from headway_postgres_kit import DATABASE_CLOCK, Clock, Database, StatementBatch
-from headway_relay import Handover
-from headway_service_kit.passes import Wakeup
 
 from support.works import queued
 
@@ -46,14 +46,20 @@ class Gates:
 
     def __init__(self, database: Database, *, clock: Clock = DATABASE_CLOCK, **settings: Any):
         self.database = database
-        self.clock = clock
+        database.clock = clock
         fields = {"database_url": "", "nats_url": "", **settings}
         self.settings = DispatcherSettings(**fields)
         self.gate = self.another(database)
 
+    @property
+    def clock(self) -> Clock:
+        """The source of schedule time."""
+        return self.database.clock
+
     def another(self, database: Database) -> Gate:
         """One more gate, as another dispatcher would have it."""
-        return Gate(database, self.settings, clock=self.clock, relay=Handover(), waits=Wakeup())
+        database.clock = self.clock
+        return Gate(database, self.settings, Wakeups())
 
     async def watch_caps(self) -> None:
         async with self.database.acquire() as connection:
@@ -85,7 +91,7 @@ class Gates:
     async def tell(self, *changes: Any) -> None:
         """Apply limits, as the intake does."""
         async with self.database.transaction() as connection:
-            await limits.apply(connection, changes)
+            await work_intake.apply_limits(connection, changes)
 
     async def run(self) -> GateResult:
         """One pass."""
@@ -160,7 +166,7 @@ class Gates:
 
     async def reasons(self) -> dict[UUID, str]:
         """Why everything that waits does so, in the words that people are told."""
-        await Waits(self.database, self.settings, clock=self.clock).run_once()
+        await Waits(self.database, self.settings).run_once()
         return {
             row["id"]: row["reason"] for row in await self.rows("SELECT * FROM dispatcher.waiting")
         }

@@ -1,7 +1,7 @@
-"""What the dispatcher measures.
+"""Metrics of the dispatcher.
 
-What happens in a transaction is noted there as a fact, and counted once it is committed. How
-things stand is asked for when somebody scrapes: one query, and the state of streams and consumers.
+Transactions note samples, which are counted after the commit. A scrape reads gauges: one query, and
+the state of streams and consumers.
 """
 
 from collections import defaultdict
@@ -13,108 +13,90 @@ from headway_contract import subjects
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.provisioning import consumer_info, stream_info
 from headway_postgres_kit import Database
-from headway_service_kit.metrics import (
-    Measure,
-    Meter,
-    Readings,
-    Source,
-    counter,
-    gauge,
-    histogram,
-)
+from headway_service_kit.metrics import Measure, Meter, Readings, Source, counter, gauge, histogram
 from headway_service_kit.service import Service
 from msgspec import Struct
 
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import metric_queries
 
-# How far rows are counted: a backlog beyond it is a large one anyway.
+# Counting stops here, so that a large backlog does not slow a scrape.
 MOST_COUNTED = 10_000
 
 _BOUNDED = f"Counted up to {MOST_COUNTED:,}."
 
 SETTLED = counter(
     "headway_dispatcher_work_settled_total",
-    "Work that was settled, by its outcome; the job of work that was cancelled before anybody knew "
-    "it is empty.",
+    "Settled work, by outcome; the job is empty for work that was cancelled before it arrived.",
     *("group", "job", "outcome"),
 )
 RETRIES = counter(
     "headway_dispatcher_retries_total",
-    "Failed runs whose work is tried again; a reason other than `retry` was no counted attempt.",
+    "Failed runs whose work is retried; only the reason `retry` counts as an attempt.",
     *("group", "job", "reason"),
 )
 DEAD_LETTERS = counter(
     "headway_dispatcher_dead_letters_total",
-    "Dead letters that were written, by the reason.",
+    "Created dead letters, by reason.",
     *("group", "job", "reason"),
 )
 START_LATENESS = histogram(
     "headway_dispatcher_start_lateness_seconds",
-    "From the due time of a schedule to the begin of the body, of first attempts; a jitter counts.",
+    "Time from the due time of a schedule to the start of the body, of first attempts; includes "
+    "jitter.",
     "group",
 )
-ADMITTED = counter("headway_dispatcher_runs_admitted_total", "Runs that the gate let through.")
+ADMITTED = counter("headway_dispatcher_runs_admitted_total", "Runs that the gate admitted.")
 EVENTS_REFUSED = counter(
-    "headway_dispatcher_events_refused_total",
-    "Events of workers that were not accepted, by the reason.",
-    "reason",
+    "headway_dispatcher_events_refused_total", "Refused events of workers, by reason.", "reason"
 )
 REVOKED = counter(
     "headway_dispatcher_leases_revoked_total",
-    "Leases that the reaper took away: silent workers, orders nobody claimed, runs past their "
-    "time-out and grace.",
+    "Leases that the reaper revoked: of silent workers, of unclaimed orders, and of runs past "
+    "their timeout and grace.",
     "reason",
 )
 WAITING = gauge(
     "headway_dispatcher_waiting_works",
-    f"Work that waits, by the reason. Counted up to {MOST_COUNTED:,} of each job and group that "
-    "could run, and of all that waits for its time, for a key, or for its manifest.",
+    f"Waiting work, by reason. Counted up to {MOST_COUNTED:,} for each job and group with ready "
+    "work, and for all work that waits for its time, a key or its manifest.",
     *("group", "reason"),
 )
 ACTIVE = gauge(
     "headway_dispatcher_active_runs",
-    "Runs that hold a slot: pending until a worker has begun, then in progress.",
+    "Runs that hold a slot: pending until the body starts, then in progress.",
     *("group", "job", "state"),
 )
 COUNTED = gauge(
-    "headway_dispatcher_counted_runs", "Active runs that count against the limit over all groups."
+    "headway_dispatcher_counted_runs", "Active runs that count against the global limit."
 )
-GLOBAL_LIMIT = gauge(
-    "headway_dispatcher_global_limit_runs", "How many runs may be active over all groups."
-)
+GLOBAL_LIMIT = gauge("headway_dispatcher_global_limit_runs", "Most active runs over all groups.")
 GROUP_LIMIT = gauge(
     "headway_dispatcher_group_limit_runs",
-    "How many runs of a group may be active, where that is limited.",
+    "Most active runs of a group, if it has a limit.",
     "group",
 )
 JOB_LIMIT = gauge(
-    "headway_dispatcher_job_limit_runs",
-    "How many runs of a job may be active, where that is limited.",
-    "job",
+    "headway_dispatcher_job_limit_runs", "Most active runs of a job, if it has a limit.", "job"
 )
 AWAITING = gauge(
-    "headway_dispatcher_dead_letters_awaiting",
-    f"Dead letters that await somebody. {_BOUNDED}",
-    "group",
+    "headway_dispatcher_dead_letters_awaiting", f"Open dead letters. {_BOUNDED}", "group"
 )
-WORKERS = gauge("headway_dispatcher_workers", "Live workers, by the jobs that they serve.", "job")
+WORKERS = gauge("headway_dispatcher_workers", "Live workers, by job.", "job")
 WORKER_SLOTS = gauge(
-    "headway_dispatcher_worker_slots", "Slots of all live workers that do not drain."
+    "headway_dispatcher_worker_slots", "Slots of live workers that are not draining."
 )
-OUTBOX_ROWS = gauge(
-    "headway_dispatcher_outbox_rows", f"Messages that are not published yet. {_BOUNDED}"
-)
+OUTBOX_ROWS = gauge("headway_dispatcher_outbox_rows", f"Messages not published yet. {_BOUNDED}")
 OUTBOX_AGE = gauge(
-    "headway_dispatcher_outbox_age_seconds", "Age of the oldest message that is not published."
+    "headway_dispatcher_outbox_age_seconds", "Age of the oldest unpublished message."
 )
 REJECTED_ROWS = gauge(
     "headway_dispatcher_rejected_messages",
-    f"Messages that could not be handled, kept for somebody to look at. {_BOUNDED}",
+    f"Messages that could not be handled, stored in the table `rejected`. {_BOUNDED}",
 )
 PENDING = gauge(
     "headway_dispatcher_consumer_pending_messages",
-    "Messages that a consumer has not been given yet, or has not acknowledged: its lag.",
+    "Lag of a consumer: its undelivered and unacknowledged messages.",
     "consumer",
 )
 STREAM_BYTES = gauge("headway_dispatcher_stream_bytes", "Size of a stream.", "stream")
@@ -142,73 +124,35 @@ _STREAMS = (
 )
 
 
-class Settled(Struct, frozen=True):
-    """Work was settled; `letter` is why a person has to look at it, if one has."""
+class Sample(Struct, frozen=True):
+    """An event to count, or with `seconds` a duration to observe."""
 
-    group: str
-    job: str
-    outcome: str
-    letter: str | None = None
-
-
-class Retried(Struct, frozen=True):
-    """Work is tried again."""
-
-    group: str
-    job: str
-    reason: str
-
-
-class Started(Struct, frozen=True):
-    """The body of a scheduled first attempt began, so late."""
-
-    group: str
-    seconds: float
-
-
-class EventRefused(Struct, frozen=True):
-    """An event of a worker was not accepted."""
-
-    reason: str
-
-
-Fact = Settled | Retried | Started | EventRefused
+    measure: Measure
+    labels: tuple[str, ...]
+    seconds: float | None = None
 
 
 def measure(service: Service, settings: DispatcherSettings) -> None:
-    """Count what is noted, and ask how things stand when somebody scrapes."""
+    """Count noted samples after each commit, and read the gauges on a scrape."""
     service.on_commit(partial(_count, service.meter))
-    every = settings.metrics_age_seconds
-    service.meter.ask(
-        Source(
-            name="database",
-            measures=_FROM_DATABASE,
-            ask=partial(_ask_database, service.database, settings),
-        ),
-        at_most_every=every,
+    sources = (
+        ("database", _FROM_DATABASE, partial(_read_database, service.database, settings)),
+        ("nats", _FROM_NATS, partial(_read_nats, service.broker)),
     )
-    service.meter.ask(
-        Source(name="nats", measures=_FROM_NATS, ask=partial(_ask_nats, service.broker)),
-        at_most_every=every,
-    )
+    for name, measures, read in sources:
+        source = Source(name=name, measures=measures, ask=read)
+        service.meter.ask(source, at_most_every=settings.metrics_age_seconds)
 
 
-def _count(meter: Meter, facts: list[Fact]) -> None:
-    for fact in facts:
-        match fact:
-            case Settled(group=group, job=job, outcome=outcome, letter=letter):
-                meter.add(SETTLED, group, job, outcome)
-                if letter is not None:
-                    meter.add(DEAD_LETTERS, group, job, letter)
-            case Retried(group=group, job=job, reason=reason):
-                meter.add(RETRIES, group, job, reason)
-            case Started(group=group, seconds=seconds):
-                meter.observe(START_LATENESS, seconds, group)
-            case EventRefused(reason=reason):
-                meter.add(EVENTS_REFUSED, reason)
+def _count(meter: Meter, samples: list[Sample]) -> None:
+    for sample in samples:
+        if sample.seconds is None:
+            meter.add(sample.measure, *sample.labels)
+        else:
+            meter.observe(sample.measure, sample.seconds, *sample.labels)
 
 
-async def _ask_database(database: Database, settings: DispatcherSettings) -> Readings:
+async def _read_database(database: Database, settings: DispatcherSettings) -> Readings:
     silence = timedelta(seconds=settings.orphan_timeout_seconds)
     async with database.acquire() as connection:
         row = await connection.fetchrow(metric_queries["standing"], silence, MOST_COUNTED)
@@ -230,14 +174,14 @@ async def _ask_database(database: Database, settings: DispatcherSettings) -> Rea
 
 
 def _by(rows: list[dict[str, Any]] | None, *labels: str) -> dict[tuple[str, ...], float]:
-    """The counts of rows, by some of their columns."""
+    """Return the counts of rows by some of their columns."""
     found: dict[tuple[str, ...], float] = defaultdict(float)
     for row in rows or ():
         found[tuple(row[label] for label in labels)] += row["count"]
     return found
 
 
-async def _ask_nats(broker: Broker) -> Readings:
+async def _read_nats(broker: Broker) -> Readings:
     pending: dict[tuple[str, ...], float] = {}
     used: dict[tuple[str, ...], float] = {}
     limits: dict[tuple[str, ...], float] = {}
@@ -246,8 +190,8 @@ async def _ask_nats(broker: Broker) -> Readings:
         if info is not None:
             pending[name,] = info["num_pending"] + info["num_ack_pending"]
     for stream in _STREAMS:
-        found = await stream_info(broker, stream)
-        if found is not None:
-            used[stream,] = found["state"]["bytes"]
-            limits[stream,] = found["config"]["max_bytes"]
+        info = await stream_info(broker, stream)
+        if info is not None:
+            used[stream,] = info["state"]["bytes"]
+            limits[stream,] = info["config"]["max_bytes"]
     return {PENDING: pending, STREAM_BYTES: used, STREAM_LIMIT: limits}

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from headway_service_kit.settings import Above0, From1, ServiceSettings
 from msgspec import Meta
 
-# A message may have 1 MiB (max_payload), and the stream of events is emptied when it is half full.
+# A message may have 1 MiB (max_payload), and the event stream is purged when it is half full.
 LEAST_STREAM_BYTES = 4 * 1024**2
 
 
@@ -15,90 +15,81 @@ class DispatcherSettings(ServiceSettings, frozen=True, kw_only=True):
     provision: Annotated[
         Literal["auto", "manual"],
         Meta(
-            description="Whether missing streams are made, also after a loss, or only named. "
-            "`headway up` makes them."
+            description="Whether missing streams are created, also after a loss, or only reported. "
+            "`headway up` creates them."
         ),
     ] = "manual"
-    max_active: Annotated[
-        int,
-        Meta(ge=0, description="How many runs may be active at once over all groups."),
-    ] = 100
+    max_active: Annotated[int, Meta(ge=0, description="Most active runs over all groups.")] = 100
     rank_step_seconds: Annotated[
         Above0,
-        Meta(
-            description="Ageing: how much older one step of priority makes work look to the gate."
-        ),
+        Meta(description="Ageing: one step of priority counts as this much age at the gate."),
     ] = 60.0
     gate_batch: Annotated[
-        int,
-        Meta(ge=1, le=10_000, description="How much work one pass of the gate looks at."),
+        int, Meta(ge=1, le=10_000, description="Most work that one pass of the gate reads.")
     ] = 200
     heartbeat_seconds: Annotated[
-        Above0, Meta(description="How often a worker says that it lives, and what it holds.")
+        Above0, Meta(description="Interval between heartbeats of a worker.")
     ] = 3.0
     orphan_timeout_seconds: Annotated[
         Above0,
         Meta(
-            description="How long a worker may be silent before its runs are taken away. "
-            "Several heartbeats, or a pause looks like a death."
+            description="Silence of a worker after which its leases are revoked. Allow several "
+            "heartbeats, so that a pause does not count as a crash."
         ),
     ] = 60.0
     stale_pending_seconds: Annotated[
         Above0,
         Meta(
-            description="How long an order may wait for a worker's claim before it is taken back, "
-            "unless all workers that serve its job are full."
+            description="Time after which an unclaimed order is withdrawn, unless all workers that "
+            "serve its job are full."
         ),
     ] = 1200.0
     history_days: Annotated[
         Above0,
         Meta(
-            description="How long settled work, its runs, decisions, history and audit are kept. "
-            "The dispatcher does not run unknown work again that is older."
+            description="Retention of settled work, its runs, decisions, history and audit. The "
+            "dispatcher does not run unknown work that is older."
         ),
     ] = 30.0
-    dead_letter_days: Annotated[
-        Above0, Meta(description="How long dead letters are kept that somebody has seen to.")
-    ] = 30.0
+    dead_letter_days: Annotated[Above0, Meta(description="Retention of resolved dead letters.")] = (
+        30.0
+    )
     worker_days: Annotated[
-        Above0,
-        Meta(description="How long a worker is listed that was last heard of and said no goodbye."),
+        Above0, Meta(description="Time for which a crashed worker stays listed.")
     ] = 7.0
     rejected_days: Annotated[
-        Above0,
-        Meta(description="How long messages are kept that could not be handled (`rejected`)."),
+        Above0, Meta(description="Retention of messages that could not be handled (`rejected`).")
     ] = 30.0
-    clean_up_seconds: Annotated[
-        Above0, Meta(description="How often is looked for what is older than it need be.")
-    ] = 600.0
+    clean_up_seconds: Annotated[Above0, Meta(description="Interval between clean-up passes.")] = (
+        600.0
+    )
     stream_replicas: Annotated[
-        int,
-        Meta(ge=1, le=5, description="Copies of each stream: 3 where NATS has three servers."),
+        int, Meta(ge=1, le=5, description="Copies of each stream: 3 if NATS has three servers.")
     ] = 1
     stream_max_bytes: Annotated[
         int,
         Meta(
             ge=LEAST_STREAM_BYTES,
-            description="Largest size of a stream. `headway up` makes smaller ones. Below 4 MiB a "
-            "stream could be too full for a message that NATS takes (1 MiB).",
+            description="Largest size of a stream. `headway up` creates smaller ones. Below 4 MiB "
+            "a stream could lack room for a message that NATS accepts (1 MiB).",
         ),
     ] = 1024**3
     stream_max_age_days: Annotated[
         float,
         Meta(
             ge=7,
-            description="How long a stream keeps a message. Less than twice the longest time-out "
-            "would let the claim of a long run expire under it.",
+            description="Largest age of a message in a stream. With less than twice the longest "
+            "timeout, the claim of a long run could expire.",
         ),
     ] = 7.0
     stream_ack_wait_seconds: Annotated[
         float,
         Meta(
             ge=30,
-            description="How long a message may be on somebody's hands before it is handed out "
-            "again. A worker claims within 20 s.",
+            description="Time after which an unacknowledged message is redelivered. A worker "
+            "claims within 20 s.",
         ),
     ] = 30.0
     stream_max_ack_pending: Annotated[
-        From1, Meta(description="How many messages of a consumer may be on somebody's hands.")
+        From1, Meta(description="Most unacknowledged messages of a consumer.")
     ] = 10_000

@@ -1,4 +1,4 @@
-"""The schema, queries, outbox, history, tombstone lock and times that all passes share."""
+"""The schema, queries, outbox, history, locks and times that all passes share."""
 
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
@@ -7,7 +7,7 @@ from uuid import UUID
 
 from headway_decisions.runs.reaping import Witness
 from headway_history import History
-from headway_postgres_kit import DATABASE_CLOCK, Clock, Connection, Database, Migrations, Queries
+from headway_postgres_kit import DATABASE_CLOCK, Connection, Database, Migrations, Queries
 from headway_relay import Outbox, Rejected
 from headway_service_kit.idempotency import IdempotencyStore
 from msgspec import Struct
@@ -20,6 +20,9 @@ REJECTED = Rejected(SCHEMA)
 IDEMPOTENCY = IdempotencyStore(SCHEMA)
 SOURCE = "headway/dispatcher"
 
+# One gate at a time, over all dispatchers. It is taken before the statement that counts: in the
+# same statement the snapshot would be older than the lock.
+GATE_LOCK = 0x48570010
 # Exclusive for a transaction that writes tombstones, shared for one that queues work.
 TOMBSTONE_LOCK = 0x48570011
 
@@ -63,13 +66,12 @@ async def read_witness(connection: Connection, name: str) -> Witness | None:
     return None if row is None else Witness(**dict(row))
 
 
-async def read_times(connection: Connection, clock: Clock) -> Times:
-    """Read both times; call it after taking locks."""
-    return await times_at(await read_now(connection), connection, clock)
-
-
-async def times_at(real: datetime, connection: Connection, clock: Clock) -> Times:
-    """Read the schedule time; the database clock needs no second reading."""
+async def read_times(
+    connection: Connection, database: Database, *, real: datetime | None = None
+) -> Times:
+    """Read both times, except a known `real`; call it after taking locks."""
+    real = real or await read_now(connection)
+    clock = database.clock
     schedule = real if clock is DATABASE_CLOCK else await clock.now(connection)
     return Times(real=real, schedule=schedule)
 

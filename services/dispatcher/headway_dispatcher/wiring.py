@@ -3,35 +3,36 @@
 import os
 import socket
 from datetime import timedelta
+from functools import partial
 
 from headway_clock import new_nonce
 from headway_jetstream_kit import BrokerUnavailable
 from headway_postgres_kit import DATABASE_CLOCK, Clock
-from headway_relay import Handover, Relay
-from headway_service_kit.passes import Wakeup
+from headway_relay import Relay
 from headway_service_kit.service import Service, open_service
 from headway_tracing.log import get_logger
 
 from headway_dispatcher import metrics
-from headway_dispatcher.gate.gate import Gate, Waits
+from headway_dispatcher.gate.gate import Gate
+from headway_dispatcher.gate.situation import Waits
 from headway_dispatcher.history.retention import Retention
-from headway_dispatcher.intake.prune import Prunes
+from headway_dispatcher.intake.prune import prune_manifests
 from headway_dispatcher.intake.work_intake import work_intake
-from headway_dispatcher.letters.canaries import Canaries
-from headway_dispatcher.letters.letters import LetterRetention, WaitingRetries
-from headway_dispatcher.operate.cancel import Cancels
+from headway_dispatcher.letters.canaries import advance_canaries
+from headway_dispatcher.letters.letters import purge_letters, retry_waiting
+from headway_dispatcher.operate import reconcile
+from headway_dispatcher.operate.cancel import push_cancels
 from headway_dispatcher.operate.desk import Desk
 from headway_dispatcher.operate.explain import Explanations
-from headway_dispatcher.operate.reconcile import ReconcileDesk
 from headway_dispatcher.provisioning import NotProvisioned, check_provisioned, provision_by
-from headway_dispatcher.runs.heartbeats import Heartbeats, Witness
+from headway_dispatcher.runs import leases
+from headway_dispatcher.runs.fencing import withdraw_expired
+from headway_dispatcher.runs.heartbeats import Heartbeats, send_own_heartbeat
 from headway_dispatcher.runs.job_consumers import JobConsumers
-from headway_dispatcher.runs.leases import LeaseDesk
-from headway_dispatcher.runs.orders import Expiry, Orders
+from headway_dispatcher.runs.orders import Orders, purge_events
 from headway_dispatcher.runs.progress import ProgressDesk
 from headway_dispatcher.runs.projector import event_intake
 from headway_dispatcher.runs.reaper import Reaper
-from headway_dispatcher.runs.stream_purge import purge_events
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import MIGRATIONS, OUTBOX
 from headway_dispatcher.wakeups import Wakeups
@@ -42,21 +43,16 @@ _REAP_EVERY = 1.0
 
 
 async def start_dispatcher(
-    settings: DispatcherSettings,
-    *,
-    give_up_after: int | None = None,
-    clock: Clock = DATABASE_CLOCK,
+    settings: DispatcherSettings, *, give_up_after: int | None = None, clock: Clock = DATABASE_CLOCK
 ) -> Service:
     """Connect, check schema and streams, then run all passes.
 
-    `clock` is schedule time; liveness always uses PostgreSQL's clock.
+    `clock` is the source of schedule time; liveness always uses PostgreSQL's clock.
     """
     service = await open_service(
-        "dispatcher",
-        settings,
-        measures=metrics.MEASURES,
-        give_up_after=give_up_after,
+        "dispatcher", settings, measures=metrics.MEASURES, give_up_after=give_up_after
     )
+    service.database.clock = service.requests.clock = clock
     try:
         await MIGRATIONS.check(service.database)
         await service.wait_for(
@@ -66,7 +62,7 @@ async def start_dispatcher(
             address=settings.health_address,
             give_up_after=give_up_after,
         )
-        await _keep_passes(service, settings, clock)
+        await _keep_passes(service, settings)
         port = await service.answer_for_health(settings.health_address)
     except BaseException:
         await service.stop()
@@ -83,114 +79,84 @@ async def _ensure_streams(service: Service, settings: DispatcherSettings) -> lis
     return []
 
 
-async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Clock) -> None:
+async def _keep_passes(service: Service, settings: DispatcherSettings) -> None:
     database, broker, meter = service.database, service.broker, service.meter
     metrics.measure(service, settings)
     name = f"{socket.gethostname()}:{os.getpid()}:{new_nonce()}"
-    consumers = JobConsumers(database, broker, settings)
-    wake = Wakeups(
-        gate=Wakeup(),
-        relay=Handover(),
-        cancels=Wakeup(),
-        prunes=Wakeup(),
-        canaries=Wakeup(),
-        consumers=consumers.wakeup,
-    )
+    wake = Wakeups()
+    gate = Gate(database, settings, wake)
+    consumers = JobConsumers(database, broker, settings, wake.consumers)
     heartbeats = Heartbeats(database, broker, settings, name=name, gate=wake.gate)
-    waits_wakeup, expiry_wakeup = Wakeup(), Wakeup()
-    gate = Gate(
-        database,
-        settings,
-        clock=clock,
-        relay=wake.relay,
-        waits=waits_wakeup,
-        expiry=expiry_wakeup,
-        call=wake.gate,
-    )
+    progress = ProgressDesk(database, broker)
     reaper = Reaper(database, broker, settings, name=name)
+    orders = Orders(database, broker, settings, name=name)
     retention = Retention(
         database,
         days=settings.history_days,
-        clock=clock,
         worker_days=settings.worker_days,
         rejected_days=settings.rejected_days,
     )
-    orders = Orders(database, broker, settings, name=name)
 
     async def run_gate() -> float | None:
         result = await gate.run_once()
         meter.add(metrics.ADMITTED, amount=result.admitted)
         return result.rest
 
-    async def reap() -> float | None:
+    async def reap() -> None:
         for reason, number in (await reaper.run_once()).reasons.items():
             meter.add(metrics.REVOKED, reason, amount=number)
-        return None
 
     async def clean_up() -> float | None:
         cleaned = await retention.run_once()
         return 0.0 if cleaned.unfinished else settings.clean_up_seconds
 
-    async def republish_orders() -> float | None:
-        await orders.run_once()
-        return None
-
-    async def purge_stream() -> float | None:
+    async def purge_stream() -> None:
         await purge_events(database, broker)
-        return None
 
-    async def ensure_streams() -> float | None:
+    async def ensure_streams() -> None:
         made = await _ensure_streams(service, settings)
         if made:
             consumers.check_again()
             log.warning("streams recreated", names=", ".join(made))
-        return None
 
     await heartbeats.listen()
-    await LeaseDesk(database, broker).listen()
-    progress = ProgressDesk(database, broker)
+    await leases.listen(database, broker)
     await progress.listen()
-    await Desk(service.requests, broker, settings, name=name, clock=clock, wake=wake).listen()
-    await Explanations(service.requests, broker, settings, clock=clock).listen()
-    await ReconcileDesk(database, broker, clock=clock, days=settings.history_days).listen()
+    await Desk(service.requests, broker, settings, name=name, wake=wake).listen()
+    await Explanations(service.requests, broker, settings).listen()
+    await reconcile.listen(database, broker, days=settings.history_days)
     intakes = {
         "intake": work_intake(
             database,
             broker,
-            clock=clock,
             wake=wake,
             rank_step=timedelta(seconds=settings.rank_step_seconds),
             retention=timedelta(days=settings.history_days),
         ),
-        "projector": event_intake(
-            database, broker, clock=clock, gate=wake.gate, relay=wake.relay, prunes=wake.prunes
-        ),
+        "projector": event_intake(database, broker, wake),
     }
-    prunes = Prunes(database, clock=clock, relay=wake.relay)
     relay = Relay(database, broker, OUTBOX, wake.relay, batch=settings.outbox_batch)
     service.keep("relay", relay.run_once, wake.relay)
     for pass_name, intake in intakes.items():
         await intake.take_over()
         service.keep(pass_name, intake.run_once)
     service.keep("gate", run_gate, wake.gate)
-    service.keep("waits", Waits(database, settings, clock=clock).run_once, waits_wakeup)
-    service.keep("cancels", Cancels(database, broker, name=name).run_once, wake.cancels)
-    expiry = Expiry(database, broker, settings, name=name, clock=clock)
-    service.keep("expiry", expiry.run_once, expiry_wakeup)
-    service.keep("prunes", prunes.run_once, wake.prunes)
-    retries = WaitingRetries(database, clock=clock, wake=wake)
-    service.keep("letters", retries.run_once)
-    canaries = Canaries(database, clock=clock, wake=wake)
-    service.keep("canaries", canaries.run_once, wake.canaries)
-    purge = LetterRetention(database, days=settings.dead_letter_days, clock=clock)
-    service.keep("letter-retention", purge.run_once, poll=settings.clean_up_seconds)
+    service.keep("waits", Waits(database, settings).run_once, wake.waits)
+    service.keep("cancels", partial(push_cancels, database, broker, name), wake.cancels)
+    expire = partial(withdraw_expired, database, broker, settings, name)
+    service.keep("expiry", expire, wake.expiry)
+    service.keep("prunes", partial(prune_manifests, database, wake.relay), wake.prunes)
+    service.keep("letters", partial(retry_waiting, database, wake))
+    service.keep("canaries", partial(advance_canaries, database, wake), wake.canaries)
+    purge = partial(purge_letters, database, days=settings.dead_letter_days)
+    service.keep("letter-retention", purge, poll=settings.clean_up_seconds)
     # Workers need replies even while this process has errors, so the backoff is short.
     service.keep("heartbeats", heartbeats.run_once, heartbeats.arrived, longest_backoff=0.2)
     service.keep("progress", progress.run_once, progress.arrived)
-    service.keep("witness", Witness(broker, settings, name=name).run_once)
+    service.keep("witness", partial(send_own_heartbeat, broker, settings, name))
     service.keep("reaper", reap, poll=_REAP_EVERY)
     service.keep("retention", clean_up, poll=settings.clean_up_seconds)
     service.keep("streams", ensure_streams)
-    service.keep("consumers", consumers.run_once, consumers.wakeup)
-    service.keep("orders", republish_orders, poll=settings.heartbeat_seconds)
+    service.keep("consumers", consumers.run_once, wake.consumers)
+    service.keep("orders", orders.run_once, poll=settings.heartbeat_seconds)
     service.keep("tidying", purge_stream)

@@ -7,7 +7,7 @@ import click
 import msgspec
 from headway import Client
 from headway_contract.manifests import LedgerAnswer
-from headway_dispatcher.public import MOST_TOLD, Verified
+from headway_dispatcher.public import MOST_LISTED, Verified
 from headway_dispatcher.public import verify as verify_tables
 from headway_history import Difference
 from headway_postgres_kit import Database, Queries
@@ -109,7 +109,7 @@ async def _find_forged_work(database: Database) -> list[Difference]:
     """Find work without a decision of the scheduler, which somebody else must have published."""
     kept = settings.read(_Retention, {}).history_days
     async with database.acquire() as connection:
-        rows = await connection.fetch(queries["undecided"], kept * _SHARE_COMPARED, MOST_TOLD)
+        rows = await connection.fetch(queries["undecided"], kept * _SHARE_COMPARED, MOST_LISTED)
     return [Difference(table="work_queue", row=row["id"], kind="undecided") for row in rows]
 
 

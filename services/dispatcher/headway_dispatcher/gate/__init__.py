@@ -1,1 +1,1 @@
-"""Gate: admit waiting work as far as capacity allows, and write leases and orders."""
+"""Gate: admit work within the limits."""

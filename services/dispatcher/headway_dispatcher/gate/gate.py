@@ -11,39 +11,68 @@ waits for it, so that work which cannot run does not block the key.
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
-from headway_clock import monotonic, new_id, new_token
-from headway_contract import encode, event, subjects
+import msgspec
+from headway_clock import new_id, new_token
+from headway_contract import encode, subjects
 from headway_contract.orders import OrderedRun, RunDispatched
-from headway_contract.work import RunTerms, terms_of
+from headway_contract.work import RunTerms, WorkTerms, terms_of
 from headway_decisions.capacity import capacity
-from headway_decisions.capacity.capacity import Admitted, Held, RateUse, Reason, Room, Verdict
-from headway_postgres_kit import Clock, Database
-from headway_relay import Handover, OutboxMessage, stamped
-from headway_service_kit.passes import Wakeup
-from headway_tracing import CONTEXTS_APART, is_recording, span, traceparent
+from headway_decisions.capacity.capacity import Admitted, Candidate, Held, RateUse, Room, Verdict
+from headway_history import Record
+from headway_postgres_kit import Connection, Database, StatementBatch, json_array
+from headway_relay import OutboxMessage, stamped
+from headway_tracing import CONTEXTS_APART, is_recording, span, trace_id, traceparent
 from msgspec import Struct
 
-from headway_dispatcher.gate.store import (
-    GATE_LOCK,
-    GateTransaction,
-    Glance,
-    KeyChanges,
-    Ordered,
+from headway_dispatcher.events import own_event
+from headway_dispatcher.gate.situation import (
+    QueueState,
     Situation,
-    WaitingWork,
+    group_step,
+    read_queue_state,
+    read_situation,
 )
 from headway_dispatcher.provisioning import renew_seconds
 from headway_dispatcher.runs import settle
 from headway_dispatcher.settings import DispatcherSettings
-from headway_dispatcher.store import SOURCE, Times
+from headway_dispatcher.store import GATE_LOCK, HISTORY, OUTBOX, SOURCE, Times, gates
+from headway_dispatcher.wakeups import Wakeups
 
 _KEYS_AT_ONCE = 1000
 # Delay before the next look at work whose row another transaction had locked.
 _RETRY_LOCKED = timedelta(milliseconds=100)
-# Under load the gate runs all the time; people do not read faster.
-_SECONDS_BETWEEN_WAITS = 1.0
+# Time beyond timeout and grace in which a worker may report the end of a run itself.
+_LENIENCE = 10.0
+
+
+class WaitingWork(Struct, frozen=True, kw_only=True, rename={"group": "group_name"}):
+    """Ready work, with everything that its order needs; read from its row."""
+
+    id: UUID
+    round: int
+    manifest: str | None
+    group: str
+    job: str
+    input: Any
+    input_schema: str | None
+    cause: str
+    due_at: datetime | None
+    start_by: datetime | None
+    terms: WorkTerms
+    attempts: int
+    traceparent: str | None
+    concurrency_key: str | None
+    key_active: int
+    manifest_disabled: bool
+    exclusive_lease: bool
+
+    @property
+    def max_run_seconds(self) -> float:
+        """Seconds from the start of the run until it must have ended."""
+        return self.terms.timeout_seconds + self.terms.cancel_grace_seconds + _LENIENCE
 
 
 class GateResult(Struct, frozen=True, kw_only=True):
@@ -55,236 +84,164 @@ class GateResult(Struct, frozen=True, kw_only=True):
     rest: float | None = None
 
 
-class _MadeReady(Struct, frozen=True, kw_only=True):
-    """The number of expired work, and whether to look again at once or later."""
-
-    expired: int
-    more: bool
-    look_again_at: datetime | None
+# An order with its admitted work, in the order of its runs.
+_Order = tuple[RunDispatched, list[WaitingWork]]
 
 
 class Gate:
     """The gate of one dispatcher process."""
 
-    def __init__(
-        self,
-        database: Database,
-        settings: DispatcherSettings,
-        *,
-        clock: Clock,
-        relay: Handover,
-        waits: Wakeup,
-        expiry: Wakeup | None = None,
-        call: Wakeup | None = None,
-    ) -> None:
+    def __init__(self, database: Database, settings: DispatcherSettings, wake: Wakeups) -> None:
         self._database = database
         self._settings = settings
-        self._clock = clock
-        self._relay = relay
-        self._waits = waits
-        self._expiry = expiry or Wakeup()
-        self._call = call or Wakeup()
-        self._silence = timedelta(seconds=settings.orphan_timeout_seconds)
-        self._group_step = group_step(settings)
+        self._wake = wake
 
     async def run_once(self) -> GateResult:
         """Admit work once."""
-        if not self._call.begin():
-            glance = await self._look()
-            if glance.idle:
-                return GateResult(rest=_rest(glance.next_at, glance.times.schedule))
+        if not self._wake.gate.begin():
+            # Without the lock; later changes wake the gate.
+            async with self._database.acquire() as connection:
+                queue = await read_queue_state(connection, self._database)
+            if queue.idle:
+                return GateResult(rest=_rest(queue.next_at, queue.times.schedule))
+        batch = self._settings.gate_batch
         async with self._database.locked_transaction(GATE_LOCK) as connection:
-            tx = GateTransaction(connection, self._clock)
-            situation = await tx.situation(
-                max_active=self._settings.max_active, worker_silence=self._silence
-            )
-            glance, times = situation.glance, situation.glance.times
-            now = times.schedule
-            ready = await self._make_ready(tx, glance)
-            room = Room(situation.limits, situation.load, situation.fleet, now=now)
-            waiting = await self._candidates(tx, room, now)
-            verdicts = capacity.admit(
-                _as_candidates(waiting, situation),
-                room,
-                more=len(waiting) == self._settings.gate_batch,
-            )
+            situation = await read_situation(connection, self._database, self._settings)
+            queue, now, room = situation.queue, situation.now, situation.room()
+            expired, ready_more, look_again_at = await _make_ready(connection, queue)
+            waiting = await self._candidates(connection, room, now)
+            candidates = _as_candidates(waiting, situation)
+            verdicts = capacity.admit(candidates, room, more=len(waiting) == batch)
             orders = self._orders(waiting, verdicts)
-            messages = await self._record(tx, times, orders, room.rate_uses()) if orders else []
-            if without_key := _held(verdicts, "key"):
-                await tx.wait_for_key(without_key)
-        self._relay.hand(messages)
+            messages: list[OutboxMessage] = []
+            if orders:
+                messages = await _record(connection, orders, room.rate_uses(), queue.times)
+            without_key = _held(verdicts, "key")
+            if without_key:
+                await connection.execute(gates["wait_for_key"], without_key)
+        self._wake.relay.hand(messages)
         # The gate skips closed lanes; `Waits` records why.
-        self._waits.call()
-        disabled = await self._hold_disabled(_held(verdicts, "manifest_disabled"))
-        if any(work.start_by is not None for order in orders for work in order.works):
-            self._expiry.call()
-        if ready.expired:
-            self._relay.call()
-        admitted = sum(len(order.works) for order in orders)
-        more = ready.more or bool(without_key or disabled)
-        more |= len(waiting) == self._settings.gate_batch and admitted > 0
-        next_at = _earliest(glance.next_at, room.rates_free_at(), ready.look_again_at)
+        self._wake.waits.call()
+        disabled = _held(verdicts, "manifest_disabled")
+        if disabled:
+            # Not under the gate's lock: it may wait for a transaction that enables a manifest.
+            async with self._database.transaction() as connection:
+                await connection.execute(gates["hold_disabled"], disabled)
+        if any(work.start_by is not None for _, works in orders for work in works):
+            self._wake.expiry.call()
+        if expired:
+            self._wake.relay.call()
+        admitted = sum(len(works) for _, works in orders)
+        more = ready_more or bool(without_key or disabled)
+        more |= len(waiting) == batch and admitted > 0
+        times = (queue.next_at, room.rates_free_at(), look_again_at)
+        next_at = min((at for at in times if at is not None), default=None)
         if next_at is not None and next_at <= now:
             # Another transaction has locked the row.
             next_at = now + _RETRY_LOCKED
         return GateResult(
             admitted=admitted,
             held=len(waiting) - admitted,
-            expired=ready.expired,
+            expired=expired,
             rest=0.0 if more else _rest(next_at, now),
         )
 
-    async def _look(self) -> Glance:
-        """Look for work without the lock; later changes wake the gate."""
-        async with self._database.acquire() as connection:
-            return await GateTransaction(connection, self._clock).look()
-
-    async def _make_ready(self, tx: GateTransaction, glance: Glance) -> _MadeReady:
-        """Settle expired work, and make work ready whose time or key has come."""
-        now = glance.times.schedule
-        expired = released = 0
-        keys = KeyChanges()
-        if glance.start_by is not None and glance.start_by <= now:
-            late = await tx.expired(now)
-            expired = len(late)
-            if late:
-                await settle.expire(tx.connection, late, now=now)
-        if glance.not_before is not None and glance.not_before <= now:
-            released = await tx.release_due(now)
-        if glance.keys_changed or released:
-            keys = await tx.offer_keys(limit=_KEYS_AT_ONCE)
-        return _MadeReady(
-            expired=expired,
-            # Only a new reading shows what comes next.
-            more=bool(expired or released or keys.left_over < keys.changed == _KEYS_AT_ONCE),
-            look_again_at=now + _RETRY_LOCKED if keys.left_over else None,
-        )
-
     async def _candidates(
-        self, tx: GateTransaction, room: Room, now: datetime
+        self, connection: Connection, room: Room, now: datetime
     ) -> list[WaitingWork]:
+        """Lock the first work of each lane with room, in the order of the gate."""
         batch = self._settings.gate_batch
         jobs = {job: left for job, left in room.jobs(most=batch).items() if left > 0}
         if not jobs:
             return []
         groups, idle = room.groups(most=batch), room.jobs(most=batch, spares=False)
-        return await tx.candidates(
-            [(name, left, room.group_may_spare(name)) for name, left in groups.items()],
-            [(name, left, idle[name]) for name, left in jobs.items()],
-            now=now,
-            limit=batch,
-            group_step=self._group_step,
+        rows = await connection.fetch(
+            gates["candidates"],
+            list(groups),
+            list(groups.values()),
+            [room.group_may_spare(name) for name in groups],
+            list(jobs),
+            list(jobs.values()),
+            [idle[name] for name in jobs],
+            now,
+            batch,
+            group_step(self._settings),
         )
+        return [msgspec.convert(dict(row), WaitingWork) for row in rows]
 
-    def _orders(self, waiting: Sequence[WaitingWork], verdicts: Sequence[Verdict]) -> list[Ordered]:
+    def _orders(self, waiting: Sequence[WaitingWork], verdicts: Sequence[Verdict]) -> list[_Order]:
         """Return an order for each admitted lease."""
         leases: dict[int, list[WaitingWork]] = {}
         for work, verdict in zip(waiting, verdicts, strict=True):
             if isinstance(verdict, Admitted):
                 leases.setdefault(verdict.lease, []).append(work)
         traced = is_recording()
-        return [self._order(works, traced=traced) for works in leases.values()]
-
-    async def _record(
-        self,
-        tx: GateTransaction,
-        times: Times,
-        orders: Sequence[Ordered],
-        uses: Sequence[RateUse],
-    ) -> list[OutboxMessage]:
-        """Record the orders; returns their messages."""
-        with span("gate", admitted=sum(len(order.works) for order in orders)):
-            messages = stamped([_message(order, times.schedule) for order in orders])
-            await tx.dispatch(orders, messages, uses, times=times)
-        return messages
-
-    async def _hold_disabled(self, disabled: list[UUID]) -> list[UUID]:
-        """Hold work of disabled manifests.
-
-        Not under the gate's lock, because it may wait for a transaction that enables a manifest.
-        """
-        if disabled:
-            async with self._database.transaction() as connection:
-                await GateTransaction(connection, self._clock).hold_disabled(disabled)
-        return disabled
-
-    def _order(self, admitted: list[WaitingWork], *, traced: bool) -> Ordered:
-        first = admitted[0]
-        order = RunDispatched(
-            lease=new_id(),
-            token=new_token(),
-            job=first.job,
-            heartbeat_seconds=self._settings.heartbeat_seconds,
-            orphan_timeout_seconds=self._settings.orphan_timeout_seconds,
-            renew_seconds=renew_seconds(self._settings),
-            on_lost_contact=first.terms.on_lost_contact,
-            runs=[_run(work, traced=traced) for work in admitted],
-        )
-        return Ordered(works=admitted, order=order)
-
-
-class Waits:
-    """Records why ready work waits, lane by lane, for one dispatcher process.
-
-    It runs after the gate and without its lock: people read the reasons, no decision does. The
-    row of other waiting work has its own reason; the view `dispatcher.waiting` shows both.
-    """
-
-    def __init__(self, database: Database, settings: DispatcherSettings, *, clock: Clock) -> None:
-        self._database = database
-        self._settings = settings
-        self._clock = clock
-        self._may_run_at = 0.0
-
-    async def run_once(self) -> float | None:
-        """Record the closed lanes, at most once a second."""
-        early = self._may_run_at - monotonic()
-        if early > 0:
-            return early
-        self._may_run_at = monotonic() + _SECONDS_BETWEEN_WAITS
-        async with self._database.transaction() as connection:
-            tx = GateTransaction(connection, self._clock)
-            lanes = await tx.lanes()
-            if lanes is None:
-                return None
-            situation = await tx.situation(
-                max_active=self._settings.max_active,
-                worker_silence=timedelta(seconds=self._settings.orphan_timeout_seconds),
+        orders = []
+        for works in leases.values():
+            order = RunDispatched(
+                lease=new_id(),
+                token=new_token(),
+                job=works[0].job,
+                heartbeat_seconds=self._settings.heartbeat_seconds,
+                orphan_timeout_seconds=self._settings.orphan_timeout_seconds,
+                renew_seconds=renew_seconds(self._settings),
+                on_lost_contact=works[0].terms.on_lost_contact,
+                runs=[_run(work, traced=traced) for work in works],
             )
-            now = situation.glance.times.schedule
-            room = Room(situation.limits, situation.load, situation.fleet, now=now)
-            closed = [
-                (group, job, reason)
-                for group, job in lanes
-                if (reason := room.waits_for(group, job)) is not None
-            ]
-            await tx.close_lanes(closed, now=now)
-        return None
+            orders.append((order, works))
+        return orders
 
 
-def group_step(settings: DispatcherSettings) -> timedelta:
-    """Return the age that one step of a group's priority is worth.
+async def _make_ready(
+    connection: Connection, queue: QueueState
+) -> tuple[int, bool, datetime | None]:
+    """Settle expired work, and make work ready whose time or key has come.
 
-    It outweighs all steps of a manifest's priority. In the end age decides.
+    Returns the number of expired work, and whether to look again at once or at a time.
     """
-    return timedelta(seconds=settings.rank_step_seconds) * 32
+    now = queue.times.schedule
+    expired = released = changed = left_over = 0
+    if queue.start_by is not None and queue.start_by <= now:
+        rows = await connection.fetch(gates["expired"], now)
+        expired = len(rows)
+        if rows:
+            await settle.expire(connection, sorted(row["id"] for row in rows), now=now)
+    if queue.not_before is not None and queue.not_before <= now:
+        released = await connection.fetchval(gates["release_due"], now)
+    if queue.keys_changed or released:
+        [row] = await connection.fetch(gates["offer_keys"], _KEYS_AT_ONCE)
+        changed, left_over = row["changed"], row["left_over"]
+    # Only a new reading shows what comes next.
+    more = bool(expired or released or left_over < changed == _KEYS_AT_ONCE)
+    return expired, more, now + _RETRY_LOCKED if left_over else None
 
 
-def _held(verdicts: Sequence[Verdict], reason: Reason) -> list[UUID]:
+def _as_candidates(waiting: Sequence[WaitingWork], situation: Situation) -> list[Candidate]:
+    """Return the input of the decision; the size matters only for shared leases."""
+    shares = {name for name, limit in situation.limits.jobs.items() if limit.batch > 1}
+    return [
+        Candidate(
+            work=work.id,
+            group=work.group,
+            job=work.job,
+            key=work.concurrency_key,
+            key_limit=work.terms.concurrency_limit,
+            key_active=work.key_active,
+            manifest_disabled=work.manifest_disabled,
+            on_lost_contact=work.terms.on_lost_contact,
+            size=len(msgspec.json.encode(work.input)) if work.job in shares else 0,
+            exclusive_lease=work.exclusive_lease,
+        )
+        for work in waiting
+    ]
+
+
+def _held(verdicts: Sequence[Verdict], reason: capacity.Reason) -> list[UUID]:
     return sorted(
         verdict.work
         for verdict in verdicts
         if isinstance(verdict, Held) and verdict.reason == reason
     )
-
-
-def _as_candidates(
-    waiting: Sequence[WaitingWork], situation: Situation
-) -> list[capacity.Candidate]:
-    jobs = situation.limits.jobs
-    return [
-        work.candidate(shares=work.job in jobs and jobs[work.job].batch > 1) for work in waiting
-    ]
 
 
 def _run(work: WaitingWork, *, traced: bool) -> OrderedRun:
@@ -309,28 +266,89 @@ def _run(work: WaitingWork, *, traced: bool) -> OrderedRun:
     )
 
 
-def _message(ordered: Ordered, now: datetime) -> OutboxMessage:
-    order = ordered.order
+async def _record(
+    connection: Connection, orders: Sequence[_Order], uses: Sequence[RateUse], times: Times
+) -> list[OutboxMessage]:
+    """Record orders: leases, runs, work, history, messages, rates; returns the messages."""
+    runs = [
+        (order, work, run)
+        for order, works in orders
+        for work, run in zip(works, order.runs, strict=True)
+    ]
+    with span("gate", admitted=len(runs)):
+        messages = stamped([_message(order, times.schedule) for order, _ in orders])
+        writes = StatementBatch()
+        writes.add(
+            gates["dispatch"],
+            [order.lease for order, _ in orders],
+            [order.token for order, _ in orders],
+            [order.job for order, _ in orders],
+            # Real time: the age of an unclaimed lease decides about liveness.
+            times.real,
+            [work.id for _, work, _ in runs],
+            [run.run for _, _, run in runs],
+            [order.lease for order, _, _ in runs],
+            [run.attempt for _, _, run in runs],
+            [trace_id(run.traceparent) for _, _, run in runs],
+            [work.max_run_seconds for _, work, _ in runs],
+            times.schedule,
+        )
+        records = [_history_record(*run, times.schedule) for run in runs]
+        HISTORY.append_to(writes, records, now=times.real)
+        OUTBOX.add_to(writes, messages)
+        if uses:
+            writes.add(
+                gates["write_rates"],
+                [use.kind for use in uses],
+                [use.name for use in uses],
+                json_array(use.begun for use in uses),
+                [use.frees_at for use in uses],
+            )
+        await writes.send(connection)
+    return messages
+
+
+def _message(order: RunDispatched, now: datetime) -> OutboxMessage:
     traces = [run.traceparent for run in order.runs if run.traceparent]
+    context = traces[0] if traces else None
+    published = own_event(order, id=order.lease, subject=order.lease, time=now, traceparent=context)
     return OutboxMessage(
         message_id=str(order.lease),
         subject=subjects.order(order.job, order.lease),
-        body=encode(
-            event(
-                order,
-                id=order.lease,
-                source=SOURCE,
-                subject=order.lease,
-                time=now,
-                traceparent=traces[0] if traces else None,
-            )
-        ),
+        body=encode(published),
         traceparent=CONTEXTS_APART.join(traces) or None,
     )
 
 
-def _earliest(*moments: datetime | None) -> datetime | None:
-    return min((moment for moment in moments if moment is not None), default=None)
+def _history_record(
+    order: RunDispatched, work: WaitingWork, run: OrderedRun, now: datetime
+) -> Record:
+    """Return the history record of an ordered run, without the secret token."""
+    return Record(
+        event_id=str(order.lease) if len(order.runs) == 1 else f"{order.lease}.{run.run}",
+        type=RunDispatched.type,
+        subject=str(run.run),
+        source=SOURCE,
+        occurred_at=now,
+        # Without the input, which the record of the work has.
+        data={
+            "lease": order.lease,
+            "job": order.job,
+            "run": run.run,
+            "work": work.id,
+            "round": run.round,
+            "attempt": run.attempt,
+            "manifest": work.manifest,
+            "group": work.group,
+            "cause": work.cause,
+            "due_at": work.due_at,
+            "max_run_seconds": work.max_run_seconds,
+            "trace_id": trace_id(run.traceparent),
+        },
+        work=work.id,
+        run=run.run,
+        lease=order.lease,
+    )
 
 
 def _rest(moment: datetime | None, now: datetime) -> float | None:

@@ -1,4 +1,4 @@
-"""History and the tables that follow from it, side by side, a page of work at a time."""
+"""History and the tables that follow from it, compared by pages of work."""
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
@@ -24,43 +24,43 @@ _PRUNED, _CONFIRMED = "headway.manifest.pruned.v1", "headway.prune.confirmed.v1"
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """Work between two ids: how it should be, and how it is."""
+    """Work between two ids, as history has it and as the tables have it."""
 
     up_to: UUID
     events: int
     expected: dict[UUID, WorkRows]
     found: dict[UUID, WorkRows]
-    # Leases of live runs that are gone (none), or that have ended, and when.
+    # Leases of live runs that are missing (`None`), or have ended at this time.
     dead_leases: dict[UUID, datetime | None]
 
     @property
     def works(self) -> list[UUID]:
-        """All work that either side knows, in the order of ids."""
+        """All work of history and of the tables, by id."""
         return sorted(self.expected.keys() | self.found.keys())
 
 
 class Gone(Struct, frozen=True, kw_only=True):
-    """What history says was deleted: with its manifest, or because it is old."""
+    """Deletions that history records: prunes of manifests, and the clean-up of old work."""
 
     pruned: set[UUID]
     confirmed: set[UUID]
     settled_before: datetime | None
     resolved_before: datetime | None
 
-    def without_purged(self, expected: WorkRows, there: Collection[UUID]) -> WorkRows:
-        """What is expected, less the letters that were seen to long ago and are not `there`."""
+    def without_purged(self, expected: WorkRows, existing: Collection[UUID]) -> WorkRows:
+        """Drop letters that were resolved long ago and do not exist any more."""
         mark = self.resolved_before
         if mark is None or not expected.letters:
             return expected
         kept = {
             key: letter
             for key, letter in expected.letters.items()
-            if key in there or letter.resolved_at is None or letter.resolved_at >= mark
+            if key in existing or letter.resolved_at is None or letter.resolved_at >= mark
         }
         return WorkRows(work=expected.work, runs=expected.runs, letters=kept)
 
     def absence(self, expected: WorkRows, found: WorkRows) -> Absence:
-        """Whether the rows of a piece of work may, or must, be gone."""
+        """Return whether the rows of a piece of work may, must or must not be absent."""
         work = expected.work
         if work is None:
             return "must_not"
@@ -68,85 +68,74 @@ class Gone(Struct, frozen=True, kw_only=True):
             return "must"
         if work.manifest_id in self.pruned:
             return "may"
-        return "may" if found.is_empty and self._is_forgotten(expected) else "must_not"
-
-    def _is_forgotten(self, expected: WorkRows) -> bool:
-        """Whether the clean-up may have been at it: settled, and its letters seen to, long ago."""
-        work, mark = expected.work, self.settled_before
-        if mark is None or work is None:
-            return False
+        mark = self.settled_before
+        if mark is None or not found.is_empty:
+            return "must_not"
+        # The clean-up deletes work that was settled, and whose letters were resolved, long ago.
         ends = [work.settled_at, *(letter.resolved_at for letter in expected.letters.values())]
-        return all(end is not None and end < mark for end in ends)
+        return "may" if all(end is not None and end < mark for end in ends) else "must_not"
 
 
 async def read_gone(connection: Connection) -> Gone:
-    """What was deleted, as far as history reaches."""
+    """Read the deletions, as far back as history reaches."""
     events = await HISTORY.of_no_work(connection, [_PRUNED, _CONFIRMED, FORGOTTEN])
-    told = [(event.type, open_data(event)) for event in events]
-    marks = [data for _, data in told if isinstance(data, Forgotten)]
+    read = [(event.type, open_data(event)) for event in events]
+    marks = [data for _, data in read if isinstance(data, Forgotten)]
+    settled = [mark.settled_before for mark in marks if mark.settled_before]
+    resolved = [mark.resolved_before for mark in marks if mark.resolved_before]
     return Gone(
-        pruned={data.manifest_id for type_, data in told if type_ == _PRUNED},
-        confirmed={data.manifest_id for type_, data in told if type_ == _CONFIRMED},
-        settled_before=max(
-            (one.settled_before for one in marks if one.settled_before), default=None
-        ),
-        resolved_before=max(
-            (one.resolved_before for one in marks if one.resolved_before), default=None
-        ),
+        pruned={data.manifest_id for type_, data in read if type_ == _PRUNED},
+        confirmed={data.manifest_id for type_, data in read if type_ == _CONFIRMED},
+        settled_before=max(settled, default=None),
+        resolved_before=max(resolved, default=None),
     )
 
 
 async def read_page(connection: Connection, above: UUID) -> Page | None:
-    """The next page of work above an id; none if there is no more."""
+    """Read the next page of work above an id; `None` if there is no more."""
     if above == LAST:
         return None
     end = await connection.fetchval(projections["page_end"], above, _WORKS, _EVENTS)
     up_to: UUID = LAST if end is None else end
     events = await HISTORY.of_works(connection, above, up_to)
+    expected = await fold_works(connection, events)
+    found = await _find(connection, above, up_to)
+    dead = await connection.fetch(projections["dead_leases"], above, up_to)
     return Page(
         up_to=up_to,
         events=len(events),
-        expected=await fold_works(connection, events),
-        found=await _find(connection, above, up_to),
-        dead_leases=await _dead_leases(connection, above, up_to),
+        expected=expected,
+        found=found,
+        dead_leases={row["id"]: row["ended_at"] for row in dead},
     )
 
 
-async def _dead_leases(
-    connection: Connection, above: UUID, up_to: UUID
-) -> dict[UUID, datetime | None]:
-    rows = await connection.fetch(projections["dead_leases"], above, up_to)
-    return {row["id"]: row["ended_at"] for row in rows}
-
-
 async def fold_works(connection: Connection, events: Sequence[StoredEvent]) -> dict[UUID, WorkRows]:
-    """Fold the events of several works, which come in the order of works.
+    """Fold the events of several works, sorted by work.
 
-    A lease of several runs is claimed once for all of them, and that event is no single work's.
+    A lease with several runs is claimed once for all of them, and that event has no single work.
     """
     by_work = {
         work: list(own) for work, own in groupby(events, attrgetter("work")) if work is not None
     }
     folded = {work: fold(own) for work, own in by_work.items()}
     unclaimed = {
-        run.lease_id: work
-        for work, one in folded.items()
-        for run in one.runs.values()
-        if run.host is None
+        work: {run.lease_id for run in rows.runs.values() if run.host is None}
+        for work, rows in folded.items()
     }
-    shared = await HISTORY.of_leases(connection, unclaimed)
-    of_lease: dict[UUID | None, list[StoredEvent]] = {}
-    for event in shared:
-        of_lease.setdefault(event.lease, []).append(event)
-    for work, one in list(folded.items()):
-        leases = {run.lease_id for run in one.runs.values() if run.host is None}
-        more = [event for lease in leases for event in of_lease.get(lease, ())]
-        if more:
-            folded[work] = fold([*by_work[work], *more])
+    shared: dict[UUID | None, list[StoredEvent]] = {}
+    wanted = {lease for leases in unclaimed.values() for lease in leases}
+    for event in await HISTORY.of_leases(connection, wanted):
+        shared.setdefault(event.lease, []).append(event)
+    for work, leases in unclaimed.items():
+        claims = [event for lease in leases for event in shared.get(lease, ())]
+        if claims:
+            folded[work] = fold([*by_work[work], *claims])
     return folded
 
 
 async def _find(connection: Connection, above: UUID, up_to: UUID) -> dict[UUID, WorkRows]:
+    """Read the rows of all work between two ids."""
     found: dict[UUID, WorkRows] = {}
     for row in _typed(WorkRow, await connection.fetch(projections["works"], above, up_to)):
         found[row.id] = WorkRows(work=row)
@@ -158,12 +147,12 @@ async def _find(connection: Connection, above: UUID, up_to: UUID) -> dict[UUID, 
     return found
 
 
-def _typed_runs(told: Any) -> Any:
-    """The runs of a letter, with times as such; what is no such list is told as it is."""
+def _typed_runs(stored: Any) -> Any:
+    """Return the runs of a letter as structs; a damaged list stays as it is."""
     try:
-        runs = msgspec.convert(told, list[LetterRun])
+        runs = msgspec.convert(stored, list[LetterRun])
     except msgspec.ValidationError:
-        return told
+        return stored
     return sorted(runs, key=attrgetter("created_at", "run_id"))
 
 

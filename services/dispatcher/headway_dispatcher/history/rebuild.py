@@ -1,8 +1,8 @@
-"""Rebuild: write the tables anew from history, where they differ from it.
+"""Rebuild: rewrite the rows of the tables that differ from history.
 
-Only while no service runs. Each page of work is compared and written in one transaction, so
-whatever breaks it off, it can simply be started again. Rows that history tells nothing of stay,
-unless one says that they shall go: should history itself have been lost, all would go with it.
+No service may run meanwhile. Each page of work is compared and written in one transaction, so an
+interrupted rebuild can be started again. Rows that are not in history stay, unless the caller wants
+them deleted: if history itself was lost, all rows would be deleted.
 """
 
 from collections import Counter
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from headway_clock import new_token
-from headway_history import Difference, LetterRow, RunRow, WorkRow, WorkRows
+from headway_history import LetterRow, RunRow, WorkRows
 from headway_postgres_kit import Connection, Database
 from msgspec import UNSET, Struct, structs
 
@@ -18,16 +18,16 @@ from headway_dispatcher.history.pages import FIRST, Gone, Page, read_gone, read_
 from headway_dispatcher.history.verify import differences
 from headway_dispatcher.store import projections
 
-# A dispatcher that was heard of so lately may well run still.
-_LATELY_SECONDS = 10.0
+# A dispatcher with a heartbeat of this age may still run.
+_RECENT_SECONDS = 10.0
 
 
 class ServicesRun(Exception):
-    """The tables cannot be written anew while their owners write them, too."""
+    """The tables cannot be rebuilt while services write them."""
 
 
 class Rebuilt(Struct, kw_only=True):
-    """What a rebuild did, in rows by table."""
+    """The result of a rebuild: rows by table."""
 
     works: int = 0
     events: int = 0
@@ -44,7 +44,7 @@ async def rebuild(
     delete_unknown: bool = False,
     on_page: Callable[[Rebuilt], None] = lambda _: None,
 ) -> Rebuilt:
-    """Make the tables what history says; `delete_unknown` also deletes what it does not know."""
+    """Rebuild the tables from history; `delete_unknown` also deletes rows not in history."""
     rebuilt, above = Rebuilt(), FIRST
     while True:
         async with database.transaction() as connection:
@@ -64,12 +64,12 @@ async def rebuild(
 
 async def _refuse_beside_services(connection: Connection) -> None:
     services = await connection.fetch(projections["services"])
-    witnesses = await connection.fetch(projections["witnesses"], _LATELY_SECONDS)
+    witnesses = await connection.fetch(projections["witnesses"], _RECENT_SECONDS)
     names = [row["name"] for row in (*services, *witnesses)]
     if names:
         raise ServicesRun(
             f"the tables cannot be rebuilt while services run: stop {', '.join(names)} first"
-            + ("" if services else f", or wait: it was heard of within {_LATELY_SECONDS:g} s")
+            + ("" if services else f", or wait {_RECENT_SECONDS:g} s after its last heartbeat")
         )
 
 
@@ -77,12 +77,13 @@ async def _write(
     connection: Connection, page: Page, gone: Gone, rebuilt: Rebuilt, *, delete_unknown: bool
 ) -> None:
     found = differences(page, gone)
-    unknown = [one for one in found if one.kind == "unknown"]
+    unknown = [(row.table, row.row) for row in found if row.kind == "unknown"]
     if delete_unknown:
         await _delete(connection, unknown)
-    wanted = {(one.table, one.row): one.kind for one in found if one.kind != "unknown"}
-    await _write_works(connection, page, {row for table, row in wanted if table == "work_queue"})
-    runs = [run for one in page.expected.values() for run in one.runs.values()]
+    wanted = {(row.table, row.row): row.kind for row in found if row.kind != "unknown"}
+    works = [page.expected[row].work for table, row in sorted(wanted) if table == "work_queue"]
+    await connection.execute(projections["write_works"], works)
+    runs = [run for rows in page.expected.values() for run in rows.runs.values()]
     written = [run for run in runs if ("metadata", run.run_id) in wanted]
     leased = [run for run in runs if run in written or run.lease_id in page.dead_leases]
     rebuilt.leases_made += await _write_leases(connection, leased)
@@ -90,38 +91,29 @@ async def _write(
     await connection.execute(projections["open_leases"], list(page.dead_leases))
     letters = [
         _letter(letter, page.found.get(work))
-        for work, one in page.expected.items()
-        for letter in one.letters.values()
+        for work, rows in page.expected.items()
+        for letter in rows.letters.values()
         if ("dead_letter", letter.id) in wanted
     ]
     await connection.execute(projections["write_letters"], letters)
     _count(rebuilt.deleted if delete_unknown else rebuilt.left_alone, unknown)
-    for kind, counts in (("missing", rebuilt.added), ("different", rebuilt.changed)):
-        for table, number in Counter(
-            table for (table, _), one in wanted.items() if one == kind
-        ).items():
-            counts[table] = counts.get(table, 0) + number
+    _count(rebuilt.added, [row for row, kind in wanted.items() if kind == "missing"])
+    _count(rebuilt.changed, [row for row, kind in wanted.items() if kind == "different"])
 
 
-async def _delete(connection: Connection, unknown: Sequence[Difference]) -> None:
+async def _delete(connection: Connection, unknown: Sequence[tuple[str, UUID]]) -> None:
     for table, query in (
         ("dead_letter", projections["delete_letters"]),
         ("metadata", projections["delete_runs"]),
         ("work_queue", projections["delete_works"]),
     ):
-        rows = [one.row for one in unknown if one.table == table]
+        rows = [row for in_table, row in unknown if in_table == table]
         if rows:
             await connection.execute(query, rows)
 
 
-async def _write_works(connection: Connection, page: Page, rows: set[UUID]) -> None:
-    wanted = [_work(page.expected[row]) for row in sorted(rows)]
-    if wanted:
-        await connection.execute(projections["write_works"], wanted)
-
-
 async def _write_leases(connection: Connection, runs: Sequence[RunRow]) -> int:
-    """Leases that are missing, one for each that runs name; returns how many were."""
+    """Insert missing leases of runs; returns their number."""
     by_lease: dict[UUID, list[RunRow]] = {}
     for run in runs:
         by_lease.setdefault(run.lease_id, []).append(run)
@@ -138,19 +130,14 @@ async def _write_leases(connection: Connection, runs: Sequence[RunRow]) -> int:
     return len(rows)
 
 
-def _work(folded: WorkRows) -> WorkRow:
-    assert folded.work is not None  # noqa: S101 - a row that is missing or differs is known
-    return folded.work
-
-
 def _letter(letter: LetterRow, found: WorkRows | None) -> LetterRow:
-    """A letter to be written; what history does not tell of it stays as it is."""
-    there = None if found is None else found.letters.get(letter.id)
+    """Return a letter to be written; an edit that is not in history stays as it is."""
     if letter.edit is not UNSET:
         return letter
-    return structs.replace(letter, edit=None if there is None else there.edit)
+    stored = None if found is None else found.letters.get(letter.id)
+    return structs.replace(letter, edit=None if stored is None else stored.edit)
 
 
-def _count(counts: dict[str, int], rows: Sequence[Difference]) -> None:
-    for one in rows:
-        counts[one.table] = counts.get(one.table, 0) + 1
+def _count(counts: dict[str, int], rows: Sequence[tuple[str, UUID]]) -> None:
+    for table, number in Counter(table for table, _ in rows).items():
+        counts[table] = counts.get(table, 0) + number

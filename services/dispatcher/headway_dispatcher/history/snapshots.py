@@ -1,8 +1,8 @@
-"""Snapshots: what has to be said of work before the days are dropped that tell how it began.
+"""Snapshots: the state of work before the days of history that show its beginning are dropped.
 
-A snapshot is folded from history and never read off the tables: what is wrong there must not
-become true by being copied. Dead letters that the clean-up has deleted it leaves out, because
-what history says of that is dropped one day, too.
+A snapshot is folded from history and never copied from the tables, so that an error there does not
+become part of history. It leaves out dead letters that the clean-up has deleted, because the record
+of that deletion is dropped one day, too.
 """
 
 from collections.abc import Sequence
@@ -17,16 +17,16 @@ from headway_history.rows import Snapshot
 from headway_postgres_kit import Connection, Database
 from msgspec import structs
 
-from headway_dispatcher.history.pages import FIRST, LAST, Gone, fold_works, read_gone
+from headway_dispatcher.history.pages import FIRST, LAST, fold_works, read_gone
 from headway_dispatcher.store import HISTORY, SOURCE, read_now, retention
 
 _BATCH = 200
-# Of a day that are looked through at once.
+# Events of a day that one query reads.
 _EVENTS = 20_000
 
 
-async def keep_what_outlives(database: Database, day: date) -> int:
-    """Write a snapshot of all work that must outlive a day; returns how many were written."""
+async def write_snapshots(database: Database, day: date) -> int:
+    """Write a snapshot of all work that outlives a day; returns their number."""
     begins = datetime.combine(day, time(), UTC)
     bounds = begins, begins + timedelta(days=1)
     written, above = 0, FIRST
@@ -44,7 +44,7 @@ async def keep_what_outlives(database: Database, day: date) -> int:
 
 
 async def _snapshot(connection: Connection, works: Sequence[UUID]) -> int:
-    # Locked as the projector does it, so that nothing of them is being written just now.
+    # Same lock order as the projector, so that no event of them is being written.
     await connection.execute(retention["lock_leases"], works)
     await connection.execute(retention["lock_works"], works)
     now = await read_now(connection)
@@ -58,18 +58,14 @@ async def _snapshot(connection: Connection, works: Sequence[UUID]) -> int:
     records = [
         _record(work, covers[work], gone.without_purged(folded, letters), now)
         for work, folded in (await fold_works(connection, events)).items()
-        if _must_be_told(folded, gone)
+        if folded.work is not None and gone.absence(folded, WorkRows()) == "must_not"
     ]
     await HISTORY.append(connection, records, now=now)
     return len(records)
 
 
-def _must_be_told(folded: WorkRows, gone: Gone) -> bool:
-    return folded.work is not None and gone.absence(folded, WorkRows()) == "must_not"
-
-
 def _record(work: UUID, covers: int, folded: WorkRows, now: datetime) -> Record:
-    assert folded.work is not None  # noqa: S101 - only such are told
+    assert folded.work is not None  # noqa: S101 - the caller excludes other rows
     return Record(
         event_id=f"snapshot.{work}.{covers}",
         type=SNAPSHOT,
@@ -80,7 +76,7 @@ def _record(work: UUID, covers: int, folded: WorkRows, now: datetime) -> Record:
             covers=covers,
             work=folded.work,
             runs=list(folded.runs.values()),
-            # A letter's runs follow from the runs, and need not be told twice.
+            # The runs of a letter follow from the runs of the work.
             letters=[structs.replace(letter, runs=[]) for letter in folded.letters.values()],
         ),
         work=work,

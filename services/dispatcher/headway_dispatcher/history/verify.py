@@ -1,13 +1,11 @@
-"""Verify: are the tables what history says they should be?
+"""Verify: compare the tables with history.
 
-Everything is read in one snapshot of the database, so the services may go on meanwhile, and a
-page of work at a time, so the answer needs no more memory for more work. What the snapshot
-costs is that PostgreSQL cannot clean up behind it while it is open.
+Everything is read in one snapshot of the database, so the services may run meanwhile, and by pages
+of work, so memory does not grow with the work. While the snapshot is open, PostgreSQL cannot vacuum
+rows that were deleted after it.
 """
 
 from collections.abc import Callable
-from datetime import datetime
-from uuid import UUID
 
 from headway_clock import monotonic
 from headway_history import Difference, compare
@@ -17,12 +15,12 @@ from msgspec import Struct
 
 from headway_dispatcher.history.pages import FIRST, Gone, Page, read_gone, read_page
 
-# More than a person reads; the rest is only counted.
-MOST_TOLD = 1000
+# More than a person reads; further differences are only counted.
+MOST_LISTED = 1000
 
 
 class Verified(Struct, kw_only=True):
-    """What a comparison came to."""
+    """The result of a comparison."""
 
     works: int = 0
     runs: int = 0
@@ -36,7 +34,7 @@ class Verified(Struct, kw_only=True):
 async def verify(
     database: Database, *, on_page: Callable[[Verified], None] = lambda _: None
 ) -> Verified:
-    """Compare all tables with history, on a system that may well be running."""
+    """Compare all tables with history; the services may run."""
     began = monotonic()
     verified = Verified()
     async with (
@@ -46,7 +44,14 @@ async def verify(
         gone = await read_gone(connection)
         above = FIRST
         while (page := await read_page(connection, above)) is not None:
-            _add(verified, page, gone)
+            found = differences(page, gone)
+            rows = page.found.values()
+            verified.works += sum(row.work is not None for row in rows)
+            verified.runs += sum(len(row.runs) for row in rows)
+            verified.dead_letters += sum(len(row.letters) for row in rows)
+            verified.events += page.events
+            verified.differing += len(found)
+            verified.differences += found[: MOST_LISTED - len(verified.differences)]
             verified.seconds = monotonic() - began
             on_page(verified)
             above = page.up_to
@@ -54,29 +59,18 @@ async def verify(
 
 
 def differences(page: Page, gone: Gone) -> list[Difference]:
-    """All differences of a page."""
+    """Return all differences of a page."""
     found: list[Difference] = []
     for work in page.works:
-        expected = page.expected.get(work, WorkRows())
-        there = page.found.get(work, WorkRows())
-        expected = gone.without_purged(expected, there.letters)
-        found += compare(expected, there, absence=gone.absence(expected, there))
-    found += [_dead(lease, ended_at) for lease, ended_at in sorted(page.dead_leases.items())]
+        actual = page.found.get(work, WorkRows())
+        expected = gone.without_purged(page.expected.get(work, WorkRows()), actual.letters)
+        found += compare(expected, actual, absence=gone.absence(expected, actual))
+    found += [
+        Difference(table="lease", row=lease, kind="missing")
+        if ended_at is None
+        else Difference(
+            table="lease", row=lease, kind="different", column="ended_at", found=ended_at
+        )
+        for lease, ended_at in sorted(page.dead_leases.items())
+    ]
     return found
-
-
-def _dead(lease: UUID, ended_at: datetime | None) -> Difference:
-    """A lease that should be open, because a run under it is live."""
-    if ended_at is None:
-        return Difference(table="lease", row=lease, kind="missing")
-    return Difference(table="lease", row=lease, kind="different", column="ended_at", found=ended_at)
-
-
-def _add(verified: Verified, page: Page, gone: Gone) -> None:
-    found = differences(page, gone)
-    verified.works += sum(one.work is not None for one in page.found.values())
-    verified.runs += sum(len(one.runs) for one in page.found.values())
-    verified.dead_letters += sum(len(one.letters) for one in page.found.values())
-    verified.events += page.events
-    verified.differing += len(found)
-    verified.differences += found[: MOST_TOLD - len(verified.differences)]

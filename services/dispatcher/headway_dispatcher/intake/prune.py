@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
+import msgspec
+from headway_contract.settled import PruneConfirmed
 from headway_contract.work import ManifestPruned
-from headway_postgres_kit import Clock, Connection, Database
+from headway_postgres_kit import Connection, Database
 from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 from headway_tracing.log import get_logger
 
-from headway_dispatcher.history import history_records
-from headway_dispatcher.outbound_events import prune_confirmation, prune_confirmed_message
+from headway_dispatcher.events import prune_confirmed_message, prune_record
 from headway_dispatcher.runs import settle
 from headway_dispatcher.runs.settle import Changes
 from headway_dispatcher.store import HISTORY, OUTBOX, prune_queries, works
@@ -36,20 +37,12 @@ async def write_tombstones(
     by_manifest = {prune.manifest_id: prune for prune in pruned}
     if not by_manifest:
         return
-    rows = await connection.fetch(
-        prune_queries["write_tombstones"],
-        list(by_manifest),
-        [prune.manifest for prune in by_manifest.values()],
-        [prune.group for prune in by_manifest.values()],
-        [prune.reason for prune in by_manifest.values()],
-        now,
-    )
-    changes.records += [
-        history_records.pruned(by_manifest[row["manifest_id"]], now) for row in rows
-    ]
-    confirmed = await connection.fetch(prune_queries["confirmed"], list(by_manifest))
-    messages = [prune_confirmed_message(prune_confirmation(row)) for row in confirmed]
-    await OUTBOX.add(connection, messages)
+    prunes = list(by_manifest.values())
+    rows = await connection.fetch(prune_queries["write_tombstones"], prunes, now)
+    changes.records += [prune_record(by_manifest[row["manifest_id"]], now) for row in rows]
+    rows = await connection.fetch(prune_queries["confirmed"], list(by_manifest))
+    confirmed = msgspec.convert([dict(row) for row in rows], list[PruneConfirmed])
+    await OUTBOX.add(connection, [prune_confirmed_message(each) for each in confirmed])
     await settle_waiting(connection, now, changes)
 
 
@@ -64,44 +57,37 @@ async def settle_waiting(connection: Connection, now: datetime, changes: Changes
     return len(found)
 
 
-class Prunes:
-    """Deletes the rows of pruned manifests, for one dispatcher process."""
+async def prune_manifests(database: Database, relay: Wakeup) -> float | None:
+    """Delete one batch of the rows of each pruned manifest that has nothing live."""
+    async with database.transaction() as connection:
+        changes = Changes()
+        now = await database.clock.now(connection)
+        settled = await settle_waiting(connection, now, changes)
+        await changes.write(connection, now=now)
+        ready = await connection.fetch(prune_queries["ready"], _MANIFESTS_AT_ONCE)
+    done = [await _delete_batch(database, row["manifest_id"]) for row in ready]
+    if settled or ready:
+        relay.call()
+    unfinished = settled == BATCH or len(ready) == _MANIFESTS_AT_ONCE or not all(done)
+    return 0.0 if unfinished else None
 
-    def __init__(self, database: Database, *, clock: Clock, relay: Wakeup) -> None:
-        self._database = database
-        self._clock = clock
-        self._relay = relay
 
-    async def run_once(self) -> float | None:
-        """Delete one batch of each manifest that has nothing live."""
-        async with self._database.transaction() as connection:
-            changes = Changes()
-            now = await self._clock.now(connection)
-            settled = await settle_waiting(connection, now, changes)
-            await changes.write(connection, now=now)
-            ready = await connection.fetch(prune_queries["ready"], _MANIFESTS_AT_ONCE)
-        done = [await self._delete_batch(row["manifest_id"]) for row in ready]
-        if settled or ready:
-            self._relay.call()
-        unfinished = settled == BATCH or len(ready) == _MANIFESTS_AT_ONCE or not all(done)
-        return 0.0 if unfinished else None
-
-    async def _delete_batch(self, manifest: UUID) -> bool:
-        """Delete one batch; true once nothing is left, or another dispatcher deletes it."""
-        with span("prune", manifest=str(manifest)):
-            async with self._database.transaction() as connection:
-                tombstone = await connection.fetchrow(prune_queries["lock"], manifest)
-                if tombstone is None:
-                    return True
-                if await _delete_some(connection, manifest):
-                    return False
-                now = await self._clock.now(connection)
-                row = await connection.fetchrow(prune_queries["confirm"], manifest, now)
-                confirmed = prune_confirmation(row)
-                await OUTBOX.add(connection, [prune_confirmed_message(confirmed)])
-                await HISTORY.append(connection, [history_records.prune_confirmed(confirmed)])
-        log.info("manifest pruned", manifest=tombstone["manifest"])
-        return True
+async def _delete_batch(database: Database, manifest: UUID) -> bool:
+    """Delete one batch; true once nothing is left, or another dispatcher deletes it."""
+    with span("prune", manifest=str(manifest)):
+        async with database.transaction() as connection:
+            tombstone = await connection.fetchrow(prune_queries["lock"], manifest)
+            if tombstone is None:
+                return True
+            if await _delete_some(connection, manifest):
+                return False
+            now = await database.clock.now(connection)
+            [row] = await connection.fetch(prune_queries["confirm"], manifest, now)
+            confirmed = msgspec.convert(dict(row), PruneConfirmed)
+            await OUTBOX.add(connection, [prune_confirmed_message(confirmed)])
+            await HISTORY.append(connection, [prune_record(confirmed, confirmed.confirmed_at)])
+    log.info("manifest pruned", manifest=tombstone["manifest"])
+    return True
 
 
 async def _delete_some(connection: Connection, manifest: UUID) -> bool:

@@ -3,17 +3,24 @@
 Work is known by its id, so a repeated message changes nothing. A message older than the retention
 of settled work is ignored. Work whose slot already holds unsettled work is settled as coalesced,
 and work of a pruned manifest as cancelled.
+
+Limits may arrive in any order, so each has a version and applies only if it is newer than the known
+one. A group without a row has no limits; a deleted group loses its row. Limits change only between
+two passes of the gate, so that admitted work is within the limits in force when the gate commits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
 from headway_contract import Event, subjects
+from headway_contract.settled import WorkSettled
 from headway_contract.work import (
+    GroupChanged,
     JobChanged,
+    ManifestChanged,
     ManifestPruned,
     WorkBroughtForward,
     WorkCancelRequested,
@@ -22,30 +29,31 @@ from headway_contract.work import (
 from headway_history import Record
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consume import Intake
-from headway_postgres_kit import Clock, Connection, Database, note
+from headway_postgres_kit import Connection, Database, note
 from headway_relay import events_in
 from headway_service_kit.ignored_messages import IGNORED_MESSAGES
 from headway_tracing import span
+from msgspec import structs
 
 from headway_dispatcher import store
-from headway_dispatcher.history import history_records
-from headway_dispatcher.intake import limits, prune
-from headway_dispatcher.metrics import Settled
+from headway_dispatcher.events import (
+    forward_record,
+    outbox_message,
+    queued_record,
+    settled_event,
+    settled_record,
+    settled_without_run,
+)
+from headway_dispatcher.intake import prune
+from headway_dispatcher.metrics import SETTLED, Sample
 from headway_dispatcher.operate import cancel
-from headway_dispatcher.outbound_events import settled_message, settled_without_run
 from headway_dispatcher.runs.settle import PRUNED, Changes
-from headway_dispatcher.store import HISTORY, OUTBOX, REJECTED, works
+from headway_dispatcher.store import GATE_LOCK, HISTORY, OUTBOX, REJECTED, gates, works
 from headway_dispatcher.wakeups import Wakeups
 
 
 def work_intake(
-    database: Database,
-    broker: Broker,
-    *,
-    clock: Clock,
-    wake: Wakeups,
-    rank_step: timedelta,
-    retention: timedelta,
+    database: Database, broker: Broker, *, wake: Wakeups, rank_step: timedelta, retention: timedelta
 ) -> Intake:
     """Return the intake of the scheduler's messages.
 
@@ -60,11 +68,11 @@ def work_intake(
         changes = Changes()
         with span("intake", events=len(arrived)):
             async with store.tombstone_transaction(database, exclusive=bool(pruned)) as connection:
-                now = await clock.now(connection)
+                now = await database.clock.now(connection)
                 events = _without_outdated(arrived, now - retention)
                 data = [event.data for event in events]
                 requests = [each for each in data if isinstance(each, WorkCancelRequested)]
-                await limits.apply(connection, data)
+                await apply_limits(connection, data)
                 await prune.write_tombstones(connection, pruned, now, changes)
                 queued, refused = await queue_work(
                     connection, events, now, rank_step, changes.records
@@ -72,10 +80,7 @@ def work_intake(
                 await cancel.request_cancels(connection, requests, now, changes)
                 await bring_forward(connection, data, now, changes.records)
                 await changes.write(connection, now=now)
-        if queued or changes.records:
-            wake.gate.call(has_work=True)
-        else:
-            wake.gate.call()
+        wake.gate.call(has_work=queued or bool(changes.records))
         if refused or requests or pruned:
             wake.relay.call()
         if requests:
@@ -94,7 +99,7 @@ def work_intake(
 def _without_outdated(events: list[Event], oldest: datetime) -> list[Event]:
     """Drop messages whose work may have been settled and deleted here.
 
-    The scheduler asks about such work later and is told that it is too old.
+    The scheduler asks about such work later, and the answer is that it is too old.
     """
     recent = [
         event
@@ -103,6 +108,42 @@ def _without_outdated(events: list[Event], oldest: datetime) -> list[Event]:
     ]
     IGNORED_MESSAGES.add("work_too_old", len(events) - len(recent))
     return recent
+
+
+async def apply_limits(connection: Connection, data: Sequence[Any]) -> None:
+    """Store the newest version of each limit; hold work of disabled manifests."""
+    groups = _newest(data, GroupChanged, "group")
+    jobs = _newest(data, JobChanged, "job")
+    switches = _newest(data, ManifestChanged, "manifest_id")
+    if groups or jobs:
+        await connection.execute(gates["lock_gate"], GATE_LOCK)
+    limits = [change for change in groups if not change.deleted]
+    if limits:
+        await connection.execute(works["apply_group"], limits)
+    deleted = [change for change in groups if change.deleted]
+    if deleted:
+        await connection.execute(works["delete_groups"], deleted)
+    if jobs:
+        await connection.execute(works["apply_job"], jobs)
+    if switches:
+        rows = await connection.fetch(works["apply_switch"], switches)
+        disabled = [row["manifest_id"] for row in rows if not row["enabled"]]
+        if disabled:
+            await connection.execute(works["hold_disabled"], disabled)
+        enabled = [row["manifest_id"] for row in rows if row["enabled"]]
+        if enabled:
+            await connection.execute(works["release_held"], enabled)
+
+
+def _newest(data: Sequence[Any], kind: type[Any], key: str) -> list[Any]:
+    """Return the newest change of each group, job or manifest."""
+    newest: dict[Any, Any] = {}
+    for change in data:
+        if isinstance(change, kind):
+            known = newest.get(getattr(change, key))
+            if known is None or change.version > known.version:
+                newest[getattr(change, key)] = change
+    return list(newest.values())
 
 
 async def queue_work(
@@ -133,7 +174,7 @@ async def _insert(
     state: Literal["queued", "settled"],
 ) -> set[UUID]:
     """Insert work and its history; returns the ids that were new."""
-    records = [history_records.queued(event, row, now) for event, row in work]
+    records = [queued_record(event, row, now) for event, row in work]
     rows = await connection.fetch(
         works["insert"], [row for _, row in work], now, state, *HISTORY.columns(records)
     )
@@ -151,15 +192,20 @@ async def _handle_not_queued(
     arrived = await _cancel_pruned(connection, arrived, now, records)
     filled = await connection.fetch(works["fill_in"], [rows[work] for work in arrived])
     new = {row["id"] for row in filled}
-    records += [history_records.queued(arrived[work], rows[work], now) for work in new]
+    records += [queued_record(arrived[work], rows[work], now) for work in new]
     known = await _known(connection, arrived)
     IGNORED_MESSAGES.add("work_known_before", len(known - new))
     left = [(event, rows[work]) for work, event in arrived.items() if work not in known]
     if left:
-        await _coalesce(connection, left, now, records)
+        reason = "its manifest already had unsettled work"
+        inserted = await _insert(connection, left, now, "settled")
+        coalesced = [event.data for event, _ in left if event.data.work in inserted]
+        ends = [settled_without_run(work, "coalesced", reason, now) for work in coalesced]
+        await _publish_ends(connection, coalesced, ends)
+        records += map(settled_record, ends)
 
 
-async def _known(connection: Connection, ids: Any) -> set[UUID]:
+async def _known(connection: Connection, ids: Iterable[UUID]) -> set[UUID]:
     rows = await connection.fetch(works["known"], list(ids))
     return {row["id"] for row in rows}
 
@@ -180,25 +226,20 @@ async def _cancel_pruned(
     known = await _known(connection, of_pruned)
     refused = [event for work, event in of_pruned.items() if work not in known]
     ends = [settled_without_run(event.data, "cancelled", PRUNED, now) for event in refused]
-    await OUTBOX.add(connection, [settled_message(end) for end in ends])
-    records += [history_records.refused(event, "manifest_pruned", now) for event in refused]
-    note(*(Settled(event.data.group, event.data.job, "cancelled") for event in refused))
+    await _publish_ends(connection, [event.data for event in refused], ends)
+    for event in refused:
+        record = queued_record(event, msgspec.to_builtins(event.data), now)
+        records.append(structs.replace(record, accepted=False, refusal="manifest_pruned"))
     return {work: event for work, event in arrived.items() if work not in of_pruned}
 
 
-async def _coalesce(
-    connection: Connection,
-    work: Sequence[tuple[Event, dict[str, Any]]],
-    now: datetime,
-    records: list[Record],
+async def _publish_ends(
+    connection: Connection, work: Sequence[WorkQueued], ends: Sequence[WorkSettled]
 ) -> None:
-    inserted = await _insert(connection, work, now, "settled")
-    reason = "its manifest already had unsettled work"
-    queued = [event.data for event, _ in work if event.data.work in inserted]
-    ends = [settled_without_run(each, "coalesced", reason, now) for each in queued]
-    await OUTBOX.add(connection, [settled_message(end) for end in ends])
-    records += [history_records.settled(end) for end in ends]
-    note(*(Settled(each.group, each.job, "coalesced") for each in queued))
+    """Report the ends of work that never ran."""
+    await OUTBOX.add(connection, [outbox_message(settled_event(end)) for end in ends])
+    for each, end in zip(work, ends, strict=True):
+        note(Sample(SETTLED, (each.group, each.job, end.outcome)))
 
 
 async def bring_forward(
@@ -208,7 +249,7 @@ async def bring_forward(
     ids = {each.work for each in data if isinstance(each, WorkBroughtForward)}
     if ids:
         rows = await connection.fetch(works["bring_forward"], list(ids), now)
-        records += history_records.brought_forward(rows, now)
+        records += [forward_record(row, now) for row in rows]
 
 
 def _row(event: Event, rank_step: timedelta) -> dict[str, Any]:

@@ -15,18 +15,10 @@ import msgspec
 from headway_clock import new_id
 from headway_contract.dead_letters import BeginCanaryRequest, CanaryRef, CanaryStatus, CanaryStep
 from headway_decisions.retries import dead_letters
-from headway_decisions.retries.canaries import (
-    STEPS,
-    Fate,
-    Finished,
-    RetryNext,
-    Stopped,
-    Verdict,
-    judge,
-)
+from headway_decisions.retries.canaries import STEPS, Fate, Finished, RetryNext, Stopped, judge
 from headway_errors import NotFound
-from headway_postgres_kit import Clock, Connection, Database
-from msgspec import Struct
+from headway_postgres_kit import Connection, Database
+from msgspec import structs
 
 from headway_dispatcher import store
 from headway_dispatcher.letters import letters
@@ -34,6 +26,7 @@ from headway_dispatcher.store import Times, canary_queries, letter_queries
 from headway_dispatcher.wakeups import Wakeups
 
 _CHECK_EVERY_SECONDS = 0.5
+_END_STATES: dict[type[Any], str] = {Stopped: "stopped", Finished: "finished"}
 
 
 async def begin(
@@ -69,47 +62,52 @@ async def read_status(connection: Connection, canary: UUID) -> CanaryStatus:
     return msgspec.convert(dict(row), CanaryStatus)
 
 
-class _Retried(Struct, frozen=True, kw_only=True):
-    """The letters that a pass retried, and where the next pass continues."""
+async def advance_canaries(database: Database, wake: Wakeups) -> float | None:
+    """Advance every running canary by one step at most."""
+    async with database.acquire() as connection:
+        rows = await connection.fetch(canary_queries["running"])
+    for row in rows:
+        if await _advance(database, row["id"]):
+            wake.gate.call()
+            wake.relay.call()
+    return _CHECK_EVERY_SECONDS if rows else None
 
-    under_way: list[UUID]
-    more: bool
-    after_at: datetime | None
-    after_id: UUID | None
 
-
-class Canaries:
-    """Advances running canaries, for one dispatcher process."""
-
-    def __init__(self, database: Database, *, clock: Clock, wake: Wakeups) -> None:
-        self._database = database
-        self._clock = clock
-        self._wake = wake
-
-    async def run_once(self) -> float | None:
-        """Advance every running canary by one step at most."""
-        async with self._database.acquire() as connection:
-            rows = await connection.fetch(canary_queries["running"])
-        for row in rows:
-            await self._advance(row["id"])
-        return _CHECK_EVERY_SECONDS if rows else None
-
-    async def _advance(self, canary: UUID) -> None:
-        async with self._database.transaction() as connection:
-            await store.share_tombstone_lock(connection)
-            row = await connection.fetchrow(canary_queries["lock"], canary)
-            if row is None:
-                return
-            times = await store.read_times(connection, self._clock)
-            fates = await _read_fates(connection, row["under_way"])
-            steps = msgspec.convert(row["steps"], list[CanaryStep])
-            steps[row["step"]] = _settle(steps[row["step"]], fates)
-            verdict = judge(row["step"], [step.fates for step in steps], more=row["more"])
-            retried = await _retry(connection, row, fates, verdict, times)
-            await _record(connection, row, steps, verdict, retried, times.schedule)
+async def _advance(database: Database, canary: UUID) -> bool:
+    """Advance a canary, unless another dispatcher does; returns whether letters were retried."""
+    async with database.transaction() as connection:
+        await store.share_tombstone_lock(connection)
+        row = await connection.fetchrow(canary_queries["lock"], canary)
+        if row is None:
+            return False
+        times = await store.read_times(connection, database)
+        fates = await _read_fates(connection, row["under_way"])
+        under_way = [letter for letter, fate in fates.items() if fate == "under_way"]
+        step, steps = row["step"], msgspec.convert(row["steps"], list[CanaryStep])
+        settled = Counter({**steps[step].fates, "under_way": 0}) + Counter(fates.values())
+        steps[step] = structs.replace(steps[step], fates=dict(settled))
+        verdict = judge(step, [each.fates for each in steps], more=row["more"])
+        more, place = row["more"], (row["after_at"], row["after_id"])
         if isinstance(verdict, RetryNext):
-            self._wake.gate.call()
-            self._wake.relay.call()
+            taken, more, place = await _retry(connection, row, verdict.letters, times)
+            under_way += taken
+            step = verdict.step
+            counts = +Counter({**steps[step].fates, "under_way": len(under_way)})
+            steps[step] = structs.replace(steps[step], fates=dict(counts))
+        end_state = _END_STATES.get(type(verdict))
+        await connection.execute(
+            canary_queries["record"],
+            canary,
+            end_state or "running",
+            verdict.reason,
+            None if end_state is None else times.schedule,
+            step,
+            msgspec.to_builtins(steps),
+            under_way,
+            more,
+            *place,
+        )
+    return isinstance(verdict, RetryNext)
 
 
 async def _read_fates(connection: Connection, under_way: Sequence[UUID]) -> dict[UUID, Fate]:
@@ -129,23 +127,10 @@ def _fate(row: Any) -> Fate:
     return "completed" if row["outcome"] == "completed" else "ended"
 
 
-def _settle(step: CanaryStep, fates: dict[UUID, Fate]) -> CanaryStep:
-    settled = Counter({**step.fates, "under_way": 0})
-    return CanaryStep(size=step.size, fates=dict(settled + Counter(fates.values())))
-
-
 async def _retry(
-    connection: Connection, row: Any, fates: dict[UUID, Fate], verdict: Verdict, times: Times
-) -> _Retried:
-    """Retry the next letters, if the verdict says so."""
-    under_way = [letter for letter, fate in fates.items() if fate == "under_way"]
-    if not isinstance(verdict, RetryNext):
-        return _Retried(
-            under_way=under_way,
-            more=row["more"],
-            after_at=row["after_at"],
-            after_id=row["after_id"],
-        )
+    connection: Connection, row: Any, number: int, times: Times
+) -> tuple[list[UUID], bool, tuple[datetime | None, UUID | None]]:
+    """Retry the next letters; returns those under way, whether more are left, and the place."""
     found = await connection.fetch(
         letter_queries["chosen"],
         *(None, None, None),
@@ -154,49 +139,13 @@ async def _retry(
         row["began_at"],
         row["after_at"],
         row["after_id"],
-        verdict.letters + 1,
+        number + 1,
     )
-    page = found[: verdict.letters]
+    page = found[:number]
     order = letters.RetryOrder(actor=row["actor"])
     results = await letters.retry(connection, [letter["id"] for letter in page], order, times=times)
     # Letters that another person resolved meanwhile are not part of the canary.
     taken = [result.dead_letter for result in results if result.result in ("retried", "waits")]
-    return _Retried(
-        under_way=under_way + taken,
-        more=len(found) > len(page),
-        after_at=page[-1]["created_at"] if page else row["after_at"],
-        after_id=page[-1]["id"] if page else row["after_id"],
-    )
-
-
-async def _record(
-    connection: Connection,
-    row: Any,
-    steps: list[CanaryStep],
-    verdict: Verdict,
-    retried: _Retried,
-    now: datetime,
-) -> None:
-    step, state = row["step"], "running"
-    match verdict:
-        case RetryNext():
-            step = verdict.step
-            fates = Counter({**steps[step].fates, "under_way": len(retried.under_way)})
-            steps[step] = CanaryStep(size=steps[step].size, fates=dict(+fates))
-        case Stopped():
-            state = "stopped"
-        case Finished():
-            state = "finished"
-    await connection.execute(
-        canary_queries["record"],
-        row["id"],
-        state,
-        verdict.reason,
-        None if state == "running" else now,
-        step,
-        msgspec.to_builtins(steps),
-        retried.under_way,
-        retried.more,
-        retried.after_at,
-        retried.after_id,
-    )
+    last = page[-1] if page else None
+    place = (row["after_at"], row["after_id"]) if last is None else (last["created_at"], last["id"])
+    return taken, len(found) > len(page), place

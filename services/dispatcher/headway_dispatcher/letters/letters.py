@@ -8,15 +8,13 @@ Work is locked before its letter and in a fixed order, as everywhere. Callers ho
 lock, so that work of a pruned manifest is never queued again.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
 import asyncpg
 import msgspec
-from headway_clock import new_id
 from headway_contract.dead_letters import LetterResult
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, InputChange
 from headway_decisions.retries import dead_letters as rules
@@ -28,16 +26,14 @@ from headway_decisions.retries.dead_letters import (
     input_changes,
 )
 from headway_decisions.runs.transitions import next_work_state
-from headway_history import Record
-from headway_postgres_kit import Clock, Connection, Database, json_array, savepoint
+from headway_postgres_kit import Connection, Database, json_array, savepoint
 from headway_tracing import CONTEXTS_APART, first_context, span, traceparent
 from headway_tracing.log import get_logger
 from msgspec import UNSET, Struct, UnsetType, structs
 
 from headway_dispatcher import store
-from headway_dispatcher.history import history_records
+from headway_dispatcher.events import deleted_record, operator_record, outbox_message, own_event
 from headway_dispatcher.letters.messages import results
-from headway_dispatcher.outbound_events import resolved_message
 from headway_dispatcher.store import (
     HISTORY,
     OUTBOX,
@@ -53,6 +49,7 @@ log = get_logger(__name__)
 
 BATCH = 500
 _PURGE_BATCH = 1000
+_RETRY_REQUESTED = "headway.dead_letter.retry_asked.v1"
 
 # Columns of requeued work that history keeps beside the event.
 _ROUND_COLUMNS = (
@@ -75,9 +72,12 @@ class RetryOrder(Struct, frozen=True, kw_only=True):
         return None if self.input is UNSET else input_changes(row["input"], self.input)
 
 
-class _Found(Struct, frozen=True, kw_only=True):
-    letters: list[Letter]
-    rows: dict[UUID, Any]
+class _Resolved(Struct, frozen=True, kw_only=True):
+    """A resolved letter; after a retry with the edit of its input and the new row of its work."""
+
+    event: DeadLetterRetried | DeadLetterAcknowledged
+    edit: list[InputChange] | None = None
+    requeued: Any = None
 
 
 async def retry(
@@ -85,47 +85,40 @@ async def retry(
 ) -> list[LetterResult]:
     """Run the work of letters again; returns a result for each letter."""
     while True:
-        found = await _lock(connection, ids)
-        verdicts = rules.judge_retries(found.letters)
-        begun = [found.rows[letter.id] for letter, each in verdicts if isinstance(each, RetryNow)]
+        locked, rows = await _lock(connection, ids)
+        verdicts = rules.judge_retries(locked)
+        begun = [rows[letter.id] for letter, each in verdicts if isinstance(each, RetryNow)]
         queued = await _begin_rounds(connection, begun, order, times.schedule)
         if queued is not None:
             break
         # Other work took one of the slots at this moment; the next look sees it.
-    waiting = [found.rows[letter.id] for letter, each in verdicts if isinstance(each, RetryWaits)]
+    waiting = [rows[letter.id] for letter, each in verdicts if isinstance(each, RetryWaits)]
     await _store_orders(connection, waiting, order, times)
-    edits = [order.edit_of(row) for row in begun]
-    await _resolve(connection, list(zip(begun, edits, strict=True)), order.actor, queued, times)
-    return results(ids, verdicts, found.rows)
+    resolved = [
+        _retried(row, order.actor, order.edit_of(row), queued[row["work_id"]], times)
+        for row in begun
+    ]
+    await _resolve(connection, resolved, times)
+    return results(ids, verdicts, rows)
 
 
 async def acknowledge(
     connection: Connection, ids: Sequence[UUID], *, note: str, actor: str, times: Times
 ) -> list[LetterResult]:
     """Close letters without a retry; returns a result for each letter."""
-    found = await _lock(connection, ids)
-    verdicts = rules.judge_acknowledgements(found.letters)
-    closed = [found.rows[letter.id] for letter, each in verdicts if isinstance(each, Acknowledged)]
-    await connection.execute(
-        letter_queries["resolve"],
-        [row["id"] for row in closed],
-        "acknowledged",
-        [actor for _ in closed],
-        note or None,
-        [None for _ in closed],
-        times.schedule,
-    )
-    await _publish(
-        connection,
-        [
-            DeadLetterAcknowledged(
+    locked, rows = await _lock(connection, ids)
+    verdicts = rules.judge_acknowledgements(locked)
+    closed = [rows[letter.id] for letter, each in verdicts if isinstance(each, Acknowledged)]
+    resolved = [
+        _Resolved(
+            event=DeadLetterAcknowledged(
                 **_event_fields(row, actor, times), round=row["round"], note=note
             )
-            for row in closed
-        ],
-        times,
-    )
-    return results(ids, verdicts, found.rows)
+        )
+        for row in closed
+    ]
+    await _resolve(connection, resolved, times)
+    return results(ids, verdicts, rows)
 
 
 async def resume(connection: Connection, manifests: Sequence[UUID] | None, *, times: Times) -> int:
@@ -133,11 +126,12 @@ async def resume(connection: Connection, manifests: Sequence[UUID] | None, *, ti
     free = await connection.fetch(letter_queries["lock_waiting"], manifests, BATCH)
     if not free:
         return 0
-    found = await _lock(connection, [row["id"] for row in free])
+    locked, rows = await _lock(connection, [row["id"] for row in free])
     # The request was judged when it was made; only the order within a slot is left to decide.
-    letters = [structs.replace(letter, retry_requested=False) for letter in found.letters]
-    verdicts = rules.judge_retries(letters)
-    begun = [found.rows[letter.id] for letter, each in verdicts if isinstance(each, RetryNow)]
+    verdicts = rules.judge_retries(
+        structs.replace(letter, retry_requested=False) for letter in locked
+    )
+    begun = [rows[letter.id] for letter, each in verdicts if isinstance(each, RetryNow)]
     resumed = 0
     for row in begun:
         edited = row["edit"] is not None
@@ -149,7 +143,8 @@ async def resume(connection: Connection, manifests: Sequence[UUID] | None, *, ti
         queued = await _begin_rounds(connection, [row], order, times.schedule)
         if queued is not None:
             edit = msgspec.convert(row["edit"], list[InputChange]) if edited else None
-            await _resolve(connection, [(row, edit)], order.actor, queued, times)
+            resolved = _retried(row, order.actor, edit, queued[row["work_id"]], times)
+            await _resolve(connection, [resolved], times)
             resumed += 1
     return resumed
 
@@ -159,60 +154,46 @@ async def resume_at_once(
 ) -> None:
     """Retry letters of manifests whose work just left a slot.
 
-    It never waits for a lock; `WaitingRetries` retries the rest.
+    It never waits for a lock; `retry_waiting` retries the rest.
     """
     if manifests and await connection.fetchval(prune_queries["try_share_lock"], TOMBSTONE_LOCK):
         times = Times(real=await store.read_now(connection), schedule=now)
         await resume(connection, list(manifests), times=times)
 
 
-class WaitingRetries:
-    """Retries letters whose slot has come free, for one dispatcher process.
+async def retry_waiting(database: Database, wake: Wakeups) -> float | None:
+    """Retry a batch of letters whose slot has come free.
 
     The transaction that settles the work in the slot usually does it; this pass catches the rest.
     """
-
-    def __init__(self, database: Database, *, clock: Clock, wake: Wakeups) -> None:
-        self._database = database
-        self._clock = clock
-        self._wake = wake
-
-    async def run_once(self) -> float | None:
-        """Retry a batch of letters."""
-        async with self._database.transaction() as connection:
-            await store.share_tombstone_lock(connection)
-            times = await store.read_times(connection, self._clock)
-            resumed = await resume(connection, None, times=times)
-        if resumed:
-            self._wake.gate.call()
-            self._wake.relay.call()
-        return 0.0 if resumed == BATCH else None
+    async with database.transaction() as connection:
+        await store.share_tombstone_lock(connection)
+        times = await store.read_times(connection, database)
+        resumed = await resume(connection, None, times=times)
+    if resumed:
+        wake.gate.call()
+        wake.relay.call()
+    return 0.0 if resumed == BATCH else None
 
 
-class LetterRetention:
-    """Deletes dead letters that were resolved long ago, and ended canaries."""
-
-    def __init__(self, database: Database, *, days: float, clock: Clock) -> None:
-        self._database = database
-        self._kept = timedelta(days=days)
-        self._clock = clock
-
-    async def run_once(self) -> float | None:
-        """Delete one batch."""
-        async with self._database.transaction() as connection:
-            oldest = await self._clock.now(connection) - self._kept
-            status = await connection.execute(letter_queries["purge"], oldest, _PURGE_BATCH)
-            await connection.execute(canary_queries["purge"], oldest)
-            purged = int(status.rpartition(" ")[2])
-            if purged:
-                await HISTORY.append(connection, [history_records.letters_deleted(oldest)])
+async def purge_letters(database: Database, *, days: float) -> float | None:
+    """Delete a batch of dead letters that were resolved long ago, and ended canaries."""
+    async with database.transaction() as connection:
+        oldest = await database.clock.now(connection) - timedelta(days=days)
+        status = await connection.execute(letter_queries["purge"], oldest, _PURGE_BATCH)
+        await connection.execute(canary_queries["purge"], oldest)
+        purged = int(status.rpartition(" ")[2])
         if purged:
-            log.info("resolved dead letters deleted", dead_letters=purged)
-        return 0.0 if purged == _PURGE_BATCH else None
+            await HISTORY.append(connection, [deleted_record("resolved_before", oldest)])
+    if purged:
+        log.info("resolved dead letters deleted", dead_letters=purged)
+    return 0.0 if purged == _PURGE_BATCH else None
 
 
-async def _lock(connection: Connection, ids: Sequence[UUID]) -> _Found:
-    """Lock work, then letters, and read them.
+async def _lock(
+    connection: Connection, ids: Sequence[UUID]
+) -> tuple[list[Letter], dict[UUID, Any]]:
+    """Lock work, then letters, and read them, with the rows of letters that are not pruned.
 
     Letters of pruned manifests are not locked: the prune locks letters first.
     """
@@ -221,26 +202,24 @@ async def _lock(connection: Connection, ids: Sequence[UUID]) -> _Found:
     kept = [row for row in known if not row["pruned"]]
     await connection.execute(letter_queries["lock_works"], sorted({row["work_id"] for row in kept}))
     rows = await connection.fetch(letter_queries["lock"], [row["id"] for row in kept])
-    letters = [_letter(row) for row in rows]
+    letters = [
+        Letter(
+            id=row["id"],
+            work=row["work_id"],
+            round=row["round"],
+            state=row["state"],
+            retry_requested=row["retry_requested_at"] is not None,
+            slot=None if row["manifest_id"] is None else (row["manifest_id"], row["slot"]),
+            taken_by=row["taken_by"],
+            job_retired=row["job_retired"],
+        )
+        for row in rows
+    ]
     letters += [
         Letter(id=row["id"], work=row["work_id"], round=row["round"], state="", pruned=True)
         for row in pruned
     ]
-    return _Found(letters=letters, rows={row["id"]: row for row in rows})
-
-
-def _letter(row: Any) -> Letter:
-    manifest = row["manifest_id"]
-    return Letter(
-        id=row["id"],
-        work=row["work_id"],
-        round=row["round"],
-        state=row["state"],
-        retry_requested=row["retry_requested_at"] is not None,
-        slot=None if manifest is None else (manifest, row["slot"]),
-        taken_by=row["taken_by"],
-        job_retired=row["job_retired"],
-    )
+    return letters, {row["id"]: row for row in rows}
 
 
 async def _begin_rounds(
@@ -259,8 +238,8 @@ async def _begin_rounds(
                 letter_queries["requeue"],
                 [row["work_id"] for row in begun],
                 [row["round"] + 1 for row in begun],
-                [edited for _ in begun],
-                json_array(order.input if edited else None for _ in begun),
+                edited,
+                order.input if edited else None,
                 now,
                 [_retry_context(row) for row in begun],
                 order.key is not UNSET,
@@ -279,97 +258,70 @@ def _retry_context(row: Any) -> str | None:
     return CONTEXTS_APART.join((main, context)) if main and context else None
 
 
-async def _resolve(
-    connection: Connection,
-    begun: Sequence[tuple[Any, list[InputChange] | None]],
-    actor: str,
-    queued: dict[UUID, Any],
-    times: Times,
-) -> None:
-    """Mark letters as retried; `queued` has the new rows of their work."""
-    if not begun:
-        return
-    await connection.execute(
-        letter_queries["resolve"],
-        [row["id"] for row, _ in begun],
-        "retried",
-        [actor for _ in begun],
-        None,
-        json_array(edit for _, edit in begun),
-        times.schedule,
-    )
-    events = [
-        DeadLetterRetried(
-            **_event_fields(row, actor, times),
-            round=row["round"] + 1,
-            slot=row["slot"],
-            edit=edit or [],
-        )
-        for row, edit in begun
-    ]
-    await _publish(connection, events, times, queued)
-
-
 async def _store_orders(
     connection: Connection, waiting: Sequence[Any], order: RetryOrder, times: Times
 ) -> None:
     """Store the order on letters that must wait for their slot."""
+    records = []
     for row in waiting:
-        edit = order.edit_of(row)
+        letter, edit = row["id"], order.edit_of(row)
         await connection.execute(
             letter_queries["store_order"],
-            row["id"],
+            letter,
             order.actor,
             None if edit is None else order.input,
             edit,
             times.schedule,
             None if order.key is UNSET else [order.key],
         )
-    records = [
-        Record(
-            event_id=str(new_id()),
-            type="headway.dead_letter.retry_asked.v1",
-            subject=str(row["id"]),
-            source=f"operator/{order.actor}",
-            occurred_at=times.schedule,
-            data={"dead_letter": row["id"], "work": row["work_id"], "waits_for": row["taken_by"]},
-        )
-        for row in waiting
-    ]
+        data = {"dead_letter": letter, "work": row["work_id"], "waits_for": row["taken_by"]}
+        records.append(operator_record(_RETRY_REQUESTED, letter, order.actor, times.schedule, data))
     await HISTORY.append(connection, records, now=times.real)
 
 
-async def _publish(
-    connection: Connection,
-    events: Sequence[DeadLetterRetried | DeadLetterAcknowledged],
-    times: Times,
-    queued: Mapping[UUID, Any] = MappingProxyType({}),
-) -> None:
-    """Add events to outbox and history; history also keeps the requeued row."""
-    messages = [resolved_message(event, _context(queued.get(event.work))) for event in events]
+async def _resolve(connection: Connection, resolved: Sequence[_Resolved], times: Times) -> None:
+    """Resolve letters in the same way; history also keeps the rows of requeued work."""
+    if not resolved:
+        return
+    first = resolved[0].event
+    note = first.note if isinstance(first, DeadLetterAcknowledged) else None
+    await connection.execute(
+        letter_queries["resolve"],
+        [each.event.dead_letter for each in resolved],
+        "retried" if note is None else "acknowledged",
+        first.actor,
+        note or None,
+        json_array(each.edit for each in resolved),
+        times.schedule,
+    )
+    messages, records = [], []
+    for each in resolved:
+        event, row = each.event, each.requeued
+        letter, at = event.dead_letter, event.resolved_at
+        columns = {} if row is None else {name: row[name] for name in _ROUND_COLUMNS}
+        # The last context is the span of the retry, if traces are recorded.
+        context = (columns.get("traceparent") or "").split(CONTEXTS_APART)[-1] or None
+        published = own_event(
+            event, id=f"resolved.{letter}", subject=letter, time=at, traceparent=context
+        )
+        messages.append(outbox_message(published))
+        data = msgspec.to_builtins(event) | columns
+        record = operator_record(event.type, letter, event.actor, at, data)
+        records.append(structs.replace(record, event_id=published.id))
     await OUTBOX.add(connection, messages)
-    records = [
-        Record(
-            event_id=message.message_id,
-            type=event.type,
-            subject=str(event.dead_letter),
-            source=f"operator/{event.actor}",
-            occurred_at=event.resolved_at,
-            data=msgspec.to_builtins(event) | _round_columns(queued.get(event.work)),
-        )
-        for event, message in zip(events, messages, strict=True)
-    ]
     await HISTORY.append(connection, records, now=times.real)
 
 
-def _context(row: Any) -> str | None:
-    """Return the span of the retry, if traces are recorded."""
-    stored: str | None = None if row is None else row["traceparent"]
-    return stored.split(CONTEXTS_APART)[-1] if stored else None
-
-
-def _round_columns(row: Any) -> dict[str, Any]:
-    return {} if row is None else {name: row[name] for name in _ROUND_COLUMNS}
+def _retried(
+    row: Any, actor: str, edit: list[InputChange] | None, requeued: Any, times: Times
+) -> _Resolved:
+    event = DeadLetterRetried(
+        **_event_fields(row, actor, times),
+        round=row["round"] + 1,
+        slot=row["slot"],
+        edit=edit or [],
+    )
+    return _Resolved(event=event, edit=edit, requeued=requeued)
 
 
 def _event_fields(row: Any, actor: str, times: Times) -> dict[str, Any]:

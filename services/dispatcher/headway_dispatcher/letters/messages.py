@@ -17,27 +17,22 @@ from headway_decisions.retries.dead_letters import (
 
 
 def results(
-    ids: Sequence[UUID],
-    verdicts: Sequence[tuple[Letter, LetterVerdict]],
-    rows: dict[UUID, Any],
+    ids: Sequence[UUID], verdicts: Sequence[tuple[Letter, LetterVerdict]], rows: dict[UUID, Any]
 ) -> list[LetterResult]:
     """Return one result for each named letter, in that order."""
-    found = {letter.id: (letter, verdict) for letter, verdict in verdicts}
-    return [
-        _result(*found[letter], rows.get(letter)) if letter in found else _unknown(letter)
-        for letter in dict.fromkeys(ids)
-    ]
+    found = {
+        letter: LetterResult(
+            dead_letter=letter,
+            result="unknown",
+            text=f"there is no dead letter {letter}: see 'headway dead-letters list --state all'",
+        )
+        for letter in ids
+    }
+    found |= {letter.id: _result(letter, verdict, rows) for letter, verdict in verdicts}
+    return list(found.values())
 
 
-def _unknown(letter: UUID) -> LetterResult:
-    return LetterResult(
-        dead_letter=letter,
-        result="unknown",
-        text=f"there is no dead letter {letter}: see 'headway dead-letters list --state all'",
-    )
-
-
-def _result(letter: Letter, verdict: LetterVerdict, row: Any) -> LetterResult:
+def _result(letter: Letter, verdict: LetterVerdict, rows: dict[UUID, Any]) -> LetterResult:
     match verdict:
         case RetryNow():
             word, text = "retried", f"runs again, in round {verdict.round}"
@@ -47,7 +42,7 @@ def _result(letter: Letter, verdict: LetterVerdict, row: Any) -> LetterResult:
         case Acknowledged():
             word, text = "acknowledged", "acknowledged"
         case Refused():
-            word, text = verdict.why, _refusal(verdict, row)
+            word, text = verdict.why, _refusal(verdict, rows.get(letter.id))
     return LetterResult(
         dead_letter=letter.id,
         result=word,
@@ -71,7 +66,7 @@ def _refusal(refused: Refused, row: Any) -> str:
             )
         case "already_asked":
             by, at = row["retry_requested_by"], row["retry_requested_at"]
-            return f"{by} asked for a retry at {_shown(at)}, and it waits for its slot"
+            return f"{by} requested a retry at {_shown(at)}, and it waits for its slot"
         case "already_retried":
             return f"{row['actor']} retried it at {_shown(row['resolved_at'])}: see its work"
     return f"{row['actor']} acknowledged it at {_shown(row['resolved_at'])}"

@@ -7,7 +7,7 @@ is stored as settled, so that it never starts.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -20,9 +20,14 @@ from headway_postgres_kit import Connection, Database, note
 from msgspec import Struct, structs
 
 from headway_dispatcher import store
-from headway_dispatcher.history import history_records
-from headway_dispatcher.metrics import Settled
-from headway_dispatcher.outbound_events import settled_message, settled_without_run
+from headway_dispatcher.events import (
+    cancel_record,
+    outbox_message,
+    settled_event,
+    settled_record,
+    settled_without_run,
+)
+from headway_dispatcher.metrics import SETTLED, Sample
 from headway_dispatcher.runs import settle
 from headway_dispatcher.runs.fencing import withdraw_unclaimed
 from headway_dispatcher.runs.heartbeats import push_to_worker
@@ -51,9 +56,9 @@ async def cancel(connection: Connection, request: CancelRequest, *, times: Times
     before = {row["id"]: row for row in rows}
     reason = request.reason or f"cancelled by {request.actor or 'an operator'}"
     requests = [
-        _cancel_requested(before.get(work), named, reason, times)
+        stated.cancel_requested(reason, times.schedule)
         for work, named in targets.works.items()
-        if _may_end(before.get(work), named)
+        if (stated := _to_cancel(before.get(work), named)) is not None
     ]
     # Before their slots come free.
     withdrawn = await connection.fetch(letter_queries["withdraw"], list(targets.works))
@@ -69,8 +74,7 @@ async def cancel(connection: Connection, request: CancelRequest, *, times: Times
     await changes.write(connection, now=times.schedule, real=times.real)
     kept = {row["work_id"] for row in withdrawn}
     results = [
-        _result(work, before.get(work), targets, named, work in kept)
-        for work, named in targets.works.items()
+        _result(work, before.get(work), targets, withdrawn=work in kept) for work in targets.works
     ]
     results += [_ended(run, row) for run, row in targets.ended_runs.items()]
     counts = Counter(result.result for result in results)
@@ -78,10 +82,7 @@ async def cancel(connection: Connection, request: CancelRequest, *, times: Times
 
 
 async def request_cancels(
-    connection: Connection,
-    requests: Sequence[WorkCancelRequested],
-    now: datetime,
-    changes: Changes,
+    connection: Connection, requests: Sequence[WorkCancelRequested], now: datetime, changes: Changes
 ) -> None:
     """Store cancel requests; settle work that waits or is unknown."""
     newest: dict[UUID, WorkCancelRequested] = {}
@@ -107,8 +108,7 @@ async def request_cancels(
             now,
         )
         changes.records += [
-            history_records.cancel_requested(newest[row["id"]], round=row["round"], now=now)
-            for row in open_rows
+            cancel_record(newest[row["id"]], round=row["round"], now=now) for row in open_rows
         ]
     waiting = [
         (row, newest[row["id"]].reason)
@@ -120,73 +120,49 @@ async def request_cancels(
 
 
 async def _settle_unknown(
-    connection: Connection,
-    requests: Sequence[WorkCancelRequested],
-    now: datetime,
-    changes: Changes,
+    connection: Connection, requests: Sequence[WorkCancelRequested], now: datetime, changes: Changes
 ) -> None:
     if not requests:
         return
     pruned = await store.pruned_manifests(connection, [each.manifest_id for each in requests])
     stored = [each for each in requests if each.manifest_id not in pruned]
-    rows = await connection.fetch(
-        works["add_cancelled"],
-        [each.work for each in stored],
-        [each.round for each in stored],
-        [each.manifest_id for each in stored],
-        [each.manifest for each in stored],
-        [each.group for each in stored],
-        [each.reason for each in stored],
-        now,
-    )
+    rows = await connection.fetch(works["add_cancelled"], stored, now)
     added = {row["id"] for row in rows}
     settled = [each for each in requests if each.work in added or each.manifest_id in pruned]
     ends = {each.work: settled_without_run(each, "cancelled", each.reason, now) for each in settled}
     # The job is unknown because the work has not arrived.
-    note(*(Settled(each.group, "", "cancelled") for each in settled))
-    await OUTBOX.add(connection, [settled_message(end) for end in ends.values()])
+    note(*(Sample(SETTLED, (each.group, "", "cancelled")) for each in settled))
+    await OUTBOX.add(connection, [outbox_message(settled_event(end)) for end in ends.values()])
     for each in settled:
         if each.work in added:
-            changes.records.append(
-                history_records.cancel_requested(each, round=each.round, now=now, unknown=True)
-            )
-            changes.records.append(history_records.settled(ends[each.work]))
+            changes.records.append(cancel_record(each, round=each.round, now=now, unknown=True))
+            changes.records.append(settled_record(ends[each.work]))
     # Another dispatcher queued the rest at this moment.
     left = [each for each in stored if each.work not in added]
     await request_cancels(connection, left, now, changes)
 
 
-class Cancels:
-    """Withdraws orders and pushes cancels to workers, for one dispatcher process."""
-
-    def __init__(self, database: Database, broker: Broker, *, name: str) -> None:
-        self._database = database
-        self._broker = broker
-        self._name = name
-
-    async def run_once(self) -> float | None:
-        """Push to the claimant, or withdraw the order, of every run to be cancelled."""
-        async with self._database.acquire() as connection:
-            now = await store.read_now(connection)
-            rows = await connection.fetch(works["cancelling"], _PASS_BATCH)
-        await self._push(row for row in rows if row["claimed_by"] is not None)
-        return await withdraw_unclaimed(
-            self._broker,
-            self._database,
-            [row for row in rows if row["claimed_by"] is None],
-            {row["run_id"]: row["reason"] for row in rows},
-            publisher=self._name,
-            cause="cancelled",
-            now=now,
-        )
-
-    async def _push(self, rows: Iterable[Any]) -> None:
-        by_worker: dict[str, list[CancelRun]] = {}
-        for row in rows:
+async def push_cancels(database: Database, broker: Broker, name: str) -> float | None:
+    """Push to the claimant, or withdraw the order, of every run to be cancelled."""
+    async with database.acquire() as connection:
+        now = await store.read_now(connection)
+        rows = await connection.fetch(works["cancelling"], _PASS_BATCH)
+    by_worker: dict[str, list[CancelRun]] = {}
+    for row in rows:
+        if row["claimed_by"] is not None:
             cancelled = CancelRun(run=row["run_id"], lease=row["lease_id"], reason=row["reason"])
             by_worker.setdefault(row["claimed_by"], []).append(cancelled)
-        for worker, runs in by_worker.items():
-            await push_to_worker(self._broker, worker, CancelPush(cancel=runs))
+    for worker, runs in by_worker.items():
+        await push_to_worker(broker, worker, CancelPush(cancel=runs))
+    return await withdraw_unclaimed(
+        broker,
+        database,
+        [row for row in rows if row["claimed_by"] is None],
+        {row["run_id"]: row["reason"] for row in rows},
+        publisher=name,
+        cause="cancelled",
+        now=now,
+    )
 
 
 async def _targets(connection: Connection, request: CancelRequest) -> _Targets:
@@ -215,30 +191,23 @@ async def _targets(connection: Connection, request: CancelRequest) -> _Targets:
     )
 
 
-def _may_end(row: Any, named: NamedWork | None) -> bool:
-    """Whether work is unsettled here, or the scheduler says that it will arrive."""
-    return named is not None if row is None else row["state"] != "settled"
+def _to_cancel(row: Any, named: NamedWork | None) -> NamedWork | None:
+    """Return work with the latest known round; `None` if it is settled or completely unknown."""
+    if row is None:
+        return named
+    if row["state"] == "settled":
+        return None
+    return NamedWork(
+        work=row["id"],
+        round=max(row["round"], 1 if named is None else named.round),
+        manifest_id=row["manifest_id"],
+        manifest=row["manifest"],
+        group=row["group_name"],
+    )
 
 
-def _cancel_requested(
-    row: Any, named: NamedWork | None, reason: str, times: Times
-) -> WorkCancelRequested:
-    """Return a request for the round that is known here or to the scheduler."""
-    if row is not None:
-        named = NamedWork(
-            work=row["id"],
-            round=max(row["round"], 1 if named is None else named.round),
-            manifest_id=row["manifest_id"],
-            manifest=row["manifest"],
-            group=row["group_name"],
-        )
-    assert named is not None  # noqa: S101 - `_may_end` excludes unknown work
-    return named.cancel_requested(reason, times.schedule)
-
-
-def _result(
-    work: UUID, row: Any, targets: _Targets, named: NamedWork | None, withdrawn: bool
-) -> CancelResult:
+def _result(work: UUID, row: Any, targets: _Targets, *, withdrawn: bool) -> CancelResult:
+    named = targets.works[work]
     if row is None:
         if named is not None:
             text = f"work {work}: had not arrived, and never starts"

@@ -1,10 +1,14 @@
-"""The desk: requests to cancel, retry, acknowledge and drain."""
+"""The desk: requests to cancel work, to retry and acknowledge dead letters, and to drain workers.
+
+The reply to the next heartbeat of a worker contains the instruction to drain.
+"""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -15,12 +19,16 @@ from headway_contract.dead_letters import (
     CanaryRef,
     CanaryStatus,
     LettersChanged,
+    LettersRequest,
     RetryRequest,
     StopCanaryRequest,
 )
+from headway_contract.fields import KeyedRequest
+from headway_contract.fitting import misfits_of
 from headway_contract.operations import (
     DrainAnswer,
     DrainRequest,
+    DrainResult,
     SettingsAnswer,
     SettingsQuestion,
     SettingStatus,
@@ -30,30 +38,23 @@ from headway_decisions.retries import dead_letters
 from headway_errors import Invalid, RequestFailed, Unavailable
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.ask import ask
-from headway_jetstream_kit.endpoints import serve
-from headway_postgres_kit import Clock, Connection, Database, storable
+from headway_jetstream_kit.endpoints import serve, typed
+from headway_postgres_kit import Connection, Database, storable
 from headway_service_kit.settings_text import settings_in_effect
 from msgspec import UNSET, Struct, UnsetType
 
 from headway_dispatcher import store
+from headway_dispatcher.events import operator_record
 from headway_dispatcher.letters import canaries, letters
-from headway_dispatcher.operate import cancel, drain
-from headway_dispatcher.pages import aware, cut, read_place
-from headway_dispatcher.requests import typed
+from headway_dispatcher.operate import cancel
 from headway_dispatcher.settings import DispatcherSettings
-from headway_dispatcher.store import IDEMPOTENCY, Times, letter_queries
+from headway_dispatcher.store import HISTORY, IDEMPOTENCY, Times, letter_queries, workers
 from headway_dispatcher.wakeups import Wakeups
 
 _TIMEOUT = 3.0
 
-
-class _Chosen(Struct, frozen=True, kw_only=True):
-    """The letters that a request selects; of a filter, one page."""
-
-    ids: list[UUID]
-    last: str = ""
-    more: bool = False
-    created_before: datetime | None = None
+Answer = TypeVar("Answer", bound=Struct)
+Change = Callable[[Connection, Times], Awaitable[Answer]]
 
 
 class Desk:
@@ -66,30 +67,29 @@ class Desk:
         settings: DispatcherSettings,
         *,
         name: str,
-        clock: Clock,
         wake: Wakeups,
     ) -> None:
         self._name = name
         self._settings = settings
         self._database = database
         self._broker = broker
-        self._clock = clock
         self._wake = wake
 
     async def listen(self) -> None:
         """Share the requests with the other dispatchers."""
+        endpoint: Any = partial(typed, misfits=misfits_of)
         await serve(
             self._broker,
             service="headway-dispatcher-desk",
             queue=subjects.DISPATCHERS,
             endpoints={
-                subjects.RETRY_REQUEST: typed(RetryRequest, self.retry),
-                subjects.ACKNOWLEDGE_REQUEST: typed(AcknowledgeRequest, self.acknowledge),
-                subjects.BEGIN_CANARY_REQUEST: typed(BeginCanaryRequest, self.begin_canary),
-                subjects.STOP_CANARY_REQUEST: typed(StopCanaryRequest, self.stop_canary),
-                subjects.CANCEL_REQUEST: typed(CancelRequest, self.cancel),
-                subjects.DRAIN_REQUEST: typed(DrainRequest, self.drain),
-                subjects.DISPATCHER_SETTINGS_QUESTION: typed(SettingsQuestion, self.settings),
+                subjects.RETRY_REQUEST: endpoint(RetryRequest, self.retry),
+                subjects.ACKNOWLEDGE_REQUEST: endpoint(AcknowledgeRequest, self.acknowledge),
+                subjects.BEGIN_CANARY_REQUEST: endpoint(BeginCanaryRequest, self.begin_canary),
+                subjects.STOP_CANARY_REQUEST: endpoint(StopCanaryRequest, self.stop_canary),
+                subjects.CANCEL_REQUEST: endpoint(CancelRequest, self.cancel),
+                subjects.DRAIN_REQUEST: endpoint(DrainRequest, self.drain),
+                subjects.DISPATCHER_SETTINGS_QUESTION: endpoint(SettingsQuestion, self.settings),
             },
         )
 
@@ -97,71 +97,61 @@ class Desk:
         """Run the work of dead letters again."""
         key = UNSET if request.input is UNSET else await self._check_input(request)
         order = letters.RetryOrder(actor=_actor(request), input=request.input, key=key)
-        async with self._changing() as (connection, times):
 
-            async def act() -> LettersChanged:
-                chosen = await _choose(connection, request, times.schedule)
-                results = await letters.retry(connection, chosen.ids, order, times=times)
-                return LettersChanged(results=results, **_page_of(chosen))
+        async def change(connection: Connection, times: Times) -> LettersChanged:
+            ids, page = await _choose(connection, request, times.schedule)
+            results = await letters.retry(connection, ids, order, times=times)
+            return LettersChanged(results=results, **page)
 
-            answer = await IDEMPOTENCY.run_once(
-                connection, request, LettersChanged, act, now=times.real
-            )
+        answer = await self._run_once(request, LettersChanged, change)
         self._wake.gate.call()
         self._wake.relay.call()
         return answer
 
     async def acknowledge(self, request: AcknowledgeRequest) -> LettersChanged:
         """Acknowledge dead letters."""
-        async with self._changing() as (connection, times):
 
-            async def act() -> LettersChanged:
-                chosen = await _choose(connection, request, times.schedule)
-                results = await letters.acknowledge(
-                    connection, chosen.ids, note=request.note, actor=_actor(request), times=times
-                )
-                return LettersChanged(results=results, **_page_of(chosen))
-
-            answer = await IDEMPOTENCY.run_once(
-                connection, request, LettersChanged, act, now=times.real
+        async def change(connection: Connection, times: Times) -> LettersChanged:
+            ids, page = await _choose(connection, request, times.schedule)
+            actor = _actor(request)
+            results = await letters.acknowledge(
+                connection, ids, note=request.note, actor=actor, times=times
             )
+            return LettersChanged(results=results, **page)
+
+        answer = await self._run_once(request, LettersChanged, change)
         self._wake.relay.call()
         return answer
 
     async def begin_canary(self, request: BeginCanaryRequest) -> CanaryStatus:
         """Begin to retry the dead letters of a failure in steps."""
-        async with self._changing() as (connection, times):
-            begun = await IDEMPOTENCY.run_once(
-                connection,
-                request,
-                CanaryRef,
-                lambda: canaries.begin(
-                    connection, request, actor=_actor(request), now=times.schedule
-                ),
-                now=times.real,
-            )
+        actor = _actor(request)
+        begun = await self._run_once(
+            request,
+            CanaryRef,
+            lambda connection, times: canaries.begin(
+                connection, request, actor=actor, now=times.schedule
+            ),
+        )
+        async with self._database.acquire() as connection:
             status = await canaries.read_status(connection, begun.canary)
         self._wake.canaries.call()
         return status
 
     async def stop_canary(self, request: StopCanaryRequest) -> CanaryStatus:
         """Stop a canary; work under way continues."""
+        canary, actor = request.canary, _actor(request)
         async with self._changing() as (connection, times):
-            await canaries.stop(
-                connection, request.canary, actor=_actor(request), now=times.schedule
-            )
-            return await canaries.read_status(connection, request.canary)
+            await canaries.stop(connection, canary, actor=actor, now=times.schedule)
+            return await canaries.read_status(connection, canary)
 
     async def cancel(self, request: CancelRequest) -> CancelAnswer:
         """Cancel work."""
-        async with self._changing() as (connection, times):
-            answer = await IDEMPOTENCY.run_once(
-                connection,
-                request,
-                CancelAnswer,
-                lambda: cancel.cancel(connection, request, times=times),
-                now=times.real,
-            )
+        answer = await self._run_once(
+            request,
+            CancelAnswer,
+            lambda connection, times: cancel.cancel(connection, request, times=times),
+        )
         self._wake.cancels.call()
         self._wake.gate.call()
         self._wake.relay.call()
@@ -169,14 +159,9 @@ class Desk:
 
     async def drain(self, request: DrainRequest) -> DrainAnswer:
         """Let workers claim no more orders."""
-        async with self._changing() as (connection, times):
-            return await IDEMPOTENCY.run_once(
-                connection,
-                request,
-                DrainAnswer,
-                lambda: drain.drain(connection, request, times=times),
-                now=times.real,
-            )
+        return await self._run_once(
+            request, DrainAnswer, lambda connection, times: _drain(connection, request, times=times)
+        )
 
     async def settings(self, _: SettingsQuestion) -> SettingsAnswer:
         """Return the settings of this process."""
@@ -191,7 +176,16 @@ class Desk:
         """Open a transaction that keeps tombstones away, and read the times."""
         async with self._database.transaction() as connection:
             await store.share_tombstone_lock(connection)
-            yield connection, await store.read_times(connection, self._clock)
+            yield connection, await store.read_times(connection, self._database)
+
+    async def _run_once(
+        self, request: KeyedRequest, kind: type[Answer], change: Change[Answer]
+    ) -> Answer:
+        """Make a change; a repeated request with the same key gets the same answer."""
+        async with self._changing() as (connection, times):
+            return await IDEMPOTENCY.run_once(
+                connection, request, kind, lambda: change(connection, times), now=times.real
+            )
 
     async def _check_input(self, request: RetryRequest) -> str | UnsetType | None:
         """Validate an edited input with the scheduler; returns its concurrency key."""
@@ -202,9 +196,8 @@ class Desk:
             row = await connection.fetchrow(letter_queries["job_of"], letter)
         if row is None:
             return UNSET  # the result says that it is unknown
-        job: str = row["job"]
         question = InputQuestion(
-            job=job,
+            job=row["job"],
             input=request.input,
             manifest_id=row["manifest_id"],
             group=row["group_name"],
@@ -215,53 +208,90 @@ class Desk:
             )
         except RequestFailed as error:
             raise Unavailable(
-                f"the input of job {job!r} cannot be checked, because no scheduler answers "
-                f"({error}): start one, or retry with the stored input"
+                f"the input of job {question.job!r} cannot be checked, because no scheduler "
+                f"answers ({error}): start one, or retry with the stored input"
             ) from error
         if answer.problem:
             raise Invalid(answer.problem)
         return answer.concurrency_key
 
 
+async def _drain(connection: Connection, request: DrainRequest, *, times: Times) -> DrainAnswer:
+    """Let workers claim no more orders; returns a result for each."""
+    rows = await connection.fetch(workers["drain"], sorted(set(request.workers)))
+    known = {row["name"]: row for row in rows}
+    type_, at = "headway.worker.drain_asked.v1", times.schedule
+    records = [
+        operator_record(type_, name, request.actor, at, {"worker": name})
+        for name, row in known.items()
+        if not row["drained_before"]
+    ]
+    await HISTORY.append(connection, records, now=times.real)
+    return DrainAnswer(results=[_drain_result(name, known.get(name)) for name in request.workers])
+
+
+def _drain_result(worker: str, row: Any) -> DrainResult:
+    if row is None:
+        text = f"there is no worker {worker}: see 'headway workers'"
+        return DrainResult(worker=worker, result="unknown", text=text)
+    if row["drained_before"]:
+        word, text = "already_draining", "drains already"
+    else:
+        word, text = "asked", "takes no more orders, finishes its runs, and ends"
+    return DrainResult(
+        worker=worker, result=word, last_heard_at=row["last_heard_at"], text=f"{worker} {text}"
+    )
+
+
 async def _choose(
-    connection: Connection, request: RetryRequest | AcknowledgeRequest, now: datetime
-) -> _Chosen:
-    """Return the named letters, or the oldest open ones that match the filter."""
+    connection: Connection, request: LettersRequest, now: datetime
+) -> tuple[list[UUID], dict[str, Any]]:
+    """Return the named letters, or the oldest open ones of a filter with the end of their page."""
     if request.filter is None:
         if not request.dead_letters:
             raise Invalid("no dead letter is named: name some, or give a filter")
-        return _Chosen(ids=request.dead_letters)
+        return request.dead_letters, {}
     filter_ = request.filter
     if request.dead_letters or filter_.state not in (None, "awaiting"):
         raise Invalid("give either ids or a filter of open dead letters (state awaiting)")
-    before = aware(filter_.created_before, "created_before") or now
-    fingerprint, version = read_fingerprint(filter_.fingerprint)
+    before = _aware(filter_.created_before, "created_before") or now
+    print_ = filter_.fingerprint
     rows = await connection.fetch(
         letter_queries["chosen"],
         filter_.group,
         filter_.job,
         filter_.manifest,
-        fingerprint,
-        version,
-        aware(filter_.created_after, "created_after"),
+        *((None, None) if print_ is None else dead_letters.parse_fingerprint(print_)),
+        _aware(filter_.created_after, "created_after"),
         before,
-        *read_place(request.after),
+        *_read_place(request.after),
         request.limit + 1,
     )
-    page, last, more = cut(rows, request.limit, "created_at")
-    return _Chosen(ids=[row["id"] for row in page], last=last, more=more, created_before=before)
+    page = rows[: request.limit]
+    last = f"{page[-1]['created_at'].isoformat()}/{page[-1]['id']}" if page else ""
+    more = len(rows) > request.limit
+    return [row["id"] for row in page], {"last": last, "more": more, "created_before": before}
 
 
-def read_fingerprint(given: str | None) -> tuple[str | None, str | None]:
-    """Return a fingerprint and its code version; `None` for any."""
-    return (None, None) if given is None else dead_letters.parse_fingerprint(given)
+def _read_place(after: str) -> tuple[datetime | None, UUID | None]:
+    """Read the time and id after which a page begins; `None` for the first page."""
+    if not after:
+        return None, None
+    at, _, name = after.partition("/")
+    try:
+        return _aware(datetime.fromisoformat(at), "after"), UUID(name)
+    except ValueError as error:
+        raise Invalid(
+            f"after={after!r} is not a place in a list: send 'last' of the previous answer"
+        ) from error
 
 
-def _page_of(chosen: _Chosen) -> dict[str, Any]:
-    return {"last": chosen.last, "more": chosen.more, "created_before": chosen.created_before}
+def _aware(at: datetime | None, field: str) -> datetime | None:
+    """Refuse a time without an offset."""
+    if at is not None and at.tzinfo is None:
+        raise Invalid(f"{field}={at.isoformat()} has no offset: write {at.isoformat()}Z")
+    return at
 
 
-def _actor(
-    request: RetryRequest | AcknowledgeRequest | BeginCanaryRequest | StopCanaryRequest,
-) -> str:
+def _actor(request: LettersRequest | BeginCanaryRequest | StopCanaryRequest) -> str:
     return storable(request.actor) or "unknown"

@@ -1,50 +1,58 @@
-"""Why does a piece of work wait? The answer for people, gate by gate.
+"""Explain the state of a piece of work, and why it waits, gate by gate.
 
-It is read without the gate's lock, and so is true of a moment that may have passed.
+The answer is read without the gate's lock, so it may be outdated when it arrives.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from headway_contract import subjects
-from headway_contract.work_queue import ExplainWorkAnswer, OriginAnswer, WorkQuestion
+from headway_contract.work_queue import (
+    ExplainWorkAnswer,
+    GateStatus,
+    OriginAnswer,
+    SlotHolder,
+    WorkQuestion,
+)
 from headway_decisions.capacity import waiting
 from headway_decisions.capacity.waiting import Waiter
 from headway_errors import NotFound, RequestFailed
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.ask import ask
 from headway_jetstream_kit.endpoints import serve, typed
-from headway_postgres_kit import Clock, Connection, Database
+from headway_postgres_kit import Connection, Database
 from headway_tracing.log import get_logger
 from msgspec import structs
 
-from headway_dispatcher.gate.store import GateTransaction
-from headway_dispatcher.operate.explain_messages import before_its_turn, sentence, unheard
-from headway_dispatcher.operate.wait_estimate import MOST_COUNTED, Lookout, waits_for_key
+from headway_dispatcher.gate.situation import read_situation
+from headway_dispatcher.operate.wait_estimate import (
+    MOST_COUNTED,
+    Estimate,
+    WaitEstimate,
+    waits_for_key,
+)
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import explanations
 
 log = get_logger(__name__)
 
 _MOST_HOLDERS = 20
-# How long the scheduler is waited for: less than whoever asks waits for this answer.
-_PATIENCE = 2.0
+_HOLDERS_SHOWN = 3
+# Less than the caller waits for this answer.
+_SCHEDULER_TIMEOUT = 2.0
 
 
 class Explanations:
-    """Answers for one dispatcher process; all dispatchers share the questions."""
+    """Answers questions about work, for one dispatcher process."""
 
-    def __init__(
-        self, database: Database, broker: Broker, settings: DispatcherSettings, *, clock: Clock
-    ) -> None:
+    def __init__(self, database: Database, broker: Broker, settings: DispatcherSettings) -> None:
         self._database = database
         self._broker = broker
         self._settings = settings
-        self._clock = clock
 
     async def listen(self) -> None:
-        """Share the questions with all other dispatchers."""
+        """Share the questions with the other dispatchers."""
         await serve(
             self._broker,
             service="headway-dispatcher-explain",
@@ -53,23 +61,34 @@ class Explanations:
         )
 
     async def answer(self, question: WorkQuestion) -> ExplainWorkAnswer:
-        """How one piece of work stands."""
+        """Return the state of a piece of work."""
         async with self._database.transaction() as connection:
             row = await connection.fetchrow(explanations["work"], question.work)
-            if row is not None and row["state"] in ("queued", "waiting"):
-                return await self._of_waiting(connection, row)
-            letter = None if row is None else await _letter(connection, row)
-        if row is None:
-            return await self._of_unknown(question.work)
-        return structs.replace(_plain(row), text=sentence(_plain(row), row, letter))
+            if row is not None:
+                if row["state"] in ("queued", "waiting"):
+                    return await self._explain_waiting(connection, row)
+                letter = None
+                if row["outcome"] == "dead_lettered":
+                    letter = await connection.fetchrow(explanations["letter"], row["id"])
+                answer = _answer(row)
+                return structs.replace(answer, text=_describe(answer, row, letter))
+        return await self._ask_scheduler(question.work)
 
-    async def _of_unknown(self, work: UUID) -> ExplainWorkAnswer:
-        """What the scheduler says of work that has not come here, or is gone."""
-        origin = await self._ask_origin(work)
+    async def _ask_scheduler(self, work: UUID) -> ExplainWorkAnswer:
+        """Return the scheduler's answer about work that is not stored here."""
+        question = WorkQuestion(work=work)
+        timeout = _SCHEDULER_TIMEOUT
+        try:
+            origin = await ask(
+                self._broker, subjects.ORIGIN_QUESTION, question, OriginAnswer, timeout=timeout
+            )
+        except RequestFailed as error:
+            log.info("origin of work unknown", work=work, error=error)
+            origin = OriginAnswer()
         if origin.state == "unknown":
             raise NotFound(
-                f"work {work} is not known to the dispatcher: it was never queued, is on its way, "
-                "went with its manifest, or is forgotten"
+                f"work {work} is not known to the dispatcher: it was never queued, has not arrived "
+                "yet, or was deleted"
             )
         return ExplainWorkAnswer(
             work=work,
@@ -78,36 +97,22 @@ class Explanations:
             group=origin.group,
             job=origin.job,
             queued_at=origin.since,
-            text=unheard(work, origin),
+            text=f"{_name_work(work, origin)} {origin.text}.",
         )
 
-    async def _ask_origin(self, work: UUID) -> OriginAnswer:
-        question = WorkQuestion(work=work)
-        try:
-            return await ask(
-                self._broker, subjects.ORIGIN_QUESTION, question, OriginAnswer, timeout=_PATIENCE
-            )
-        except RequestFailed as error:
-            log.info("origin of work unknown", work=work, error=error)
-            return OriginAnswer()
-
-    async def _of_waiting(self, connection: Connection, row: Any) -> ExplainWorkAnswer:
-        situation = await GateTransaction(connection, self._clock).situation(
-            max_active=self._settings.max_active,
-            worker_silence=timedelta(seconds=self._settings.orphan_timeout_seconds),
-        )
-        now = situation.glance.times.schedule
+    async def _explain_waiting(self, connection: Connection, row: Any) -> ExplainWorkAnswer:
+        situation = await read_situation(connection, self._database, self._settings)
         gates = waiting.gates(
-            _waiter(row), situation.limits, situation.load, situation.fleet, now=now
+            _waiter(row), situation.limits, situation.load, situation.fleet, now=situation.now
         )
         closed = [gate for gate in gates if not gate.open]
         first = closed[0] if closed else None
-        lookout = Lookout(connection, row, situation, self._settings)
-        holders, ahead = await lookout.holders(first), await lookout.ahead(first)
-        estimate = before_its_turn(await lookout.start(closed), _start_by(row))
+        estimates = WaitEstimate(connection, row, situation, self._settings)
+        holders, ahead = await estimates.holders(first), await estimates.ahead(first)
+        estimate = _expires_first(await estimates.start(closed), _start_by(row))
         before = None if ahead is None else sum(ahead.values())
         answer = structs.replace(
-            _plain(row),
+            _answer(row),
             gates=gates,
             reason="awaiting_gate" if first is None else first.gate,
             holders=holders[:_MOST_HOLDERS],
@@ -117,37 +122,22 @@ class Explanations:
             estimated_start=estimate.at,
             estimate=estimate.basis,
         )
-        return structs.replace(answer, text=sentence(answer, row))
+        return structs.replace(answer, text=_describe(answer, row))
 
 
-async def _letter(connection: Connection, row: Any) -> Any:
-    """The dead letter that work has become, if it has."""
-    if row["outcome"] != "dead_lettered":
-        return None
-    return await connection.fetchrow(explanations["letter"], row["id"])
-
-
-def _plain(row: Any) -> ExplainWorkAnswer:
+def _answer(row: Any) -> ExplainWorkAnswer:
+    """Return the columns of work that every answer has."""
+    names = ("state", "job", "manifest", "round", "attempts", "runs", "queued_at", "outcome")
+    fields = {name: row[name] for name in names}
     return ExplainWorkAnswer(
-        work=row["id"],
-        state=row["state"],
-        group=row["group_name"],
-        job=row["job"],
-        manifest=row["manifest"],
-        round=row["round"],
-        attempts=row["attempts"],
-        runs=row["runs"],
-        queued_at=row["queued_at"],
-        outcome=row["outcome"],
-        expires_at=_start_by(row),
-        text="",
+        work=row["id"], group=row["group_name"], expires_at=_start_by(row), text="", **fields
     )
 
 
 def _start_by(row: Any) -> datetime | None:
-    """When it expires: if neither was it tried by then, nor has a worker claimed it."""
-    begun = row["state"] == "dispatched" and (row["claimed_by"] or row["started_at"]) is not None
-    if begun or row["state"] == "settled" or row["attempts"] > 0:
+    """Return when work expires; `None` if it was tried or a worker claimed it."""
+    claimed = row["state"] == "dispatched" and (row["claimed_by"] or row["started_at"]) is not None
+    if claimed or row["state"] == "settled" or row["attempts"] > 0:
         return None
     start_by: datetime | None = row["start_by"]
     return start_by
@@ -166,3 +156,127 @@ def _waiter(row: Any) -> Waiter:
         key_active=row["key_active"],
         key_kept=waits_for_key(row) and not row["key_noted"],
     )
+
+
+def _describe(answer: ExplainWorkAnswer, row: Any, letter: Any = None) -> str:
+    """Return the answer as text; `letter` is the dead letter of the work, if it has one."""
+    subject = _name_work(answer.work, answer)
+    if answer.state == "settled":
+        settled = f"{subject} is settled since {_at(row['settled_at'])}: {_outcome(answer, row)}."
+        return settled if letter is None else f"{settled} {_dead_letter(letter)}"
+    if answer.state == "dispatched":
+        return " ".join([f"{subject} {_run(row)}.", *_cancel(row), *_expiry(answer)])
+    closed = [gate for gate in answer.gates if not gate.open]
+    reason = _reason(closed[0], row) if closed else "all gates are open"
+    sentences = [f"{subject} waits since {_at(row['queued_at'])}: {reason}."]
+    if closed[1:] and answer.reason != "start_by":
+        also = "; ".join(_reason(gate, row) for gate in closed[1:])
+        sentences.append(f"Also closed: {also}.")
+    return " ".join([*sentences, *_line(answer)])
+
+
+def _name_work(work: UUID, known: ExplainWorkAnswer | OriginAnswer) -> str:
+    """Name work with its manifest, job and group."""
+    manifest = f"of manifest {known.manifest!r}, " if known.manifest else ""
+    # Work that was cancelled before it arrived has no job.
+    job = f"job {known.job!r}, " if known.job else ""
+    return f"Work {work} ({manifest}{job}group {known.group!r})"
+
+
+def _expires_first(estimate: Estimate, start_by: datetime | None) -> Estimate:
+    """Replace the estimate of work that expires before its start."""
+    if estimate.at is None or start_by is None or estimate.at < start_by:
+        return estimate
+    turn = f"it expires before its turn comes, about {_at(estimate.at)} ({estimate.basis})"
+    return Estimate(basis=turn)
+
+
+def _outcome(answer: ExplainWorkAnswer, row: Any) -> str:
+    match answer.outcome:
+        case "cancelled" if row["cancel_reason"]:
+            return f"cancelled ({row['cancel_reason']})"
+        case "expired" if row["start_by"] is not None:
+            return f"expired, because it had not begun by {_at(row['start_by'])}"
+        case "coalesced":
+            return "coalesced, because its manifest already had unsettled work"
+    return str(answer.outcome)
+
+
+def _dead_letter(letter: Any) -> str:
+    failure = ": ".join(filter(None, (letter["failure_kind"], letter["failure_message"])))
+    reason = f"{letter['reason']}, {failure}" if failure else letter["reason"]
+    subject = f"Its dead letter {letter['id']} ({reason})"
+    if letter["state"] != "awaiting":
+        by = f" by {letter['actor']}" if letter["actor"] else ""
+        return f"{subject} was {letter['state']}{by} at {_at(letter['resolved_at'])}."
+    if letter["retry_requested_at"] is None:
+        retry = f"'headway dead-letters retry {letter['id']}' runs it again"
+        return f"{subject} is open: {retry}, and 'acknowledge' closes it."
+    by, at = letter["retry_requested_by"] or "an operator", _at(letter["retry_requested_at"])
+    start = "next, because its slot is free"
+    if letter["waits_for"]:
+        start = f"once work {letter['waits_for']} of its manifest has ended"
+    return f"{subject} is to be retried, requested by {by} at {at}: it is queued again {start}."
+
+
+def _run(row: Any) -> str:
+    if row["started_at"] is not None:
+        return f"runs since {_at(row['started_at'])} on worker {row['worker']!r}"
+    ordered = f"is ordered since {_at(row['ordered_at'])}"
+    if row["claimed_by"] is not None:
+        return f"{ordered}; worker {row['claimed_by']!r} has claimed it and not started it yet"
+    return f"{ordered}; no worker has claimed it yet"
+
+
+def _cancel(row: Any) -> list[str]:
+    if row["cancel_requested_at"] is None:
+        return []
+    reason = f" ({row['cancel_reason']})" if row["cancel_reason"] else ""
+    return [f"It is being cancelled since {_at(row['cancel_requested_at'])}{reason}."]
+
+
+def _reason(closed: GateStatus, row: Any) -> str:
+    if closed.gate == "not_before" and row["runs"] and row["state"] == "waiting":
+        failure = row["failure"] or {}
+        last = ": ".join(filter(None, (failure.get("kind"), failure.get("message"))))
+        failed = f"; its last run failed with {last}" if last else ""
+        return f"it is retried at {_at(closed.opens_at)} ({row['wait_reason']}{failed})"
+    opens = f" until {_at(closed.opens_at)}" if closed.opens_at else ""
+    return f"{closed.text}{opens}"
+
+
+def _line(answer: ExplainWorkAnswer) -> list[str]:
+    """Describe the holders of slots, the work ahead, the expiry and the estimate."""
+    sentences = []
+    if answer.holders:
+        shown = [_holder(holder) for holder in answer.holders[:_HOLDERS_SHOWN]]
+        more = answer.holders_in_all - len(shown)
+        others = f" and {more} more" if more else ""
+        sentences.append(f"The slots are held by {', '.join(shown)}{others}.")
+    if answer.ahead is not None and answer.reason != "awaiting_gate":
+        or_more = " or more" if answer.ahead_or_more else ""
+        sentences.append(f"Work ahead of it: {answer.ahead}{or_more}.")
+    if answer.reason == "start_by":
+        return sentences
+    sentences += _expiry(answer)
+    if answer.estimated_start is not None:
+        sentences.append(f"It may start about {_at(answer.estimated_start)} ({answer.estimate}).")
+    elif answer.estimate:
+        sentences.append(f"Start time unknown: {answer.estimate}.")
+    return sentences
+
+
+def _expiry(answer: ExplainWorkAnswer) -> list[str]:
+    if answer.expires_at is None:
+        return []
+    return [f"It expires at {_at(answer.expires_at)} if it has not begun by then."]
+
+
+def _holder(holder: SlotHolder) -> str:
+    worker = f" on worker {holder.worker!r}" if holder.worker else ""
+    owner = f"manifest {holder.manifest!r}" if holder.manifest else f"job {holder.job!r}"
+    return f"run {holder.run} of {owner}{worker} since {_at(holder.since)}"
+
+
+def _at(moment: datetime | None) -> str:
+    return "?" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,100 +1,85 @@
-"""What is in the way of one piece of work: who holds the slots, who comes before it, how long."""
+"""Estimate when waiting work starts: the holders of its slots, the work ahead, and durations."""
 
 import statistics
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 from headway_contract.work_queue import GateStatus, SlotHolder
 from headway_decisions.capacity import waiting
-from headway_decisions.capacity.capacity import Room
 from headway_decisions.capacity.waiting import Lane
 from headway_postgres_kit import Connection
 from msgspec import Struct
 
-from headway_dispatcher.gate.gate import group_step
-from headway_dispatcher.gate.store import Situation
+from headway_dispatcher.gate.situation import Situation, group_step, read_lanes
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import explanations
-from headway_dispatcher.store import gates as gate_queries
 
 MOST_COUNTED = 10_000
-# Gates that a run which ends opens; the others open by themselves or by somebody's hand.
+# Gates that open when a run ends.
 _HELD_BY_RUNS = ("global_cap", "group_cap", "job_cap", "key", "workers_full")
-# Before these nobody stands in a line.
+# Gates that do not let work through in an order.
 _NO_LINE = ("start_by", "group_disabled", "manifest_disabled", "not_before")
-_UP_TO_SOMEBODY = ("group_disabled", "manifest_disabled", "no_worker")
-_TOLD_JOBS = 3
+# Gates that a person opens.
+_OPENED_BY_PEOPLE = ("group_disabled", "manifest_disabled", "no_worker")
+_JOBS_SHOWN = 3
 
 
 class Estimate(Struct, frozen=True, kw_only=True):
-    """When work may start and what that rests on, or why nobody knows."""
+    """The expected start of work and its basis, or the reason why there is none."""
 
     at: datetime | None = None
     basis: str = ""
 
 
-class _Typical(Struct, frozen=True, kw_only=True):
-    """How long runs of a job take, and how many say so."""
-
-    duration: timedelta
-    runs: int
-
-
-class Lookout:
-    """Looks at one piece of work that waits, gate by gate."""
+class WaitEstimate:
+    """The estimate for one piece of waiting work."""
 
     def __init__(
-        self,
-        connection: Connection,
-        row: Any,
-        situation: Situation,
-        settings: DispatcherSettings,
+        self, connection: Connection, row: Any, situation: Situation, settings: DispatcherSettings
     ) -> None:
         self._connection = connection
         self._row = row
         self._own: Lane = (row["group_name"], row["job"])
         self._situation = situation
-        self._now = situation.glance.times.schedule
-        self._room = Room(situation.limits, situation.load, situation.fleet, now=self._now)
+        self._room = situation.room()
         self._silence = timedelta(seconds=settings.orphan_timeout_seconds)
         self._step = group_step(settings)
         self._turn = row["rank"] - row["group_priority"] * self._step
 
     async def holders(self, gate: GateStatus | None) -> list[SlotHolder]:
-        """The runs that keep a gate closed."""
+        """Return the runs that keep a gate closed."""
         if gate is None or gate.gate not in _HELD_BY_RUNS:
             return []
         row, full = self._row, gate.gate == "workers_full"
-        serving = [one for one in self._situation.fleet if row["job"] in one.jobs]
+        serving = [worker for worker in self._situation.fleet if row["job"] in worker.jobs]
         rows = await self._connection.fetch(
             explanations["holders"],
             row["group_name"] if gate.gate == "group_cap" else None,
             row["job"] if gate.gate == "job_cap" else None,
             row["concurrency_key"] if gate.gate == "key" else None,
             gate.gate == "global_cap",
-            sorted({job for one in serving for job in one.jobs}) if full else None,
+            sorted({job for worker in serving for job in worker.jobs}) if full else None,
             row["job"],
             self._silence,
         )
-        return [_holder(one) for one in rows]
+        return msgspec.convert([dict(holder) for holder in rows], list[SlotHolder])
 
     async def ahead(self, gate: GateStatus | None) -> dict[str, int] | None:
-        """How much work of each job comes before it there; none if it does not stand in a line."""
+        """Return the amount of work ahead by job; `None` if the gate has no line."""
         if gate is not None and gate.gate in _NO_LINE:
             return None
         if gate.gate == "key" if gate is not None else waits_for_key(self._row):
             return await self._ahead_with_key()
-        limits, fleet = self._situation.limits, self._situation.fleet
-        lanes = await self._connection.fetch(gate_queries["lanes"])
         line = waiting.lanes_in_line(
             self._own,
             "workers_full" if gate is None else gate.gate,
-            [(one["group_name"], one["job"]) for one in lanes],
-            limits,
+            await read_lanes(self._connection),
+            self._situation.limits,
             self._room,
-            fleet,
-            now=self._now,
+            self._situation.fleet,
+            now=self._situation.now,
         )
         rows = await self._connection.fetch(
             explanations["ahead_in_lanes"],
@@ -104,24 +89,7 @@ class Lookout:
             self._step,
             MOST_COUNTED,
         )
-        return {one["job"]: one["number"] for one in rows}
-
-    async def start(self, closed: Sequence[GateStatus]) -> Estimate:
-        """When it may start: once the last of the gates that are closed has opened for it."""
-        if not closed:
-            return await self._start_at_once()
-        if closed[0].gate == "start_by":
-            return Estimate(basis="it came too late")
-        if closed[0].gate == "not_before":
-            at = closed[0].opens_at
-            return Estimate(at=at, basis="its time; what else is in its way shows then")
-        if any(gate.gate in _UP_TO_SOMEBODY or gate.limit == 0 for gate in closed):
-            return Estimate(basis="nobody can say when that changes")
-        estimates = [await self._opens(one) for one in {one.gate: one for one in closed}.values()]
-        for estimate in estimates:
-            if estimate.at is None:
-                return estimate
-        return max(estimates, key=lambda one: one.at or self._now)
+        return {row["job"]: row["number"] for row in rows}
 
     async def _ahead_with_key(self) -> dict[str, int]:
         rows = await self._connection.fetch(
@@ -132,39 +100,68 @@ class Lookout:
             MOST_COUNTED,
         )
         ahead: dict[str, int] = {}
-        for one in rows:
-            # Who cannot run keeps the key from nobody; for a slot they may all have to wait.
-            if self._room.closed(one["group_name"], one["job"]) in (None, "workers_full"):
-                ahead[one["job"]] = ahead.get(one["job"], 0) + one["number"]
+        for row in rows:
+            # Work that cannot run does not take the key; a missing slot delays all of them.
+            if self._room.closed(row["group_name"], row["job"]) in (None, "workers_full"):
+                ahead[row["job"]] = ahead.get(row["job"], 0) + row["number"]
         return ahead
+
+    async def start(self, closed: Sequence[GateStatus]) -> Estimate:
+        """Return when the work may start: when the last closed gate opens for it."""
+        if not closed:
+            return await self._start_at_once()
+        if closed[0].gate == "start_by":
+            return Estimate(basis="its time to start is over")
+        if closed[0].gate == "not_before":
+            at = closed[0].opens_at
+            return Estimate(at=at, basis="its time; limits are checked then")
+        if any(gate.gate in _OPENED_BY_PEOPLE or gate.limit == 0 for gate in closed):
+            return Estimate(basis="enable it, raise its limit, or start a worker")
+        by_gate = {gate.gate: gate for gate in closed}
+        estimates = [await self._opens(gate) for gate in by_gate.values()]
+        for estimate in estimates:
+            if estimate.at is None:
+                return estimate
+        return max(estimates, key=lambda estimate: estimate.at or self._situation.now)
 
     async def _start_at_once(self) -> Estimate:
         ahead = sum((await self.ahead(None) or {}).values())
-        if ahead and waits_for_key(self._row):
-            return Estimate(basis=f"its key has room, and {ahead} come before it")
-        if ahead:
-            return Estimate(basis=f"the gate comes at once, and {ahead} come before it")
-        return Estimate(at=self._now, basis="nothing is in its way: the gate admits it next")
+        if not ahead:
+            return Estimate(at=self._situation.now, basis="the gate admits it next")
+        open_gate = "its key has room" if waits_for_key(self._row) else "all gates are open"
+        return Estimate(basis=f"{open_gate}, work ahead of it: {ahead}")
 
     async def _opens(self, gate: GateStatus) -> Estimate:
-        """When a gate opens for this work."""
+        """Return when a gate opens for this work."""
         ahead = await self.ahead(gate) or {}
         before = sum(ahead.values())
         if gate.gate == "rate":
-            limits = self._situation.limits
-            at = waiting.rate_turn(self._own, limits, ahead=before, now=self._now)
-            return Estimate(at=at, basis=f"the rate, with {before} before it")
+            situation = self._situation
+            at = waiting.rate_turn(self._own, situation.limits, ahead=before, now=situation.now)
+            return Estimate(at=at, basis=f"the rate, {before} before it")
         holders = await self.holders(gate)
         if not holders:
-            return Estimate(basis="nobody can say when that changes")
+            return Estimate(basis="no run holds the slots")
         jobs = sorted({holder.job for holder in holders} | set(ahead))
-        typical = await self._typical(jobs)
-        unknown = [job for job in jobs if job not in typical]
+        rows = await self._connection.fetch(explanations["durations"], jobs)
+        seconds: dict[str, list[float]] = {}
+        for row in rows:
+            seconds.setdefault(row["job"], []).append(row["seconds"])
+        unknown = [job for job in jobs if job not in seconds]
         if unknown:
-            return Estimate(basis=f"no run of job {unknown[0]!r} has completed lately to judge by")
+            return Estimate(basis=f"no run of job {unknown[0]!r} has completed lately")
+        durations = {
+            job: timedelta(seconds=statistics.median(each)) for job, each in seconds.items()
+        }
+        shown = [
+            f"{_plural(len(each), 'recent run')} of "
+            f"{'its job' if job == self._own[1] else f'job {job!r}'} "
+            f"took a median of {durations[job].total_seconds():.1f} s"
+            for job, each in list(seconds.items())[:_JOBS_SHOWN]
+        ]
         return Estimate(
-            at=self._slot_at(gate, holders, ahead, typical),
-            basis=f"{self._in_words(typical)}, {before} before it",
+            at=self._slot_at(gate, holders, ahead, durations),
+            basis=f"{', '.join(shown)}, {before} before it",
         )
 
     def _slot_at(
@@ -172,40 +169,21 @@ class Lookout:
         gate: GateStatus,
         holders: Sequence[SlotHolder],
         ahead: dict[str, int],
-        typical: dict[str, _Typical],
+        durations: dict[str, timedelta],
     ) -> datetime:
-        # Orders that lie ready hold no slot of a worker: they come before this work.
-        running = [one for one in holders if one.worker] if gate.gate == "workers_full" else holders
-        running = running or holders
-        ready = [] if len(running) == len(holders) else [one for one in holders if not one.worker]
-        line = [typical[one.job].duration for one in ready]
+        full = gate.gate == "workers_full"
+        running = [holder for holder in holders if holder.worker] if full else []
+        # Unclaimed orders hold no slot of a worker: they are ahead of this work.
+        line = [durations[each.job] for each in holders if running and not each.worker]
         for job, number in ahead.items():
-            line += [typical[job].duration] * min(number, MOST_COUNTED)
-        over = 0 if gate.gate == "workers_full" else (gate.used or 0) - (gate.limit or 0)
+            line += [durations[job]] * min(number, MOST_COUNTED)
+        over = 0 if full else (gate.used or 0) - (gate.limit or 0)
         return waiting.estimate_start(
-            ends=[one.since + typical[one.job].duration for one in running],
+            ends=[holder.since + durations[holder.job] for holder in running or holders],
             ahead=line,
             surplus=max(0, over),
-            now=self._now,
+            now=self._situation.now,
         )
-
-    async def _typical(self, jobs: Sequence[str]) -> dict[str, _Typical]:
-        rows = await self._connection.fetch(explanations["durations"], jobs)
-        seconds: dict[str, list[float]] = {}
-        for one in rows:
-            seconds.setdefault(one["job"], []).append(one["seconds"])
-        return {
-            job: _Typical(duration=timedelta(seconds=statistics.median(each)), runs=len(each))
-            for job, each in seconds.items()
-        }
-
-    def _in_words(self, typical: dict[str, _Typical]) -> str:
-        told = [
-            f"{one.runs} recent run(s) of {'its job' if job == self._own[1] else f'job {job!r}'} "
-            f"took {one.duration.total_seconds():.1f} s each"
-            for job, one in list(typical.items())[:_TOLD_JOBS]
-        ]
-        return ", ".join(told)
 
 
 def waits_for_key(row: Any) -> bool:
@@ -213,14 +191,5 @@ def waits_for_key(row: Any) -> bool:
     return bool(row["hold_reason"] == "key")
 
 
-def _holder(row: Any) -> SlotHolder:
-    return SlotHolder(
-        run=row["run_id"],
-        work=row["work_id"],
-        manifest=row["manifest"],
-        group=row["group_name"],
-        job=row["job"],
-        worker=row["worker"],
-        state=row["state"],
-        since=row["since"],
-    )
+def _plural(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

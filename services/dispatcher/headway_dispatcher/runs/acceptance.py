@@ -4,7 +4,7 @@ Nothing here reads or writes the database: `Batch` holds the locked leases and t
 `judge_message` changes it message by message.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -24,7 +24,7 @@ from headway_contract.lifecycle import (
 from headway_contract.subjects import DISPATCHER
 from headway_contract.worker_protocol import ReleaseLease
 from headway_decisions.runs import acceptance
-from headway_decisions.runs.acceptance import Arrived, Judged, Lease
+from headway_decisions.runs.acceptance import Arrived, Judged, Lease, Refusal
 from headway_decisions.runs.folding import Fact, Run, clamp, end_of
 from headway_decisions.runs.report_limits import bound_event, storable_json
 from headway_history import Record
@@ -37,7 +37,7 @@ from headway_service_kit.ignored_messages import IGNORED_MESSAGES
 from headway_tracing.log import get_logger
 from msgspec import Struct, structs
 
-from headway_dispatcher.metrics import EventRefused, Started
+from headway_dispatcher.metrics import EVENTS_REFUSED, START_LATENESS, Sample
 from headway_dispatcher.store import SOURCE
 
 log = get_logger(__name__)
@@ -45,17 +45,17 @@ log = get_logger(__name__)
 # Publishers choose the ids of their events, so an id is unique only within its lease.
 EventKey = tuple[UUID, str]
 
-_RELEASE_REASONS = {"not_the_claimant": "another", "lease_ended": "ended"}
+# Refusals of messages that another process than the holder of the lease published.
+_RELEASE_REASONS: dict[Refusal, str] = {"not_the_claimant": "another", "lease_ended": "ended"}
 
 
 class LeaseMessage(Struct, frozen=True, kw_only=True):
     """One message of a lease, decoded."""
 
-    message: Message
+    sequence: int
     lease: UUID
     worker: str
     predecessor: int
-    fenced: bool
     events: list[Event]
 
     @property
@@ -91,12 +91,13 @@ class Batch(Struct):
         runs = self.runs.get(data.lease, {})
         return self.work_of[next(iter(runs))] if len(runs) == 1 else None
 
-    def starts(self, runs: Iterable[Run]) -> Iterator[Started]:
-        """Yield the start delay of runs that have begun."""
+    def note_starts(self, runs: Iterable[Run]) -> None:
+        """Note the start delay of runs that have begun."""
         for run in runs:
             if run.started_at is not None and run.id in self.due:
                 group, due_at = self.due[run.id]
-                yield Started(group, (run.started_at - due_at).total_seconds())
+                delay = (run.started_at - due_at).total_seconds()
+                note(Sample(START_LATENESS, (group,), delay))
 
 
 def read_message(message: Message) -> LeaseMessage:
@@ -114,11 +115,10 @@ def read_message(message: Message) -> LeaseMessage:
     events = [bound_event(event, size) for event in known if isinstance(event.data, LeaseEvent)]
     IGNORED_MESSAGES.add("events_that_are_no_workers", len(known) - len(events))
     return LeaseMessage(
-        message=message,
+        sequence=message.sequence,
         lease=lease,
         worker=worker,
         predecessor=predecessor,
-        fenced=predecessor >= 0,
         events=events,
     )
 
@@ -133,107 +133,69 @@ def judge_message(batch: Batch, message: LeaseMessage, now: datetime) -> list[Re
     facts = tuple(_fact(event, message, created_at, now) for event in events)
     if lease is None:
         return [
-            _record(event, message, "unknown_lease", fact, None)
+            _record(event, message, fact, None, "unknown_lease")
             for event, fact in zip(events, facts, strict=True)
         ]
-    runs = batch.runs.get(lease.id, {})
-    judged = acceptance.judge(
-        lease,
-        runs,
-        Arrived(
-            worker=message.worker,
-            sequence=message.message.sequence,
-            predecessor=message.predecessor,
-            facts=facts,
-        ),
+    before = batch.runs.get(lease.id, {})
+    arrived = Arrived(
+        worker=message.worker,
+        sequence=message.sequence,
+        predecessor=message.predecessor,
+        facts=facts,
     )
-    batch.activated += _activated(events, judged, runs)
-    batch.refused_claims += _refused_claims(message, events, judged)
-    batch.begun_elsewhere += _begun_elsewhere(events, judged)
+    judged = acceptance.judge(lease, before, arrived)
     batch.leases[lease.id], batch.runs[lease.id] = judged.lease, judged.runs
-    _log_refusals(message, judged)
+    records = []
+    for event, fact, refusal in zip(events, facts, judged.refusals, strict=True):
+        final = fact
+        if refusal is not None:
+            _handle_refusal(batch, message, event, refusal, judged)
+        elif isinstance(event.data, RunActivated):
+            known = {(each.manifest, each.key) for each in before[event.data.run].activations}
+            activations = event.data.activations
+            new = [each for each in activations if (each.manifest, each.key) not in known]
+            if new:
+                batch.activated.append((event, new))
+        elif isinstance(event.data, RunCompleted | RunFailed | RunCancelled):
+            # The time at which its run ended.
+            final = structs.replace(fact, at=end_of(judged.runs[event.data.run], fact.at))
+        records.append(_record(event, message, final, batch.work_for(event.data), refusal))
     warning = _warning(message, events, judged)
     if warning is not None:
         batch.warnings[lease.id] = warning
-    return [
-        _record(
-            event,
-            message,
-            refusal,
-            fact if refusal else _as_folded(fact, judged.runs),
-            batch.work_for(event.data),
-        )
-        for event, refusal, fact in zip(events, judged.refusals, facts, strict=True)
-    ]
+    return records
 
 
-def _activated(
-    events: list[Event], judged: Judged, before: dict[UUID, Run]
-) -> list[tuple[Event, list[Activation]]]:
-    """Return accepted events with activations that their run had not reported."""
-    activated = []
-    for event, refusal in zip(events, judged.refusals, strict=True):
-        if refusal is None and isinstance(event.data, RunActivated):
-            known = {(each.manifest, each.key) for each in before[event.data.run].activations}
-            new = [
-                each for each in event.data.activations if (each.manifest, each.key) not in known
-            ]
-            if new:
-                activated.append((event, new))
-    return activated
-
-
-def _begun_elsewhere(events: list[Event], judged: Judged) -> list[UUID]:
-    """Return runs with a refused start that another process made with the right token."""
-    return [
-        event.data.run
-        for event, refusal in zip(events, judged.refusals, strict=True)
-        if isinstance(event.data, RunStarted)
-        and refusal in ("not_the_claimant", "lease_ended")
-        and event.data.token == judged.lease.token
-        and event.data.run in judged.runs
-    ]
-
-
-def _refused_claims(
-    message: LeaseMessage, events: list[Event], judged: Judged
-) -> list[tuple[str, ReleaseLease]]:
-    """Return refused claims with the reason for their worker.
-
-    None if a process of the same name holds the lease, because it would receive the push too. The
-    reply to a heartbeat distinguishes processes.
-    """
-    if message.worker in (DISPATCHER, judged.lease.claimed_by):
-        return []
-    return [
-        (message.worker, ReleaseLease(lease=message.lease, reason=_RELEASE_REASONS[refusal]))
-        for event, refusal in zip(events, judged.refusals, strict=True)
-        if isinstance(event.data, LeaseClaimed) and refusal in _RELEASE_REASONS
-    ]
-
-
-def _log_refusals(message: LeaseMessage, judged: Judged) -> None:
-    for refusal in judged.refusals:
-        if refusal is not None:
-            log.warning("event refused", lease=message.lease, worker=message.worker, reason=refusal)
-            note(EventRefused(refusal))
+def _handle_refusal(
+    batch: Batch, message: LeaseMessage, event: Event, refusal: Refusal, judged: Judged
+) -> None:
+    """Count a refused event; note a start elsewhere, and a claim to be released."""
+    worker, data, lease = message.worker, event.data, judged.lease
+    log.warning("event refused", lease=message.lease, worker=worker, reason=refusal)
+    note(Sample(EVENTS_REFUSED, (refusal,)))
+    if refusal not in _RELEASE_REASONS:
+        return
+    if isinstance(data, RunStarted) and data.token == lease.token and data.run in judged.runs:
+        batch.begun_elsewhere.append(data.run)
+    # A process of the same name that holds the lease would receive the push, too. The reply to a
+    # heartbeat distinguishes processes.
+    if isinstance(data, LeaseClaimed) and worker not in (DISPATCHER, lease.claimed_by):
+        release = ReleaseLease(lease=message.lease, reason=_RELEASE_REASONS[refusal])
+        batch.refused_claims.append((worker, release))
 
 
 def _warning(message: LeaseMessage, events: list[Event], judged: Judged) -> str | None:
     """Return the problem with a message of the lease's claimant; `None` if it has none."""
-    if message.worker == DISPATCHER:
+    worker, sequence = message.worker, message.sequence
+    if worker == DISPATCHER:
         return None
     for event, refusal in zip(events, judged.refusals, strict=True):
         if refusal == "reserved_kind":
             kind = event.data.failure.kind
             return f"its failure of the kind {kind!r} was refused: only the dispatcher may give it"
-    sequence = message.message.sequence
-    if not message.fenced and None in judged.refusals:
+    if message.predecessor < 0 and None in judged.refusals:
         log.warning(
-            "unfenced message accepted",
-            worker=message.worker,
-            lease=message.lease,
-            sequence=sequence,
+            "unfenced message accepted", worker=worker, lease=message.lease, sequence=sequence
         )
         return f"its message {sequence} came without the two headers of the fence"
     return None
@@ -257,15 +219,8 @@ def _in_utc(time: datetime) -> datetime | None:
         return None
 
 
-def _as_folded(fact: Fact, runs: dict[UUID, Run]) -> Fact:
-    """Give an accepted outcome the time at which its run ended."""
-    if isinstance(fact.data, RunCompleted | RunFailed | RunCancelled):
-        return structs.replace(fact, at=end_of(runs[fact.data.run], fact.at))
-    return fact
-
-
 def _record(
-    event: Event, message: LeaseMessage, refusal: str | None, fact: Fact, work: UUID | None
+    event: Event, message: LeaseMessage, fact: Fact, work: UUID | None, refusal: str | None
 ) -> Record:
     """Return the history record of an event, without its secret token.
 

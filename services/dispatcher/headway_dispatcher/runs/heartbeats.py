@@ -6,8 +6,6 @@ that workers do not treat the dispatcher's outage as their own.
 
 import asyncio
 from datetime import datetime, timedelta
-from typing import Any
-from uuid import UUID
 
 import msgspec
 from headway_contract import InvalidName, check_name, subjects
@@ -25,11 +23,11 @@ from headway_errors import RequestFailed
 from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_jetstream_kit.ask import ask
 from headway_jetstream_kit.limited_log import LimitedLog
-from headway_postgres_kit import Connection, Database, DatabaseUnavailable, json_array
+from headway_postgres_kit import Connection, Database, DatabaseUnavailable
 from headway_service_kit.ignored_messages import IGNORED_MESSAGES
 from headway_service_kit.passes import Wakeup
 from headway_tracing.log import get_logger
-from msgspec import Struct
+from msgspec import structs
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
@@ -42,23 +40,9 @@ log = get_logger(__name__)
 # A worker waits for its reply, so a slower database is not waited for.
 _RECORD_TIMEOUT = 1.0
 
+# The name and the nonce of a worker process.
 Process = tuple[str, str]
-
-
-class _Beat(Struct, frozen=True):
-    message: Msg
-    heartbeat: Heartbeat
-
-
-class Heard(Struct, frozen=True, kw_only=True):
-    """Instructions for each process; `new_worker` wakes the gate."""
-
-    new_worker: bool = False
-    releases: dict[Process, list[ReleaseLease]] = {}
-    cancels: dict[Process, list[CancelRun]] = {}
-    renewals: dict[Process, list[UUID]] = {}
-    warnings: dict[Process, list[LeaseWarning]] = {}
-    drains: frozenset[Process] = frozenset()
+Replies = dict[Process, HeartbeatReply]
 
 
 class Heartbeats:
@@ -78,10 +62,10 @@ class Heartbeats:
         self._settings = settings
         self._name = name
         self._gate = gate
-        self._waiting: list[_Beat] = []
+        self._waiting: list[tuple[Msg, Heartbeat]] = []
         self._unreadable = LimitedLog(get_logger(__name__))
         self.arrived = Wakeup()
-        self._recording: asyncio.Task[Heard] | None = None
+        self._recording: asyncio.Task[Replies] | None = None
 
     async def listen(self) -> None:
         """Share the heartbeats with the other dispatchers."""
@@ -95,9 +79,9 @@ class Heartbeats:
         except (msgspec.DecodeError, ValueError) as error:
             self._unreadable.warning("heartbeats refused", error=error)
             IGNORED_MESSAGES.add("unreadable_heartbeats")
-            await self._reply(message, HeartbeatReply(dispatcher=self._name, error=str(error)))
+            await _respond(message, HeartbeatReply(dispatcher=self._name, error=str(error)))
             return
-        self._waiting.append(_Beat(message, heartbeat))
+        self._waiting.append((message, heartbeat))
         self.arrived.call()
 
     async def run_once(self) -> float | None:
@@ -105,28 +89,33 @@ class Heartbeats:
         beats, self._waiting = self._waiting, []
         if not beats:
             return None
-        heard = Heard()
+        replies: Replies = {}
         try:
-            heard = await self._record_in_time([beat.heartbeat for beat in beats])
+            replies = await self._record_in_time([heartbeat for _, heartbeat in beats])
         finally:
-            await self._answer(beats, heard)
-        if heard.new_worker:
-            self._gate.call()
+            for message, heartbeat in beats:
+                reply = replies.get(_process(heartbeat))
+                await _respond(message, self._reply() if reply is None else reply)
         return None
 
-    async def _record_in_time(self, heartbeats: list[Heartbeat]) -> Heard:
+    def _reply(self, *, drain: bool = False) -> HeartbeatReply:
+        return HeartbeatReply(
+            dispatcher=self._name, drain=drain, heartbeat_seconds=self._settings.heartbeat_seconds
+        )
+
+    async def _record_in_time(self, heartbeats: list[Heartbeat]) -> Replies:
         """Record heartbeats, but stop waiting for a database that hangs.
 
         Nothing is recorded while an earlier recording hangs; the next heartbeats come soon.
         """
         if self._recording is not None and not self._recording.done():
-            return Heard()
+            return {}
         self._recording = asyncio.create_task(self._record_each(heartbeats))
         self._recording.add_done_callback(_log_failure)
         done, _ = await asyncio.wait({self._recording}, timeout=_RECORD_TIMEOUT)
-        return self._recording.result() if done else Heard()
+        return self._recording.result() if done else {}
 
-    async def _record_each(self, heartbeats: list[Heartbeat]) -> Heard:
+    async def _record_each(self, heartbeats: list[Heartbeat]) -> Replies:
         """Record heartbeats together; one by one if that fails."""
         try:
             return await self._record(heartbeats)
@@ -135,67 +124,49 @@ class Heartbeats:
         except Exception as error:
             if len(heartbeats) == 1:
                 log.exception("heartbeat not recorded", worker=heartbeats[0].worker)
-                return Heard()
+                return {}
             log.warning("heartbeat batch failed", error=error)
-        heard = [await self._record_each([heartbeat]) for heartbeat in heartbeats]
-        return Heard(
-            new_worker=any(each.new_worker for each in heard),
-            releases={key: value for each in heard for key, value in each.releases.items()},
-            cancels={key: value for each in heard for key, value in each.cancels.items()},
-            renewals={key: value for each in heard for key, value in each.renewals.items()},
-            warnings={key: value for each in heard for key, value in each.warnings.items()},
-            drains=frozenset(key for each in heard for key in each.drains),
-        )
+        replies: Replies = {}
+        for heartbeat in heartbeats:
+            replies |= await self._record_each([heartbeat])
+        return replies
 
-    async def _record(self, heartbeats: list[Heartbeat]) -> Heard:
-        """Record heartbeats in one transaction."""
+    async def _record(self, heartbeats: list[Heartbeat]) -> Replies:
+        """Record heartbeats in one transaction; returns the reply to each process."""
+        witnesses = [beat.nonce for beat in heartbeats if beat.worker == subjects.DISPATCHER]
+        beats = [beat for beat in heartbeats if beat.worker != subjects.DISPATCHER]
+        latest = {beat.worker: beat for beat in beats}
+        alive = [
+            structs.replace(beat, leases=[], runs=[])
+            for beat in latest.values()
+            if not beat.stopped
+        ]
         async with self._database.transaction() as connection:
             now = await store.read_now(connection)
-            await self._record_witnesses(connection, heartbeats, now)
-            beats = [beat for beat in heartbeats if beat.worker != subjects.DISPATCHER]
-            by_name = {beat.worker: beat for beat in beats}
-            alive = [beat for beat in by_name.values() if not beat.stopped]
-            rows = await _record_workers(connection, alive, now)
-            await _delete_stopped(connection, [beat for beat in beats if beat.stopped])
-            releases, renewals = await _record_leases(connection, beats, now)
-            cancels = await _cancels(connection, beats)
-            warnings = await _warnings(connection, beats, now)
-        return Heard(
-            new_worker=any(row["first_heard_at"] == now for row in rows),
-            releases=releases,
-            cancels=cancels,
-            renewals=renewals,
-            warnings=warnings,
-            drains=frozenset((row["name"], row["nonce"]) for row in rows if row["drain_asked"]),
-        )
+            if witnesses:
+                gap = timedelta(seconds=3 * self._settings.heartbeat_seconds)
+                await connection.execute(workers["record_witnesses"], witnesses, now, gap)
+            rows = await connection.fetch(workers["record_workers"], alive, now) if alive else []
+            draining = {(row["name"], row["nonce"]) for row in rows if row["drain_requested"]}
+            processes = dict.fromkeys(map(_process, beats))
+            replies = {each: self._reply(drain=each in draining) for each in processes}
+            stopped = [beat for beat in beats if beat.stopped]
+            if stopped:
+                await connection.execute(
+                    workers["delete_stopped"],
+                    [beat.worker for beat in stopped],
+                    [beat.nonce for beat in stopped],
+                )
+            await _record_leases(connection, beats, replies, now)
+            if replies:
+                await _add_cancels_and_warnings(connection, replies, now)
+        if any(row["first_heard_at"] == now for row in rows):
+            self._gate.call()  # a new worker
+        return replies
 
-    async def _record_witnesses(
-        self, connection: Connection, heartbeats: list[Heartbeat], now: datetime
-    ) -> None:
-        names = [beat.nonce for beat in heartbeats if beat.worker == subjects.DISPATCHER]
-        if names:
-            gap = timedelta(seconds=3 * self._settings.heartbeat_seconds)
-            await connection.execute(workers["record_witnesses"], names, now, gap)
 
-    async def _answer(self, beats: list[_Beat], heard: Heard) -> None:
-        for beat in beats:
-            process = (beat.heartbeat.worker, beat.heartbeat.nonce)
-            reply = HeartbeatReply(
-                dispatcher=self._name,
-                cancel=heard.cancels.get(process, []),
-                release=heard.releases.get(process, []),
-                renew=heard.renewals.get(process, []),
-                warnings=heard.warnings.get(process, []),
-                drain=process in heard.drains,
-                heartbeat_seconds=self._settings.heartbeat_seconds,
-            )
-            await self._reply(beat.message, reply)
-
-    async def _reply(self, message: Msg, reply: HeartbeatReply) -> None:
-        try:
-            await message.respond(msgspec.json.encode(reply))
-        except NatsError as error:
-            log.warning("heartbeat reply failed", error=error)
+def _process(heartbeat: Heartbeat) -> Process:
+    return heartbeat.worker, heartbeat.nonce
 
 
 def _read(message: Msg) -> Heartbeat:
@@ -211,51 +182,26 @@ def _read(message: Msg) -> Heartbeat:
     return heartbeat
 
 
-def _log_failure(recording: "asyncio.Task[Heard]") -> None:
+async def _respond(message: Msg, reply: HeartbeatReply) -> None:
+    try:
+        await message.respond(msgspec.json.encode(reply))
+    except NatsError as error:
+        log.warning("heartbeat reply failed", error=error)
+
+
+def _log_failure(recording: "asyncio.Task[Replies]") -> None:
     """Retrieve the exception of a recording that timed out, or the event loop reports it."""
     if not recording.cancelled() and recording.exception() is not None:
         log.debug("heartbeats not recorded", error=recording.exception())
 
 
-async def _record_workers(
-    connection: Connection, alive: list[Heartbeat], now: datetime
-) -> list[Any]:
-    """Upsert workers; returns their rows."""
-    if not alive:
-        return []
-    rows: list[Any] = await connection.fetch(
-        workers["record_workers"],
-        [beat.worker for beat in alive],
-        [beat.nonce for beat in alive],
-        [beat.host for beat in alive],
-        [beat.sdk for beat in alive],
-        [beat.sdk_version for beat in alive],
-        [beat.code_version for beat in alive],
-        json_array(beat.jobs for beat in alive),
-        [beat.slots for beat in alive],
-        [beat.draining for beat in alive],
-        now,
-        json_array(beat.concurrency for beat in alive),
-    )
-    return rows
-
-
-async def _delete_stopped(connection: Connection, stopped: list[Heartbeat]) -> None:
-    if stopped:
-        await connection.execute(
-            workers["delete_stopped"],
-            [beat.worker for beat in stopped],
-            [beat.nonce for beat in stopped],
-        )
-
-
 async def _record_leases(
-    connection: Connection, heartbeats: list[Heartbeat], now: datetime
-) -> tuple[dict[Process, list[ReleaseLease]], dict[Process, list[UUID]]]:
-    """Record named leases; returns those to release and those to renew."""
+    connection: Connection, heartbeats: list[Heartbeat], replies: Replies, now: datetime
+) -> None:
+    """Record named leases; add those to release and those to renew to the replies."""
     named = [(lease, beat.worker, beat.nonce) for beat in heartbeats for lease in beat.leases]
     if not named:
-        return {}, {}
+        return
     rows = await connection.fetch(
         workers["record_leases"],
         [lease for lease, _, _ in named],
@@ -263,54 +209,25 @@ async def _record_leases(
         [nonce for _, _, nonce in named],
         now,
     )
-    releases: dict[Process, list[ReleaseLease]] = {}
-    renewals: dict[Process, list[UUID]] = {}
     for row in rows:
-        key = (row["worker"], row["nonce"])
+        reply = replies[row["worker"], row["nonce"]]
         if row["reason"] == "unclaimed":
-            renewals.setdefault(key, []).append(row["id"])
+            reply.renew.append(row["id"])
         else:
-            releases.setdefault(key, []).append(ReleaseLease(lease=row["id"], reason=row["reason"]))
-    return releases, renewals
+            reply.release.append(ReleaseLease(lease=row["id"], reason=row["reason"]))
 
 
-async def _warnings(
-    connection: Connection, heartbeats: list[Heartbeat], now: datetime
-) -> dict[Process, list[LeaseWarning]]:
-    """Read problems with the messages that each process published."""
-    processes = {(beat.worker, beat.nonce) for beat in heartbeats}
-    if not processes:
-        return {}
-    rows = await connection.fetch(
-        workers["warnings"],
-        [worker for worker, _ in processes],
-        [nonce for _, nonce in processes],
-        now,
-    )
-    warnings: dict[Process, list[LeaseWarning]] = {}
-    for row in rows:
-        warning = LeaseWarning(lease=row["id"], message=row["warning"])
-        warnings.setdefault((row["worker"], row["nonce"]), []).append(warning)
-    return warnings
-
-
-async def _cancels(
-    connection: Connection, heartbeats: list[Heartbeat]
-) -> dict[Process, list[CancelRun]]:
-    """Read the runs that each process must stop; repeated until they have ended."""
-    if not heartbeats:
-        return {}
-    processes = {(beat.worker, beat.nonce) for beat in heartbeats}
-    rows = await connection.fetch(
-        workers["cancels"],
-        [worker for worker, _ in processes],
-        [nonce for _, nonce in processes],
-    )
-    cancels: dict[Process, list[CancelRun]] = {}
-    for row in rows:
+async def _add_cancels_and_warnings(
+    connection: Connection, replies: Replies, now: datetime
+) -> None:
+    """Add runs to stop, until they have ended, and problems with messages to the replies."""
+    names, nonces = [name for name, _ in replies], [nonce for _, nonce in replies]
+    for row in await connection.fetch(workers["cancels"], names, nonces):
         cancel = CancelRun(run=row["run_id"], lease=row["lease_id"], reason=row["reason"])
-        cancels.setdefault((row["worker"], row["nonce"]), []).append(cancel)
-    return cancels
+        replies[row["worker"], row["nonce"]].cancel.append(cancel)
+    for row in await connection.fetch(workers["warnings"], names, nonces, now):
+        warning = LeaseWarning(lease=row["id"], message=row["warning"])
+        replies[row["worker"], row["nonce"]].warnings.append(warning)
 
 
 async def push_to_worker(broker: Broker, worker: str, instructions: CancelPush) -> None:
@@ -321,25 +238,12 @@ async def push_to_worker(broker: Broker, worker: str, instructions: CancelPush) 
         log.debug("push failed", worker=worker, error=error)
 
 
-class Witness:
-    """The dispatcher's own heartbeat, sent like a worker's and read back from PostgreSQL."""
-
-    def __init__(self, broker: Broker, settings: DispatcherSettings, *, name: str) -> None:
-        self._broker = broker
-        self._settings = settings
-        self._name = name
-
-    async def run_once(self) -> float | None:
-        """Send one heartbeat."""
-        heartbeat = Heartbeat(worker=subjects.DISPATCHER, nonce=self._name)
-        try:
-            await ask(
-                self._broker,
-                subjects.WITNESS,
-                heartbeat,
-                HeartbeatReply,
-                timeout=self._settings.heartbeat_seconds,
-            )
-        except RequestFailed as error:
-            raise BrokerUnavailable(f"own heartbeat: {error}") from error
-        return self._settings.heartbeat_seconds
+async def send_own_heartbeat(broker: Broker, settings: DispatcherSettings, name: str) -> float:
+    """Send the dispatcher's own heartbeat, which travels like a worker's to PostgreSQL."""
+    heartbeat = Heartbeat(worker=subjects.DISPATCHER, nonce=name)
+    timeout = settings.heartbeat_seconds
+    try:
+        await ask(broker, subjects.WITNESS, heartbeat, HeartbeatReply, timeout=timeout)
+    except RequestFailed as error:
+        raise BrokerUnavailable(f"own heartbeat: {error}") from error
+    return settings.heartbeat_seconds

@@ -1,11 +1,8 @@
 """A durable consumer for every declared job, and none for other jobs.
 
-Heartbeats have no part in it: a worker may name any job, and an API of JetStream that is slow must
-not keep a heartbeat from its answer. A job is declared when the scheduler announces it or queues
-work of it.
+Heartbeats do not create consumers: a worker may name any job, and a slow JetStream API must not
+delay the reply to a heartbeat. A job is declared when the scheduler announces it or queues work.
 """
-
-import logging
 
 from headway_clock import monotonic
 from headway_contract import subjects
@@ -15,36 +12,39 @@ from headway_jetstream_kit.connection import ApiError
 from headway_jetstream_kit.provisioning import consumer_names, delete_consumer, ensure_consumer
 from headway_postgres_kit import Database
 from headway_service_kit.passes import Wakeup
+from headway_tracing.log import get_logger
 
 from headway_dispatcher.provisioning import delivery_of, job_consumer
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import consumer_queries
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
-AT_ONCE = 100
+BATCH = 100
 
 
 class JobConsumers:
-    """Makes and deletes the consumers of jobs, for one dispatcher process."""
+    """Creates and deletes the consumers of jobs, for one dispatcher process."""
 
-    def __init__(self, database: Database, broker: Broker, settings: DispatcherSettings) -> None:
+    def __init__(
+        self, database: Database, broker: Broker, settings: DispatcherSettings, wakeup: Wakeup
+    ) -> None:
         self._database = database
         self._broker = broker
         self._delivery = delivery_of(settings)
-        self.wakeup = Wakeup()
+        self._wakeup = wakeup
         # Jobs whose consumer has the right settings, and when each job was last tried.
         self._checked: set[str] = set()
         self._tried: dict[str, float] = {}
 
     def check_again(self) -> None:
-        """Look at every consumer as if for the first time, because streams were made again."""
+        """Check every consumer again, because streams were recreated."""
         self._checked.clear()
-        self.wakeup.call()
+        self._wakeup.call()
 
     async def run_once(self) -> float | None:
-        """Make what is missing and delete what is left over; some of it at a time."""
-        # Consumers first: one that was made after this reading is never taken for a leftover.
+        """Create a batch of missing consumers and delete a batch of unneeded ones."""
+        # Consumers first: a consumer that is created after this reading is never deleted.
         names = await consumer_names(self._broker, subjects.RUNS_STREAM)
         existing = {job for name in names if (job := subjects.job_of_consumer(name)) is not None}
         async with self._database.acquire() as connection:
@@ -55,38 +55,34 @@ class JobConsumers:
             checked=self._checked,
             tried=self._tried,
         )
-        errors = {row["name"]: row["error"] for row in rows}
-        await self._make(changes.make[:AT_ONCE], errors)
-        await self._delete(changes.delete[:AT_ONCE])
-        more = max(len(changes.make), len(changes.delete)) > AT_ONCE
-        return 0.0 if more and self._checked.issuperset(changes.make[:AT_ONCE]) else None
+        missing = changes.make[:BATCH]
+        await self._create(missing, {row["name"]: row["error"] for row in rows})
+        await self._delete(changes.delete[:BATCH])
+        more = max(len(changes.make), len(changes.delete)) > BATCH
+        return 0.0 if more and self._checked.issuperset(missing) else None
 
-    async def _make(self, jobs: list[str], errors: dict[str, str | None]) -> None:
-        """Make consumers; note for `doctor` why one could not be made."""
-        told: dict[str, str | None] = {}
+    async def _create(self, jobs: list[str], known_errors: dict[str, str | None]) -> None:
+        """Create consumers; store for `doctor` why one could not be created."""
+        changed: dict[str, str | None] = {}
         try:
             for job in jobs:
                 self._tried[job] = monotonic()
-                error = await self._ensure(job)
-                if error is None:
+                error: str | None = None
+                try:
+                    await ensure_consumer(self._broker, job_consumer(job, self._delivery))
                     self._checked.add(job)
-                elif error != errors[job]:
-                    logger.warning("cannot make the consumer of job %s: %s", job, error)
-                told[job] = error
+                except ApiError as refused:
+                    error = str(refused)
+                if error != known_errors[job]:
+                    changed[job] = error
+                    if error is not None:
+                        log.warning("consumer not created", job=job, error=error)
         finally:
-            changed = sorted(job for job, error in told.items() if error != errors[job])
             if changed:
+                names = sorted(changed)
+                errors = [changed[job] for job in names]
                 async with self._database.acquire() as connection:
-                    await connection.execute(
-                        consumer_queries["note_errors"], changed, [told[job] for job in changed]
-                    )
-
-    async def _ensure(self, job: str) -> str | None:
-        try:
-            await ensure_consumer(self._broker, job_consumer(job, self._delivery))
-        except ApiError as error:
-            return str(error)
-        return None
+                    await connection.execute(consumer_queries["note_errors"], names, errors)
 
     async def _delete(self, jobs: list[str]) -> None:
         for job in jobs:
@@ -94,4 +90,4 @@ class JobConsumers:
             self._checked.discard(job)
             self._tried.pop(job, None)
         if jobs:
-            logger.info("deleted the consumers of jobs not declared: %s", ", ".join(jobs))
+            log.info("consumers of undeclared jobs deleted", jobs=", ".join(jobs))

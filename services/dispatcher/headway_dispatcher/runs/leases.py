@@ -6,12 +6,13 @@ that the next publisher must expect.
 """
 
 import base64
+from functools import partial
 from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
 from headway_contract import Event, decode, subjects
-from headway_contract.lifecycle import Activation, Failure, LeaseEvent
+from headway_contract.lifecycle import LeaseEvent
 from headway_contract.worker_protocol import LeaseAnswer, LeaseQuestion, LeaseState
 from headway_decisions.runs import acceptance
 from headway_decisions.runs.acceptance import Arrived, Lease
@@ -28,7 +29,7 @@ from headway_dispatcher.store import leases
 
 _NO_MESSAGE = 10037
 # The worker of a message that cannot be read.
-NOBODY = ""
+UNREADABLE = ""
 # Beyond so many messages that the projector has not read, the answer waits for it.
 _MOST_UNPROJECTED = 100
 
@@ -77,7 +78,7 @@ async def _get(broker: Broker, request: dict[str, Any]) -> StoredMessage | None:
             return None
         raise BrokerUnavailable(str(error)) from error
     message = answer["message"]
-    worker, events = NOBODY, []
+    worker, events = UNREADABLE, []
     try:
         _, worker = subjects.lease_and_worker(message["subject"])
         events = decode(storable_json(base64.b64decode(message.get("data", ""))))
@@ -106,9 +107,7 @@ async def read_lease(
         runs = await connection.fetch(leases["runs_of"], [lease])
     if row is None:
         return "unknown"
-    view = LeaseView(
-        lease=lease_of(row), runs={run["run_id"]: run_of(run) for run in runs}, last=last
-    )
+    view = LeaseView(lease=lease_of(row), runs={run["id"]: run_of(run) for run in runs}, last=last)
     if last is None:
         return view
     # A sequence beyond the last message belongs to a stream that was lost.
@@ -134,80 +133,57 @@ def _judge(view: LeaseView, message: StoredMessage) -> LeaseView:
     return LeaseView(lease=judged.lease, runs=judged.runs, last=view.last)
 
 
-class LeaseDesk:
-    """Answers lease questions."""
+async def listen(database: Database, broker: Broker) -> None:
+    """Share the lease questions with the other dispatchers."""
+    answer = partial(answer_question, database, broker)
+    await serve(
+        broker,
+        service="headway-dispatcher",
+        queue=subjects.DISPATCHERS,
+        endpoints={subjects.LEASE_QUESTION: typed(LeaseQuestion, answer)},
+    )
 
-    def __init__(self, database: Database, broker: Broker) -> None:
-        self._database = database
-        self._broker = broker
 
-    async def listen(self) -> None:
-        """Share the questions with the other dispatchers."""
-        await serve(
-            self._broker,
-            service="headway-dispatcher",
-            queue=subjects.DISPATCHERS,
-            endpoints={subjects.LEASE_QUESTION: typed(LeaseQuestion, self.answer)},
-        )
+async def answer_question(
+    database: Database, broker: Broker, question: LeaseQuestion
+) -> LeaseAnswer:
+    """Say which process holds the lease; `undecided` if that is not certain."""
+    try:
+        view = await read_lease(broker, database, question.lease)
+        if view == "unknown":
+            return LeaseAnswer(answer="ended", reason="the lease is unknown")
+        if view == "unread":
+            return LeaseAnswer(answer="undecided", reason="the projector lags behind")
+        answer = await _state(broker, question, view)
+    except (BrokerUnavailable, DatabaseUnavailable) as error:
+        return LeaseAnswer(answer="undecided", reason=str(error))
+    own = view.last is not None and view.last.worker == question.worker
+    return LeaseAnswer(
+        answer=answer,
+        sequence=view.sequence,
+        stored=[event.id for event in view.last.events] if view.last and own else [],
+        ended_runs=[run.id for run in view.runs.values() if run.ended],
+    )
 
-    async def answer(self, question: LeaseQuestion) -> LeaseAnswer:
-        """Say which process holds the lease; `undecided` if that is not certain."""
-        try:
-            view = await read_lease(self._broker, self._database, question.lease)
-            if view == "unknown":
-                return LeaseAnswer(answer="ended", reason="the lease is unknown")
-            if view == "unread":
-                return LeaseAnswer(answer="undecided", reason="the projector lags behind")
-            answer = await self._state(question, view)
-        except (BrokerUnavailable, DatabaseUnavailable) as error:
-            return LeaseAnswer(answer="undecided", reason=str(error))
-        own = view.last is not None and view.last.worker == question.worker
-        return LeaseAnswer(
-            answer=answer,
-            sequence=view.sequence,
-            stored=[event.id for event in view.last.events] if view.last and own else [],
-            ended_runs=[run.id for run in view.runs.values() if run.ended],
-        )
 
-    async def _state(self, question: LeaseQuestion, view: LeaseView) -> LeaseState:
-        lease = view.lease
-        if lease.ended:
-            return "ended"
-        if lease.claimed_by is None:
-            return "nothing_stored"
-        if (lease.claimed_by, lease.nonce) != (question.worker, question.nonce):
-            return "another"
-        # Refused messages may remain where those of the owner have expired.
-        own = view.last and await last_stored(self._broker, question.lease, question.worker)
-        return "mine" if own else "nothing_stored"
+async def _state(broker: Broker, question: LeaseQuestion, view: LeaseView) -> LeaseState:
+    lease = view.lease
+    if lease.ended:
+        return "ended"
+    if lease.claimed_by is None:
+        return "nothing_stored"
+    if (lease.claimed_by, lease.nonce) != (question.worker, question.nonce):
+        return "another"
+    # Refused messages may remain where those of the owner have expired.
+    own = view.last and await last_stored(broker, question.lease, question.worker)
+    return "mine" if own else "nothing_stored"
 
 
 def lease_of(row: Any) -> Lease:
     """Read a lease from its row."""
-    return Lease(
-        id=row["id"],
-        token=row["token"],
-        claimed_by=row["claimed_by"],
-        nonce=row["nonce"],
-        ended=row["ended_at"] is not None,
-        sequence=row["sequence"],
-        loose_links=msgspec.convert(row["loose_links"], dict[int, int], strict=False),
-    )
+    return msgspec.convert(dict(row), Lease, str_keys=True)
 
 
 def run_of(row: Any) -> Run:
     """Read a run from its row."""
-    return Run(
-        id=row["run_id"],
-        state=row["state"],
-        worker=row["worker"],
-        host=row["host"],
-        started_at=row["started_at"],
-        finished_at=row["finished_at"],
-        worker_started_at=row["worker_started_at"],
-        worker_finished_at=row["worker_finished_at"],
-        failure=None if row["failure"] is None else msgspec.convert(row["failure"], Failure),
-        output=row["output"],
-        cancel_reason=row["cancel_reason"],
-        activations=msgspec.convert(row["activations"] or (), tuple[Activation, ...]),
-    )
+    return msgspec.convert(dict(row), Run)

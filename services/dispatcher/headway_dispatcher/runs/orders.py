@@ -1,4 +1,4 @@
-"""Unclaimed orders: republish lost ones, withdraw expired ones.
+"""Orders in the stream: republish lost ones, purge those of finished leases.
 
 The stream holds one message for each lease, so it refuses an order that is still there. An order
 that is gone was lost with the broker's storage, or a worker acknowledged it and its claim was
@@ -6,51 +6,44 @@ lost. Such a worker names the lease in its heartbeats, and then the order is not
 orders are republished only when every live worker had time for a heartbeat, and this dispatcher
 would have received it.
 
-The gate settles waiting work after its `start_by`. An unclaimed order is withdrawn under the fence
-of the claim, so a worker that claimed in time continues.
+When the event stream is half full, it is purged up to the last projected message. The owner of a
+lease whose last message is purged publishes again. Orders of finished leases are withdrawn first:
+without any stored message of a lease, a worker could claim it again. Such orders also return when
+the broker's storage is rolled back.
 """
 
 import asyncio
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import msgspec
 from headway_clock import monotonic
-from headway_contract import encode, event, subjects
+from headway_contract import encode, subjects
 from headway_contract.orders import OrderedRun, RunDispatched
 from headway_jetstream_kit import Broker, Refused, Stored
 from headway_jetstream_kit.publish import publish
-from headway_jetstream_kit.stream_watch import Watch
-from headway_postgres_kit import Clock, Database
+from headway_jetstream_kit.stream_watch import Watch, done_through, see
+from headway_postgres_kit import Database
 from headway_tracing import span
 from headway_tracing.log import get_logger
-from msgspec import Struct
 
 from headway_dispatcher import store
-from headway_dispatcher.history import history_records
+from headway_dispatcher.events import doubt_record, own_event
 from headway_dispatcher.provisioning import renew_seconds
-from headway_dispatcher.runs.fencing import withdraw_unclaimed
+from headway_dispatcher.runs.fencing import withdraw_order
 from headway_dispatcher.runs.leases import LeaseView, read_lease
-from headway_dispatcher.runs.settle import EXPIRED
-from headway_dispatcher.runs.stream_purge import withdraw_leftovers
 from headway_dispatcher.settings import DispatcherSettings
-from headway_dispatcher.store import HISTORY, SOURCE, heals, leases
+from headway_dispatcher.store import HISTORY, heals
 
 log = get_logger(__name__)
 
 BATCH = 500
-_EXPIRY_BATCH = 1000
 # Heartbeats without the lease, after which a worker does not have it.
 _BEATS = 4
 _BEATS_BETWEEN_PASSES = 10
-
-
-class OrdersResult(Struct, frozen=True, kw_only=True):
-    """The result of a pass over unclaimed orders."""
-
-    trusted: bool
-    unclaimed: int = 0
-    reissued: int = 0
+# Share of the event stream that must be used before it is purged.
+_FULL_ENOUGH = 0.5
 
 
 class Orders:
@@ -68,10 +61,10 @@ class Orders:
         self._leftovers = True
         self._published_at: float | None = None
 
-    async def run_once(self) -> OrdersResult:
-        """Publish every order that nobody has claimed and no heartbeat names."""
+    async def run_once(self) -> None:
+        """Publish every unclaimed order that no heartbeat names."""
         if not await self._is_time():
-            return OrdersResult(trusted=False)
+            return
         async with self._database.acquire() as connection:
             now = await store.read_now(connection)
             patience = timedelta(seconds=self._patience)
@@ -79,7 +72,7 @@ class Orders:
             if witness is None or not witness.would_have_heard(
                 now, throughout=patience, gap=patience
             ):
-                return OrdersResult(trusted=False)
+                return
             orphaned = now - timedelta(seconds=self._settings.orphan_timeout_seconds)
             rows = await connection.fetch(
                 heals["unclaimed"], now - patience, min(orphaned, now - patience), BATCH
@@ -89,12 +82,11 @@ class Orders:
         gone = [row for row, stored in zip(rows, published, strict=True) if stored]
         if gone:
             log.warning("lost orders republished", orders=len(gone))
+            runs = sorted(run for row in gone for run in row["ids"])
             async with self._database.transaction() as connection:
-                doubted = await connection.fetch(
-                    heals["note_reissued"], sorted(run for row in gone for run in row["ids"])
-                )
-                await HISTORY.append(connection, history_records.in_doubt(doubted, now), now=now)
-        return OrdersResult(trusted=True, unclaimed=len(rows), reissued=len(gone))
+                doubted = await connection.fetch(heals["note_reissued"], runs)
+                records = [doubt_record(row, now) for row in doubted]
+                await HISTORY.append(connection, records, now=now)
 
     @property
     def _patience(self) -> float:
@@ -125,17 +117,6 @@ class Orders:
         view = await read_lease(self._broker, self._database, row["id"])
         if not isinstance(view, LeaseView) or not view.is_free:
             return False
-        with span("reissue", parent=row["traceparent"], lease=str(row["id"])):
-            answer = await publish(
-                self._broker, subjects.order(row["job"], row["id"]), encode(self._order(row, now))
-            )
-        if isinstance(answer, Refused) and answer.err_code == subjects.ORDER_ALREADY_STORED:
-            return False
-        if not isinstance(answer, Stored):
-            log.debug("order not republished", lease=row["id"], answer=answer)
-        return isinstance(answer, Stored)
-
-    def _order(self, row: Any, now: datetime) -> Any:
         order = RunDispatched(
             lease=row["id"],
             token=row["token"],
@@ -146,55 +127,59 @@ class Orders:
             on_lost_contact=row["on_lost_contact"],
             runs=msgspec.convert(row["runs"], list[OrderedRun]),
         )
-        return event(
-            order,
-            id=row["id"],
-            source=SOURCE,
-            subject=row["id"],
-            time=now,
-            traceparent=row["traceparent"],
-        )
-
-
-class Expiry:
-    """Withdraws orders whose work had to begin by now, for one dispatcher process."""
-
-    def __init__(
-        self,
-        database: Database,
-        broker: Broker,
-        settings: DispatcherSettings,
-        *,
-        name: str,
-        clock: Clock,
-    ) -> None:
-        self._database = database
-        self._broker = broker
-        self._silence = timedelta(seconds=settings.orphan_timeout_seconds)
-        self._name = name
-        self._clock = clock
-
-    async def run_once(self) -> float | None:
-        """Withdraw every unclaimed order with a run that is too late."""
-        async with self._database.acquire() as connection:
-            times = await store.read_times(connection, self._clock)
-            now = times.schedule
-            rows = await connection.fetch(
-                leases["unclaimed_until"], _EXPIRY_BATCH, times.real - self._silence
+        context = row["traceparent"]
+        with span("reissue", parent=context, lease=str(order.lease)):
+            published = own_event(
+                order, id=order.lease, subject=order.lease, time=now, traceparent=context
             )
-        late = [row for row in rows if row["start_by"] <= now]
-        retry_after = await withdraw_unclaimed(
-            self._broker,
-            self._database,
-            late,
-            {row["run_id"]: EXPIRED for row in late},
-            publisher=self._name,
-            cause="expired",
-            now=now,
-        )
-        if retry_after is not None:
-            return retry_after
-        upcoming = [row["start_by"] for row in rows if row["start_by"] > now]
-        if upcoming:
-            return float((min(upcoming) - now).total_seconds())
-        return 0.0 if len(rows) == _EXPIRY_BATCH else None
+            subject = subjects.order(order.job, order.lease)
+            answer = await publish(self._broker, subject, encode(published))
+        if isinstance(answer, Refused) and answer.err_code == subjects.ORDER_ALREADY_STORED:
+            return False
+        if not isinstance(answer, Stored):
+            log.debug("order not republished", lease=row["id"], answer=answer)
+        return isinstance(answer, Stored)
+
+
+async def purge_events(database: Database, broker: Broker) -> int:
+    """Purge projected events if the stream is half full; returns the last purged sequence."""
+    seen = await see(broker, subjects.EVENTS_STREAM)
+    if seen is None or seen.max_bytes <= 0 or seen.bytes < seen.max_bytes * _FULL_ENOUGH:
+        return 0
+    floor = await done_through(broker, subjects.EVENTS_STREAM, subjects.EVENTS_CONSUMER, seen)
+    if floor is None or floor < seen.first_sequence:
+        return 0
+    await withdraw_leftovers(database, broker)
+    await broker.api(f"STREAM.PURGE.{subjects.EVENTS_STREAM}", {"seq": floor + 1})
+    log.info("event stream purged", up_to=floor)
+    return floor
+
+
+async def withdraw_leftovers(database: Database, broker: Broker) -> int:
+    """Withdraw orders of finished leases; returns their number."""
+    if await see(broker, subjects.RUNS_STREAM) is None:
+        return 0
+    stored = await _stored_orders(broker)
+    if not stored:
+        return 0
+    async with database.acquire() as connection:
+        rows = await connection.fetch(heals["finished"], list(stored))
+    for row in rows:
+        await withdraw_order(broker, stored[row["id"]], row["id"])
+    if rows:
+        log.warning("orders of finished leases withdrawn", orders=len(rows))
+    return len(rows)
+
+
+async def _stored_orders(broker: Broker) -> dict[UUID, str]:
+    """Return the leases whose orders are stored, with their jobs."""
+    found: dict[UUID, str] = {}
+    while True:
+        request = {"subjects_filter": subjects.RUNS_SUBJECTS, "offset": len(found)}
+        info = await broker.api(f"STREAM.INFO.{subjects.RUNS_STREAM}", request)
+        page = info["state"].get("subjects") or {}
+        for subject in page:
+            job, lease = subjects.job_and_lease(subject)
+            found[lease] = job
+        if not page or len(found) >= info.get("total", 0):
+            return found

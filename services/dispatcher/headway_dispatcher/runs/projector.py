@@ -4,28 +4,25 @@ One transaction locks the leases of a batch, judges its messages (`acceptance`),
 runs and leases, settles the work of ended runs (`settle`), and appends the history.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
 from headway_contract import Event, subjects
 from headway_contract.lifecycle import Activation, RunEvent
 from headway_contract.settled import ActivationRequested
-from headway_contract.worker_protocol import CancelPush, ReleaseLease
+from headway_contract.worker_protocol import CancelPush
 from headway_decisions.runs.folding import Run
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consume import Intake
-from headway_postgres_kit import Clock, Connection, Database, StatementBatch, json_array, note
+from headway_postgres_kit import Connection, Database, StatementBatch, json_array
 from headway_postgres_kit import storable as text
-from headway_relay import Handover, OutboxMessage, stamped
-from headway_service_kit.passes import Wakeup
+from headway_relay import OutboxMessage, stamped
 from headway_tracing import first_context, span, traceparent
 from headway_tracing.log import get_logger
-from msgspec import Struct
 
 from headway_dispatcher import store
-from headway_dispatcher.history import history_records
-from headway_dispatcher.outbound_events import activation_message
+from headway_dispatcher.events import doubt_record, outbox_message, own_event
 from headway_dispatcher.runs import settle
 from headway_dispatcher.runs.acceptance import (
     Batch,
@@ -38,6 +35,7 @@ from headway_dispatcher.runs.heartbeats import push_to_worker
 from headway_dispatcher.runs.leases import lease_of, run_of
 from headway_dispatcher.runs.settle import Changes
 from headway_dispatcher.store import OUTBOX, REJECTED, heals, leases, letter_queries, works
+from headway_dispatcher.wakeups import Wakeups
 
 log = get_logger(__name__)
 
@@ -47,42 +45,23 @@ _LINGER_SECONDS = 0.002
 _Contexts = dict[UUID | EventKey, str]
 
 
-class _Projected(Struct, frozen=True, kw_only=True):
-    """The follow-ups of a committed projection.
-
-    `left_in_outbox` means that the outbox has more messages than `messages`; `last_of_pruned`
-    that a run of a pruned manifest ended.
-    """
-
-    messages: list[OutboxMessage]
-    left_in_outbox: bool
-    last_of_pruned: bool
-    refused_claims: list[tuple[str, ReleaseLease]]
-
-
-def event_intake(
-    database: Database,
-    broker: Broker,
-    *,
-    clock: Clock,
-    gate: Wakeup,
-    relay: Handover,
-    prunes: Wakeup,
-) -> Intake:
+def event_intake(database: Database, broker: Broker, wake: Wakeups) -> Intake:
     """Return the intake of lifecycle events."""
 
     async def handle(messages: list[Message]) -> None:
         arrived = [read_message(message) for message in messages]
+        changes = Changes()
         with span("projector", messages=len(arrived)):
             async with database.transaction() as connection:
-                projected = await _project(connection, arrived, clock)
-        relay.hand(projected.messages)
-        if projected.left_in_outbox:
-            relay.call()
-        gate.call()
-        if projected.last_of_pruned:
-            prunes.call()
-        for worker, release in projected.refused_claims:
+                batch = await _project(connection, database, arrived, changes)
+        wake.relay.hand(changes.messages)
+        if changes.freed:
+            # The outbox has the messages about retried letters.
+            wake.relay.call()
+        wake.gate.call()
+        if changes.pruned:
+            wake.prunes.call()
+        for worker, release in batch.refused_claims:
             await push_to_worker(broker, worker, CancelPush(release=[release]))
 
     # A short run's outcome follows right behind its start: together they are one write.
@@ -118,16 +97,15 @@ def no_claim_alone(messages: Sequence[Message]) -> bool:
 
 
 async def _project(
-    connection: Connection, messages: list[LeaseMessage], clock: Clock
-) -> _Projected:
-    """Project messages; returns the follow-ups."""
+    connection: Connection, database: Database, messages: list[LeaseMessage], changes: Changes
+) -> Batch:
+    """Project messages; returns the judged batch."""
     batch, real = await _lock(connection, messages)
-    times = await store.times_at(real, connection, clock)
+    times = await store.read_times(connection, database, real=real)
     now = times.schedule
     before = {run.id: run for runs in batch.runs.values() for run in runs.values()}
-    changes = Changes()
     contexts: _Contexts = {}
-    for message in sorted(messages, key=lambda each: each.message.sequence):
+    for message in sorted(messages, key=lambda each: each.sequence):
         with span("project", parent=message.traceparent, lease=str(message.lease)):
             changes.records += judge_message(batch, message, now)
             _note_context(contexts, message)
@@ -143,76 +121,24 @@ async def _project(
         # The following statements read and change the rows of these runs.
         await writes.send(connection)
     if late:
-        await _update_letters(connection, late, ended)
+        # Dead letters copy late reports of runs. Work is locked before letters, and in one order. A
+        # transaction that creates a letter holds the work: this one waits for it, or that one
+        # copies the new report.
+        await connection.execute(letter_queries["lock_works"], sorted(late.union(ended)))
+        await connection.execute(letter_queries["update_runs"], sorted(late))
     if batch.begun_elsewhere:
-        doubted = await connection.fetch(heals["note_begun_elsewhere"], batch.begun_elsewhere)
-        changes.records += history_records.in_doubt(doubted, now)
-    note(*batch.starts(run for run in changed if before[run.id].started_at is None))
+        rows = await connection.fetch(heals["note_begun_elsewhere"], batch.begun_elsewhere)
+        changes.records += [doubt_record(row, now) for row in rows]
+    batch.note_starts(run for run in changed if before[run.id].started_at is None)
     # Before the ends of the runs: the scheduler takes the trace from the first message.
     activations = await _activation_messages(connection, batch.activated, now, contexts)
     OUTBOX.add_to(writes, activations)
-    settled = await settle.settle(
+    changes.messages += activations
+    await settle.settle(
         connection, ended, now=now, changes=changes, writes=writes, contexts=contexts
     )
     await changes.write(connection, writes, now=now, real=times.real)
-    return _Projected(
-        messages=activations + settled.messages,
-        left_in_outbox=bool(changes.freed),
-        last_of_pruned=settled.last_of_pruned,
-        refused_claims=batch.refused_claims,
-    )
-
-
-async def _update_letters(connection: Connection, late: set[UUID], ended: Iterable[UUID]) -> None:
-    """Copy late reports of runs to the dead letters that contain them.
-
-    Work is locked before letters, and in one order. A transaction that creates a letter holds the
-    work: this one waits for it, or that one copies the new report.
-    """
-    await connection.execute(letter_queries["lock_works"], sorted(late.union(ended)))
-    await connection.execute(letter_queries["update_runs"], sorted(late))
-
-
-def _note_context(contexts: _Contexts, message: LeaseMessage) -> None:
-    """Remember the trace in which a message was projected, for its consequences."""
-    context = traceparent() if message.traceparent else None
-    if context is not None:
-        for event in message.events:
-            contexts[message.lease, event.id] = context
-            if isinstance(event.data, RunEvent):
-                contexts[event.data.run] = context
-
-
-async def _activation_messages(
-    connection: Connection,
-    activated: list[tuple[Event, list[Activation]]],
-    now: datetime,
-    contexts: _Contexts,
-) -> list[OutboxMessage]:
-    """Return the messages that tell the scheduler about new activations."""
-    if not activated:
-        return []
-    runs = await connection.fetch(works["activators"], [event.data.run for event, _ in activated])
-    by_run = {row["run_id"]: row for row in runs}
-    messages = []
-    for event, activations in activated:
-        row = by_run[event.data.run]
-        if row["manifest_id"] is None:
-            log.warning("activations ignored: run has no manifest", run=row["run_id"])
-            continue
-        requested = ActivationRequested(
-            work=row["work_id"],
-            round=row["round"],
-            run=row["run_id"],
-            manifest_id=row["manifest_id"],
-            manifest=row["manifest"],
-            group=row["group_name"],
-            activations=activations,
-        )
-        known = contexts.get((event.data.lease, event.id))
-        context = known or first_context(row["traceparent"])
-        messages.append(activation_message(requested, event.id, now, context))
-    return stamped(messages)
+    return batch
 
 
 async def _lock(connection: Connection, messages: list[LeaseMessage]) -> tuple[Batch, datetime]:
@@ -227,21 +153,31 @@ async def _lock(connection: Connection, messages: list[LeaseMessage]) -> tuple[B
     runs = await connection.fetch(leases["runs_of"], [row["id"] for row in rows])
     by_lease: dict[UUID, dict[UUID, Run]] = {}
     for row in runs:
-        by_lease.setdefault(row["lease_id"], {})[row["run_id"]] = run_of(row)
+        by_lease.setdefault(row["lease_id"], {})[row["id"]] = run_of(row)
     batch = Batch(
         leases={row["id"]: lease_of(row) for row in rows},
         # Not the lease's own time, which is real: times of runs are schedule time.
         created_at={row["lease_id"]: row["created_at"] for row in runs},
         runs=by_lease,
-        work_of={row["run_id"]: row["work_id"] for row in runs},
+        work_of={row["id"]: row["work_id"] for row in runs},
         due={
-            row["run_id"]: (row["group_name"], row["due_at"])
+            row["id"]: (row["group_name"], row["due_at"])
             for row in runs
             if row["attempt"] == 1 and row["due_at"] is not None
         },
         fresh=set(zip(first["fresh_leases"], first["fresh_events"], strict=True)),
     )
     return batch, first["now"]
+
+
+def _note_context(contexts: _Contexts, message: LeaseMessage) -> None:
+    """Remember the trace in which a message was projected, for its consequences."""
+    context = traceparent() if message.traceparent else None
+    if context is not None:
+        for event in message.events:
+            contexts[message.lease, event.id] = context
+            if isinstance(event.data, RunEvent):
+                contexts[event.data.run] = context
 
 
 def _write(writes: StatementBatch, runs: Sequence[Run], batch: Batch, now: datetime) -> None:
@@ -269,3 +205,33 @@ def _write(writes: StatementBatch, runs: Sequence[Run], batch: Batch, now: datet
         [run.worker_started_at for run in runs],
         [run.worker_finished_at for run in runs],
     )
+
+
+async def _activation_messages(
+    connection: Connection,
+    activated: list[tuple[Event, list[Activation]]],
+    now: datetime,
+    contexts: _Contexts,
+) -> list[OutboxMessage]:
+    """Return the messages to the scheduler about new activations."""
+    if not activated:
+        return []
+    rows = await connection.fetch(works["activators"], [event.data.run for event, _ in activated])
+    by_run = {row["run"]: dict(row) for row in rows}
+    traces = {run: first_context(row.pop("traceparent")) for run, row in by_run.items()}
+    messages = []
+    for event, activations in activated:
+        row = by_run[event.data.run]
+        if row["manifest_id"] is None:
+            log.warning("activations ignored: run has no manifest", run=row["run"])
+            continue
+        requested = ActivationRequested(**row, activations=activations)
+        published = own_event(
+            requested,
+            id=f"activation.{requested.run}.{event.id}",
+            subject=requested.run,
+            time=now,
+            traceparent=contexts.get((event.data.lease, event.id)) or traces[requested.run],
+        )
+        messages.append(outbox_message(published))
+    return stamped(messages)

@@ -9,7 +9,7 @@ since: a projector that lags behind cannot end a finished run.
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
@@ -31,7 +31,6 @@ from headway_decisions.capacity.slots import Worker
 from headway_decisions.runs.reaping import (
     LiveRun,
     Silence,
-    Witness,
     abandoned,
     endings,
     jobs_that_wait_their_turn,
@@ -75,46 +74,37 @@ class Reaper:
         self._broker = broker
         self._settings = settings
         self._name = name
-        # When all workers that serve a job were last full.
+        # When all workers that serve a job were last full: then its orders wait their turn.
         self._full_at: dict[str, datetime] = {}
 
     async def run_once(self) -> ReaperResult:
-        """Revoke leases of silent workers and orders that nobody claimed."""
+        """Revoke leases of silent workers and of unclaimed orders."""
         async with self._database.acquire() as connection:
             now = await store.read_now(connection)
+            timeout = timedelta(seconds=self._settings.orphan_timeout_seconds)
+            gap = timedelta(seconds=3 * self._settings.heartbeat_seconds)
             witness = await store.read_witness(connection, self._name)
-            if witness is None or not self._may_trust(witness, now):
+            # Whether a worker's heartbeat would have been received.
+            if witness is None or not witness.would_have_heard(now, throughout=timeout, gap=gap):
                 return ReaperResult(trusted=False)
-            heard_after = now - timedelta(seconds=self._settings.orphan_timeout_seconds)
+            heard_after = now - timeout
             serving = await connection.fetch(workers["serving"], heard_after)
             fleet = msgspec.convert([dict(row) for row in serving], list[Worker])
+            self._full_at |= dict.fromkeys(jobs_that_wait_their_turn(fleet), now)
+            self._full_at = {job: at for job, at in self._full_at.items() if now - at < _CLAIM_TIME}
             silent = await connection.fetch(
                 leases["silent"],
                 heard_after,
                 now - timedelta(seconds=self._settings.stale_pending_seconds),
                 now,
                 BATCH,
-                self._jobs_with_full_workers(fleet, now),
+                sorted(self._full_at),
             )
             await connection.execute(workers["note_gone"], heard_after)
             await connection.execute(workers["delete_witnesses"], now - timedelta(days=1))
         revoked = await asyncio.gather(*(self._revoke(row, now) for row in silent))
         reasons = Counter(row["kind"] for row, gone in zip(silent, revoked, strict=True) if gone)
         return ReaperResult(trusted=True, silent=len(silent), revoked=sum(revoked), reasons=reasons)
-
-    def _jobs_with_full_workers(self, fleet: Sequence[Worker], now: datetime) -> list[str]:
-        """Return jobs whose workers are all full, or just were."""
-        self._full_at |= dict.fromkeys(jobs_that_wait_their_turn(fleet), now)
-        self._full_at = {job: at for job, at in self._full_at.items() if now - at < _CLAIM_TIME}
-        return sorted(self._full_at)
-
-    def _may_trust(self, witness: Witness, now: datetime) -> bool:
-        """Whether a worker's heartbeat would have been received."""
-        return witness.would_have_heard(
-            now,
-            throughout=timedelta(seconds=self._settings.orphan_timeout_seconds),
-            gap=timedelta(seconds=3 * self._settings.heartbeat_seconds),
-        )
 
     async def _revoke(self, row: Any, now: datetime) -> bool:
         kind: Silence = row["kind"]
@@ -124,9 +114,8 @@ class Reaper:
             if isinstance(answer, Refused):
                 expected = await self._sequence_after_refusal(row)
                 if expected is not None:
-                    answer = await publish_fenced(
-                        self._broker, row["id"], events, expected=expected
-                    )
+                    lease = row["id"]
+                    answer = await publish_fenced(self._broker, lease, events, expected=expected)
             if not isinstance(answer, Stored):
                 log.debug("lease not revoked", lease=row["id"], answer=answer)
                 return False
@@ -152,7 +141,7 @@ class Reaper:
         async with self._database.acquire() as connection:
             known = await connection.fetchrow(leases["state_of"], row["id"])
         # A worker that claimed it since is not the silent one.
-        if known is None or known["ended_at"] or known["claimed_by"] != row["claimed_by"]:
+        if known is None or known["ended"] or known["claimed_by"] != row["claimed_by"]:
             return None
         return stored.sequence
 

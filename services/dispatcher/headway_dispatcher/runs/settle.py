@@ -13,29 +13,31 @@ import msgspec
 from headway_clock import jitter, new_id
 from headway_contract import Event
 from headway_contract.lifecycle import Failure
-from headway_contract.settled import DeadLetterCreated, Outcome, WorkSettled
+from headway_contract.settled import DeadLetterCreated, Outcome
 from headway_contract.work import WorkTerms
 from headway_decisions.retries import retries
 from headway_decisions.retries.dead_letters import fingerprint
 from headway_decisions.retries.retries import DeadLetter, Retry
 from headway_decisions.runs import reaping
 from headway_decisions.runs.folding import Run
-from headway_decisions.runs.transitions import WorkMove, next_work_state
+from headway_decisions.runs.transitions import next_work_state
 from headway_history import Record
-from headway_postgres_kit import Connection, StatementBatch, json_array, note
+from headway_postgres_kit import Connection, StatementBatch, note
 from headway_relay import OutboxMessage, stamped
 from headway_tracing import CONTEXTS_APART, first_context, span, traceparent
 from msgspec import Struct, structs
 
-from headway_dispatcher.history import history_records
-from headway_dispatcher.letters import letters
-from headway_dispatcher.metrics import Retried, Settled
-from headway_dispatcher.outbound_events import (
-    dead_letter_event,
+from headway_dispatcher.events import (
+    letter_record,
+    own_event,
     settled_event,
     settled_messages,
+    settled_record,
+    waiting_record,
     work_settled,
 )
+from headway_dispatcher.letters import letters
+from headway_dispatcher.metrics import DEAD_LETTERS, RETRIES, SETTLED, Sample
 from headway_dispatcher.store import HISTORY, OUTBOX, works
 
 # Reasons of outcomes.
@@ -44,10 +46,15 @@ EXPIRED = "it had not begun by the time that was set for it"
 
 
 class Changes(Struct):
-    """The history records of a transaction, and manifests in whose freed slot letters wait."""
+    """The history records of a transaction, and its follow-ups."""
 
     records: list[Record] = []
+    # Messages about settled work, which the outbox has too.
+    messages: list[OutboxMessage] = []
+    # Manifests in whose freed slot letters wait.
     freed: set[UUID] = set()
+    # Whether work of a pruned manifest ended.
+    pruned: bool = False
 
     async def write(
         self,
@@ -68,28 +75,25 @@ class Changes(Struct):
         await letters.resume_at_once(connection, self.freed, now=now)
 
     def free(self, rows: Iterable[Any]) -> None:
-        """Add the manifests of settled work whose slot dead letters wait for."""
-        self.freed |= {
-            row["manifest_id"] for row in rows if row["letters_wait"] and not row["pruned"]
-        }
+        """Note the manifests of settled work that were pruned, or whose slot letters wait for."""
+        for row in rows:
+            if row["pruned"]:
+                self.pruned = True
+            elif row["letters_wait"]:
+                self.freed.add(row["manifest_id"])
 
 
 class _Ended(Struct, frozen=True, kw_only=True):
-    """Work that is settled."""
+    """Work that is settled; with a `failure` it has a dead letter."""
 
     row: Any
     outcome: Outcome
     attempts: int
-    letter: UUID | None = None
     reason: str = ""
     failure: Failure | None = None
+    letter: DeadLetterCreated | None = None
     # The trace of the decision, if it is recorded.
     context: str | None = None
-
-    @property
-    def fingerprint(self) -> str:
-        """Equal for repetitions of a failure."""
-        return "" if self.failure is None else fingerprint(self.row["job"], self.failure)
 
 
 class _Waits(Struct, frozen=True, kw_only=True):
@@ -103,13 +107,6 @@ class _Waits(Struct, frozen=True, kw_only=True):
     context: str | None
 
 
-class Settling(Struct, frozen=True, kw_only=True):
-    """The messages about settled work, and whether work of a pruned manifest ended."""
-
-    messages: list[OutboxMessage] = []
-    last_of_pruned: bool = False
-
-
 async def settle(
     connection: Connection,
     ended: dict[UUID, Run],
@@ -118,14 +115,14 @@ async def settle(
     changes: Changes,
     writes: StatementBatch,
     contexts: Mapping[Any, str] = MappingProxyType({}),
-) -> Settling:
+) -> None:
     """Decide about the work of runs that ended; `ended` is by work id.
 
     `contexts` are the traces in which the ends were projected, by run. It adds to `changes` and
     `writes`. It sends `writes` before it creates dead letters, because those copy their runs.
     """
     if not ended:
-        return Settling()
+        return
     rows = await connection.fetch(works["lock"], sorted(ended))
     settled: list[_Ended] = []
     retried: list[_Waits] = []
@@ -142,35 +139,19 @@ async def settle(
             else:
                 current.set_attribute("headway.outcome", verdict.outcome)
                 settled.append(structs.replace(verdict, context=context))
-    await _write_retries(connection, retried)
+    await _write_retries(connection, retried, now, changes)
     if any(work.letter is not None for work in settled):
         await writes.send(connection)
-    versions = await _write_letters(connection, settled, now)
-    changes.records += [
-        history_records.waiting(
-            work.row, work.retry, begun=work.begun, traceparent=work.context, now=now
-        )
-        for work in retried
-    ]
-    messages = _write_settled(writes, settled, now, changes, versions)
+        settled = await _write_letters(connection, settled, now)
+    _write_settled(writes, settled, now, changes)
     changes.free(rows)
-    return Settling(messages=messages, last_of_pruned=any(row["pruned"] for row in rows))
 
 
 async def cancel(
-    connection: Connection,
-    waiting: Sequence[tuple[Any, str]],
-    *,
-    now: datetime,
-    changes: Changes,
+    connection: Connection, waiting: Sequence[tuple[Any, str]], *, now: datetime, changes: Changes
 ) -> None:
     """Settle waiting work as cancelled; `waiting` has locked rows, each with a reason."""
-    for row, _ in waiting:
-        next_work_state(row["state"], "cancelled")
-    settled = [
-        _traced(_Ended(row=row, outcome="cancelled", attempts=row["attempts"], reason=reason))
-        for row, reason in waiting
-    ]
+    settled = [_traced(_end(row, "cancelled", reason)) for row, reason in waiting]
     writes = StatementBatch()
     _write_settled(writes, settled, now, changes)
     await writes.send(connection)
@@ -180,7 +161,7 @@ async def cancel(
 async def expire(connection: Connection, late: Sequence[UUID], *, now: datetime) -> None:
     """Settle waiting work that has not begun in time."""
     rows = await connection.fetch(works["lock"], late)
-    settled = [_traced(_expired(row)) for row in rows]
+    settled = [_traced(_end(row, "expired", EXPIRED)) for row in rows]
     writes, changes = StatementBatch(), Changes()
     _write_settled(writes, settled, now, changes)
     changes.free(rows)
@@ -209,91 +190,130 @@ def _decide(row: Any, run: Run, now: datetime) -> _Ended | Retry:
         chance=jitter(),
     )
     if row["cancel_requested_at"] is not None or row["pruned"]:
-        next_work_state(row["state"], "cancelled")
         reason = PRUNED if row["cancel_reason"] is None else row["cancel_reason"]
-        return _Ended(row=row, outcome="cancelled", attempts=verdict.attempts, reason=reason)
-    move: WorkMove = "retry" if isinstance(verdict, Retry) else "dead_lettered"
-    next_work_state(row["state"], move)
+        return _end(row, "cancelled", reason, attempts=verdict.attempts)
     if isinstance(verdict, DeadLetter):
-        return _Ended(
-            row=row,
-            outcome="dead_lettered",
-            attempts=verdict.attempts,
-            letter=new_id(),
-            reason=verdict.reason,
-            failure=run.failure,
-        )
+        ended = _end(row, "dead_lettered", verdict.reason, attempts=verdict.attempts)
+        letter = _letter(row, verdict, run.failure)
+        return structs.replace(ended, failure=run.failure, letter=letter)
+    next_work_state(row["state"], "retry")
     return verdict
 
 
 def _after_success_or_cancel(row: Any, run: Run) -> _Ended:
     """Return the end of work whose run did not fail; a withdrawn order counts no attempt."""
-    if reaping.expired_before_start(
-        row["start_by"], run, cancel_requested=row["cancel_requested_at"] is not None
-    ):
-        return _expired(row)
-    ending: Literal["completed", "cancelled"] = (
-        "completed" if run.state == "completed" else "cancelled"
-    )
-    next_work_state(row["state"], ending)
-    begun = ending == "completed" or run.started_at is not None
-    return _Ended(
-        row=row,
-        outcome=ending,
-        attempts=row["attempts"] + begun,
-        reason=run.cancel_reason or "",
+    requested = row["cancel_requested_at"] is not None
+    if reaping.expired_before_start(row["start_by"], run, cancel_requested=requested):
+        return _end(row, "expired", EXPIRED)
+    completed = run.state == "completed"
+    counted = completed or run.started_at is not None
+    return _end(
+        row,
+        "completed" if completed else "cancelled",
+        run.cancel_reason or "",
+        attempts=row["attempts"] + counted,
     )
 
 
-def _expired(row: Any) -> _Ended:
-    next_work_state(row["state"], "expired")
-    return _Ended(row=row, outcome="expired", attempts=row["attempts"], reason=EXPIRED)
+def _end(
+    row: Any,
+    outcome: Literal["completed", "cancelled", "expired", "dead_lettered"],
+    reason: str,
+    *,
+    attempts: int | None = None,
+) -> _Ended:
+    """Return the end of work, if its state allows it."""
+    next_work_state(row["state"], outcome)
+    counted = row["attempts"] if attempts is None else attempts
+    return _Ended(row=row, outcome=outcome, attempts=counted, reason=reason)
 
 
-async def _write_retries(connection: Connection, retried: Sequence[_Waits]) -> None:
-    if retried:
-        await connection.execute(
-            works["retry"],
-            [work.row["id"] for work in retried],
-            [work.retry.at for work in retried],
-            [work.retry.reason for work in retried],
-            [work.retry.attempts for work in retried],
-            [work.context for work in retried],
-            [work.retry.exclusive_lease for work in retried],
-            [work.begun for work in retried],
+def _letter(row: Any, verdict: DeadLetter, failure: Failure) -> DeadLetterCreated:
+    return DeadLetterCreated(
+        dead_letter=new_id(),
+        work=row["id"],
+        round=row["round"],
+        manifest_id=row["manifest_id"],
+        manifest=row["manifest"],
+        group=row["group_name"],
+        job=row["job"],
+        reason=verdict.reason,
+        attempts=verdict.attempts,
+        fingerprint=fingerprint(row["job"], failure),
+    )
+
+
+async def _write_retries(
+    connection: Connection, retried: Sequence[_Waits], now: datetime, changes: Changes
+) -> None:
+    if not retried:
+        return
+    await connection.execute(
+        works["retry"],
+        [work.row["id"] for work in retried],
+        [work.retry.at for work in retried],
+        [work.retry.reason for work in retried],
+        [work.retry.attempts for work in retried],
+        [work.context for work in retried],
+        [work.retry.exclusive_lease for work in retried],
+        [work.begun for work in retried],
+    )
+    for work in retried:
+        row, retry = work.row, work.retry
+        note(Sample(RETRIES, (row["group_name"], row["job"], retry.reason)))
+        changes.records.append(
+            waiting_record(row, retry, begun=work.begun, traceparent=work.context, now=now)
         )
-        note(
-            *(
-                Retried(work.row["group_name"], work.row["job"], work.retry.reason)
-                for work in retried
-            )
+
+
+async def _write_letters(
+    connection: Connection, settled: Sequence[_Ended], now: datetime
+) -> list[_Ended]:
+    """Create dead letters; returns all settled work, letters with the failed code version."""
+    contents = [
+        structs.asdict(work.letter)
+        | {"input": work.row["input"], "failure": work.failure, "run_id": work.row["run_id"]}
+        for work in settled
+        if work.letter is not None
+    ]
+    rows = await connection.fetch(works["add_dead_letters"], contents, now)
+    versions = {row["id"]: row["code_version"] for row in rows}
+    return [
+        work
+        if (letter := work.letter) is None
+        else structs.replace(
+            work, letter=structs.replace(letter, code_version=versions[letter.dead_letter])
         )
+        for work in settled
+    ]
 
 
 def _write_settled(
-    writes: StatementBatch,
-    settled: Sequence[_Ended],
-    now: datetime,
-    changes: Changes,
-    versions: Mapping[UUID, str] = MappingProxyType({}),
-) -> list[OutboxMessage]:
-    """Settle work; returns the messages about it. `versions` is by dead letter."""
+    writes: StatementBatch, settled: Sequence[_Ended], now: datetime, changes: Changes
+) -> None:
     events: list[Event] = []
     for work in settled:
-        context = work.context or first_context(work.row["traceparent"])
-        end = _end(work, now)
+        row, letter = work.row, work.letter
+        context = work.context or first_context(row["traceparent"])
+        end = work_settled(
+            row,
+            outcome=work.outcome,
+            reason=work.reason,
+            attempts=work.attempts,
+            dead_letter=None if letter is None else letter.dead_letter,
+            settled_at=now,
+        )
         events.append(settled_event(end, context))
-        changes.records.append(history_records.settled(end))
-        if work.letter is not None:
-            created = _letter(work, work.letter, versions[work.letter])
-            events.append(dead_letter_event(created, now, context))
-            changes.records.append(
-                history_records.letter(
-                    created, input=work.row["input"], failure=work.failure, now=now
-                )
-            )
-    messages = stamped(settled_messages(events))
+        changes.records.append(settled_record(end))
+        if letter is not None:
+            id_ = letter.dead_letter
+            events.append(own_event(letter, id=id_, subject=id_, time=now, traceparent=context))
+            content = {"input": row["input"], "failure": work.failure}
+            changes.records.append(letter_record(letter, content, now))
+            note(Sample(DEAD_LETTERS, (row["group_name"], row["job"], letter.reason)))
+        note(Sample(SETTLED, (row["group_name"], row["job"], work.outcome)))
     if settled:
+        messages = stamped(settled_messages(events))
         writes.add(
             works["settle"],
             [work.row["id"] for work in settled],
@@ -302,65 +322,4 @@ def _write_settled(
             now,
         )
         OUTBOX.add_to(writes, messages)
-    note(*map(_fact, settled))
-    return messages
-
-
-def _fact(work: _Ended) -> Settled:
-    letter = work.reason if work.letter is not None else None
-    return Settled(work.row["group_name"], work.row["job"], work.outcome, letter)
-
-
-async def _write_letters(
-    connection: Connection, settled: Sequence[_Ended], now: datetime
-) -> dict[UUID, str]:
-    """Create dead letters; returns the code version of each."""
-    dead = [work for work in settled if work.letter is not None]
-    if not dead:
-        return {}
-    rows = await connection.fetch(
-        works["add_dead_letters"],
-        [work.letter for work in dead],
-        [work.row["id"] for work in dead],
-        [work.row["round"] for work in dead],
-        [work.row["manifest_id"] for work in dead],
-        [work.row["manifest"] for work in dead],
-        [work.row["group_name"] for work in dead],
-        [work.row["job"] for work in dead],
-        json_array(work.row["input"] for work in dead),
-        [work.reason for work in dead],
-        json_array(work.failure for work in dead),
-        [work.attempts for work in dead],
-        [work.fingerprint for work in dead],
-        [work.row["run_id"] for work in dead],
-        now,
-    )
-    return {row["id"]: row["code_version"] for row in rows}
-
-
-def _end(work: _Ended, now: datetime) -> WorkSettled:
-    return work_settled(
-        work.row,
-        outcome=work.outcome,
-        reason=work.reason,
-        attempts=work.attempts,
-        dead_letter=work.letter,
-        settled_at=now,
-    )
-
-
-def _letter(work: _Ended, letter: UUID, code_version: str) -> DeadLetterCreated:
-    row = work.row
-    return DeadLetterCreated(
-        dead_letter=letter,
-        work=row["id"],
-        round=row["round"],
-        manifest_id=row["manifest_id"],
-        manifest=row["manifest"],
-        group=row["group_name"],
-        job=row["job"],
-        reason=work.reason,
-        attempts=work.attempts,
-        fingerprint=work.fingerprint,
-        code_version=code_version,
-    )
+        changes.messages += messages

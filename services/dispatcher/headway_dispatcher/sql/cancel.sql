@@ -1,5 +1,5 @@
 -- name: runs_named
--- Return those of the ids that are runs, with their work. $1 ids.
+-- Return the runs among the ids, with their work. $1 ids.
 SELECT run_id, work_id, state, finished_at IS NOT NULL AS ended
 FROM dispatcher.metadata
 WHERE run_id = ANY($1::uuid[])

@@ -69,29 +69,28 @@ FOR UPDATE OF work_queue, dead_letter SKIP LOCKED
 -- name: requeue
 -- Queue work in its next round, behind work that has waited longer. A person requested it, so it
 -- does not expire, and a disabled manifest does not hold it. Returns its new place. $1 works, $2
--- rounds, $3 whether the input was edited, $4 edited inputs, $5 now, $6 trace contexts (null to
+-- rounds, $3 whether the input was edited, $4 the edited input, $5 now, $6 trace contexts (null to
 -- keep), $7 whether the concurrency key changes, $8 the new key.
 UPDATE dispatcher.work_queue
 SET state = 'queued', round = item.round, attempts = 0, run_id = NULL, outcome = NULL,
     settled_at = NULL, wait_reason = 'awaiting_gate',
-    input = CASE WHEN item.edited THEN item.input ELSE work_queue.input END,
+    input = CASE WHEN $3::boolean THEN $4::jsonb ELSE work_queue.input END,
     concurrency_key = CASE WHEN $7::boolean THEN $8::text ELSE work_queue.concurrency_key END,
     rank = work_queue.rank + ($5::timestamptz - work_queue.queued_at),
     queued_at = $5, not_before = $5, start_by = NULL, explicit = true,
     traceparent = coalesce(item.traceparent, work_queue.traceparent)
-FROM unnest($1::uuid[], $2::integer[], $3::boolean[], $4::jsonb[], $6::text[])
-    AS item (id, round, edited, input, traceparent)
+FROM unnest($1::uuid[], $2::integer[], $6::text[]) AS item (id, round, traceparent)
 WHERE work_queue.id = item.id
 RETURNING work_queue.id, work_queue.input, work_queue.queued_at, work_queue.not_before,
           work_queue.rank, work_queue.concurrency_key, work_queue.runs, item.traceparent
 
 -- name: resolve
--- Resolve letters. $1 ids, $2 retried or acknowledged, $3 actors, $4 note (null for none), $5 edits
+-- Resolve letters. $1 ids, $2 retried or acknowledged, $3 actor, $4 note (null for none), $5 edits
 -- (null for none), $6 now.
 UPDATE dispatcher.dead_letter
-SET state = $2, resolved_at = $6, actor = item.actor, note = $4, edit = item.edit,
+SET state = $2, resolved_at = $6, actor = $3, note = $4, edit = item.edit,
     retry_requested_at = NULL, retry_requested_by = NULL, retry_input = NULL, retry_key = NULL
-FROM unnest($1::uuid[], $3::text[], $5::jsonb[]) AS item (id, actor, edit)
+FROM unnest($1::uuid[], $5::jsonb[]) AS item (id, edit)
 WHERE dead_letter.id = item.id
 
 -- name: update_runs

@@ -61,12 +61,13 @@ FROM (
 GROUP BY few.group_name, few.job
 
 -- name: holders
--- Return active runs, the oldest first: of a group, a job or a key, or those that count against the
--- global limit, or those of workers that serve a job together with unclaimed orders for such
+-- Return active runs, the oldest first: of a group, a job or a key, or runs that count against the
+-- global limit, or runs of workers that serve a job together with unclaimed orders for such
 -- workers. $1 group, $2 job, $3 key (null for any), $4 whether only runs that count globally, $5
 -- all jobs of the workers that serve a job (null for any), $6 that job, $7 longest silence of a
 -- live worker.
-SELECT metadata.run_id, metadata.work_id, work_queue.manifest, metadata.group_name, metadata.job,
+SELECT metadata.run_id AS run, metadata.work_id AS work, work_queue.manifest,
+       metadata.group_name AS "group", metadata.job,
        coalesce(metadata.worker, lease.claimed_by) AS worker, metadata.state,
        coalesce(metadata.started_at, metadata.created_at) AS since
 FROM dispatcher.metadata

@@ -37,10 +37,13 @@ WHERE work_queue.state IN ('queued', 'waiting')
       WHERE metadata.work_id = item.id AND metadata.finished_at >= item.at)
 
 -- name: letters
--- Return the state of dead letters and the slot of their work. $1 dead letters.
-SELECT dead_letter.id, dead_letter.state, dead_letter.work_id, dead_letter.round,
-       dead_letter.manifest_id, dead_letter.group_name, dead_letter.actor, dead_letter.resolved_at,
-       work_queue.manifest, work_queue.slot
+-- Return the state of dead letters, the round of their work after it, and the slot of their work.
+-- $1 dead letters.
+SELECT dead_letter.id AS dead_letter, dead_letter.state, dead_letter.work_id AS work,
+       dead_letter.round + (dead_letter.state = 'retried')::integer AS round,
+       dead_letter.manifest_id, dead_letter.group_name AS "group",
+       coalesce(dead_letter.actor, '') AS actor, dead_letter.resolved_at, work_queue.manifest,
+       work_queue.slot
 FROM dispatcher.dead_letter
 JOIN dispatcher.work_queue ON work_queue.id = dead_letter.work_id
 WHERE dead_letter.id = ANY($1::uuid[])
@@ -64,7 +67,7 @@ WHERE manifest_id = ANY($1::text[]::uuid[])
 
 -- name: tombstones
 -- Return the tombstones of manifests. $1 manifest ids.
-SELECT manifest_id, manifest, group_name, confirmed_at FROM dispatcher.tombstone
+SELECT manifest_id, manifest, group_name AS "group", confirmed_at FROM dispatcher.tombstone
 WHERE manifest_id = ANY($1::uuid[])
 
 -- name: unclaimed
@@ -101,7 +104,7 @@ LIMIT $3
 -- name: note_reissued
 -- Count republished orders; returns the runs with their counters. $1 runs.
 UPDATE dispatcher.metadata SET reissued = reissued + 1 WHERE run_id = ANY($1::uuid[])
-RETURNING run_id, work_id, lease_id, reissued, begun_elsewhere
+RETURNING run_id AS run, work_id AS work, lease_id AS lease, reissued, begun_elsewhere
 
 -- name: note_begun_elsewhere
 -- Count starts that another process reported; returns the runs with their counters. $1 runs, once
@@ -110,10 +113,10 @@ UPDATE dispatcher.metadata SET begun_elsewhere = begun_elsewhere + item.times
 FROM (SELECT run_id, count(*)::integer AS times FROM unnest($1::uuid[]) AS run_id GROUP BY run_id)
     AS item
 WHERE metadata.run_id = item.run_id
-RETURNING metadata.run_id, work_id, lease_id, reissued, begun_elsewhere
+RETURNING metadata.run_id AS run, work_id AS work, lease_id AS lease, reissued, begun_elsewhere
 
 -- name: finished
--- Return those of the leases that have ended or do not exist. $1 leases.
+-- Return the leases of a list that have ended or do not exist. $1 leases.
 SELECT item.id
 FROM unnest($1::uuid[]) AS item (id)
 LEFT JOIN dispatcher.lease ON lease.id = item.id

@@ -10,14 +10,14 @@ WITH fresh AS (
     ON CONFLICT DO NOTHING
     RETURNING lease_id, event_id
 ), locked AS MATERIALIZED (
-    SELECT id, token, claimed_by, nonce, sequence, loose_links, ended_at
+    SELECT id, token, claimed_by, nonce, sequence, loose_links, ended_at IS NOT NULL AS ended
     FROM dispatcher.lease
     WHERE id = ANY($3::uuid[])
     ORDER BY id
     FOR UPDATE
 )
 SELECT NULL AS id, NULL AS token, NULL AS claimed_by, NULL AS nonce, NULL AS sequence,
-       NULL AS loose_links, NULL AS ended_at,
+       NULL AS loose_links, NULL AS ended,
        coalesce(array_agg(lease_id), '{}') AS fresh_leases,
        coalesce(array_agg(event_id), '{}') AS fresh_events, clock_timestamp() AS now
 FROM fresh
@@ -26,9 +26,9 @@ SELECT locked.*, NULL, NULL, NULL FROM locked
 
 -- name: runs_of
 -- Return the runs of leases. $1 leases.
-SELECT run_id, work_id, lease_id, state, worker, host, created_at, started_at, finished_at,
-       worker_started_at, worker_finished_at, failure, output, cancel_reason, activations,
-       group_name, attempt, due_at
+SELECT run_id AS id, work_id, lease_id, state, worker, host, created_at, started_at, finished_at,
+       worker_started_at, worker_finished_at, failure, output, cancel_reason,
+       coalesce(activations, '[]') AS activations, group_name, attempt, due_at
 FROM dispatcher.metadata
 WHERE lease_id = ANY($1::uuid[])
 
@@ -74,7 +74,7 @@ WHERE lease.id = item.id
 
 -- name: state_of
 -- Return a lease as far as it is projected. $1 lease.
-SELECT id, token, claimed_by, nonce, sequence, loose_links, ended_at
+SELECT id, token, claimed_by, nonce, sequence, loose_links, ended_at IS NOT NULL AS ended
 FROM dispatcher.lease
 WHERE id = $1
 

@@ -1,8 +1,8 @@
--- name: tellers
+-- name: reporting_runs
 -- Lock reporting runs in a fixed order; skip locked rows, because nothing should wait for reports.
 -- $1 runs.
-SELECT metadata.run_id, metadata.log_bytes, lease.id AS lease_id, lease.token, lease.claimed_by,
-       lease.ended_at
+SELECT metadata.run_id AS run, metadata.log_bytes, lease.id AS lease, lease.token,
+       lease.claimed_by, lease.ended_at
 FROM dispatcher.metadata
 JOIN dispatcher.lease ON lease.id = metadata.lease_id
 WHERE metadata.run_id = ANY($1::uuid[])

@@ -7,18 +7,17 @@ SELECT pg_advisory_xact_lock_shared($1)
 SELECT pg_try_advisory_xact_lock_shared($1)
 
 -- name: write_tombstones
--- Insert tombstones; returns new ones. $1 ids, $2 manifests, $3 groups, $4 reasons, $5 now.
+-- Insert tombstones; returns new ones. $1 prunes as an array of objects, $2 now.
 INSERT INTO dispatcher.tombstone (manifest_id, manifest, group_name, reason, pruned_at)
-SELECT item.*, $5
-FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[])
-    AS item (manifest_id, manifest, group_name, reason)
+SELECT item.*, $2
+FROM jsonb_to_recordset($1) AS item (manifest_id uuid, manifest text, "group" text, reason text)
 ORDER BY item.manifest_id
 ON CONFLICT DO NOTHING
 RETURNING manifest_id
 
 -- name: confirmed
 -- Return confirmed tombstones. $1 manifest ids.
-SELECT manifest_id, manifest, group_name, confirmed_at FROM dispatcher.tombstone
+SELECT manifest_id, manifest, group_name AS "group", confirmed_at FROM dispatcher.tombstone
 WHERE manifest_id = ANY($1::uuid[]) AND confirmed_at IS NOT NULL
 
 -- name: pruned
@@ -100,4 +99,4 @@ SELECT count(*) FROM gone
 -- Confirm that nothing is left of a manifest. $1 manifest id, $2 now.
 WITH forgotten AS (DELETE FROM dispatcher.manifest_switch WHERE manifest_id = $1)
 UPDATE dispatcher.tombstone SET confirmed_at = $2 WHERE manifest_id = $1
-RETURNING manifest_id, manifest, group_name, confirmed_at
+RETURNING manifest_id, manifest, group_name AS "group", confirmed_at

@@ -3,12 +3,14 @@
 SELECT clock_timestamp()
 
 -- name: apply_group
--- Store the limits of groups, unless a newer version or deletion is known. $1 names, $2 max active,
--- $3 priorities, $4 enabled, $5 versions, $6 rates.
+-- Store the limits of groups, unless a newer version or deletion is known. $1 changes as an array of
+-- objects.
 INSERT INTO dispatcher.group_limit AS known (name, max_active, priority, enabled, version, rate)
-SELECT item.* FROM unnest($1::text[], $2::integer[], $3::smallint[], $4::boolean[], $5::bigint[],
-                          $6::jsonb[])
-    AS item (name, max_active, priority, enabled, version, rate)
+SELECT item.name, max_active, priority, enabled, version, rate
+FROM (SELECT "group" AS name, max_active, priority, enabled, version, rate
+      FROM jsonb_to_recordset($1) AS change (
+          "group" text, max_active integer, priority smallint, enabled boolean, version bigint,
+          rate jsonb)) AS item
 WHERE NOT EXISTS (SELECT FROM dispatcher.deleted_group
                   WHERE deleted_group.name = item.name AND deleted_group.version > item.version)
 ORDER BY item.name
@@ -21,9 +23,11 @@ SET max_active = excluded.max_active,
 WHERE excluded.version > known.version
 
 -- name: delete_groups
--- Delete groups with their rate counts, unless a newer version is known. $1 names, $2 versions.
+-- Delete groups with their rate counts, unless a newer version is known. $1 changes as an array of
+-- objects.
 WITH item AS (
-    SELECT * FROM unnest($1::text[], $2::bigint[]) AS item (name, version)
+    SELECT "group" AS name, version
+    FROM jsonb_to_recordset($1) AS change ("group" text, version bigint)
 ), gone AS (
     DELETE FROM dispatcher.group_limit USING item
     WHERE group_limit.name = item.name AND group_limit.version < item.version
@@ -39,14 +43,14 @@ SET version = excluded.version, deleted_at = excluded.deleted_at
 WHERE excluded.version > known.version
 
 -- name: apply_job
--- Store the limits of jobs, unless a newer version is known. $1 names, $2 max active, $3 rates, $4
--- whether they count globally, $5 runs of a lease, $6 versions, $7 whether they are retired.
+-- Store the limits of jobs, unless a newer version is known. $1 changes as an array of objects.
 INSERT INTO dispatcher.job_limit AS known
     (name, max_active, rate, counts_globally, batch, version, retired)
-SELECT item.* FROM unnest($1::text[], $2::integer[], $3::jsonb[], $4::boolean[], $5::integer[],
-                          $6::bigint[], $7::boolean[])
-    AS item (name, max_active, rate, counts_globally, batch, version, retired)
-ORDER BY item.name
+SELECT item.*
+FROM jsonb_to_recordset($1) AS item (
+    job text, max_active integer, rate jsonb, counts_globally boolean, batch integer,
+    version bigint, retired boolean)
+ORDER BY item.job
 ON CONFLICT (name) DO UPDATE
 SET max_active = excluded.max_active,
     rate = excluded.rate,
@@ -58,10 +62,9 @@ WHERE excluded.version > known.version
 
 -- name: apply_switch
 -- Store whether work of manifests may run, unless a newer version is known. Returns changed
--- switches. $1 manifest ids, $2 enabled, $3 versions.
+-- switches. $1 changes as an array of objects.
 INSERT INTO dispatcher.manifest_switch AS known (manifest_id, enabled, version)
-SELECT item.* FROM unnest($1::uuid[], $2::boolean[], $3::bigint[])
-    AS item (manifest_id, enabled, version)
+SELECT item.* FROM jsonb_to_recordset($1) AS item (manifest_id uuid, enabled boolean, version bigint)
 ORDER BY item.manifest_id
 ON CONFLICT (manifest_id) DO UPDATE
 SET enabled = excluded.enabled, version = excluded.version
@@ -193,17 +196,16 @@ WHERE work_queue.id = item.id
 
 -- name: add_cancelled
 -- Insert work that was cancelled before it arrived, as settled; returns the ids of inserted rows.
--- An empty job marks it, and it has no terms. $1 ids, $2 rounds, $3 manifest ids, $4 manifests, $5
--- groups, $6 reasons, $7 now.
+-- An empty job marks it, and it has no terms. $1 cancel requests as an array of objects, $2 now.
 INSERT INTO dispatcher.work_queue
     (id, round, manifest_id, manifest, slot, group_name, job, cause, queued_at, priority, rank,
      not_before, terms, state, outcome,
      settled_at, received_at, cancel_requested_at, cancel_reason)
-SELECT item.id, item.round, item.manifest_id, item.manifest, 0, item.group_name, '', '', $7, 0, $7,
-       $7, '{}', 'settled', 'cancelled', $7, $7, $7, item.reason
-FROM unnest($1::uuid[], $2::integer[], $3::uuid[], $4::text[], $5::text[], $6::text[])
-    AS item (id, round, manifest_id, manifest, group_name, reason)
-ORDER BY item.id
+SELECT item.work, item.round, item.manifest_id, item.manifest, 0, item."group", '', '', $2, 0, $2,
+       $2, '{}', 'settled', 'cancelled', $2, $2, $2, item.reason
+FROM jsonb_to_recordset($1) AS item (
+    work uuid, round integer, manifest_id uuid, manifest text, "group" text, reason text)
+ORDER BY item.work
 ON CONFLICT DO NOTHING
 RETURNING id
 
@@ -237,7 +239,7 @@ FROM (
     FOR UPDATE
 ) AS waiting
 WHERE work_queue.id = waiting.id
-RETURNING work_queue.id, round, runs, rank, not_before
+RETURNING work_queue.id AS work, round, runs, rank, not_before
 
 -- name: cancelling
 -- Return dispatched runs of cancelled work with their claimant and all live runs of their leases,
@@ -257,8 +259,8 @@ LIMIT $1
 
 -- name: activators
 -- Return runs that activated dependents, with their work. $1 runs.
-SELECT metadata.run_id, metadata.round, work_queue.id AS work_id, work_queue.manifest_id,
-       work_queue.manifest, work_queue.group_name, work_queue.traceparent
+SELECT metadata.run_id AS run, metadata.round, work_queue.id AS work, work_queue.manifest_id,
+       work_queue.manifest, work_queue.group_name AS "group", work_queue.traceparent
 FROM dispatcher.metadata
 JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
 WHERE metadata.run_id = ANY($1::uuid[])
@@ -287,13 +289,12 @@ WHERE work_queue.id = item.id
 
 -- name: add_dead_letters
 -- Insert dead letters with all runs of their round; returns the code version that failed, if known.
--- $1 ids, $2 work ids, $3 rounds, $4 manifest ids, $5 manifests, $6 groups, $7 jobs, $8 inputs, $9
--- reasons, $10 failures, $11 counted attempts, $12 fingerprints, $13 last failed runs, $14 now.
+-- $1 dead letters as an array of objects, $2 now.
 INSERT INTO dispatcher.dead_letter
     (id, work_id, round, manifest_id, manifest, group_name, job, input, reason, failure, attempts,
      fingerprint, code_version, runs, state, created_at)
-SELECT letter.id, letter.work_id, letter.round, letter.manifest_id, letter.manifest,
-       letter.group_name, letter.job, letter.input, letter.reason, letter.failure, letter.attempts,
+SELECT letter.dead_letter, letter.work, letter.round, letter.manifest_id, letter.manifest,
+       letter."group", letter.job, letter.input, letter.reason, letter.failure, letter.attempts,
        letter.fingerprint,
        coalesce((SELECT lease.code_version
                  FROM dispatcher.metadata JOIN dispatcher.lease ON lease.id = metadata.lease_id
@@ -306,10 +307,10 @@ SELECT letter.id, letter.work_id, letter.round, letter.manifest_id, letter.manif
                'finished_at', metadata.finished_at, 'failure', metadata.failure)
                ORDER BY metadata.created_at, metadata.run_id)
            FROM dispatcher.metadata
-           WHERE metadata.work_id = letter.work_id AND metadata.round = letter.round), '[]'),
-       'awaiting', $14
-FROM unnest($1::uuid[], $2::uuid[], $3::integer[], $4::uuid[], $5::text[], $6::text[], $7::text[],
-            $8::jsonb[], $9::text[], $10::jsonb[], $11::integer[], $12::text[], $13::uuid[])
-    AS letter (id, work_id, round, manifest_id, manifest, group_name, job, input, reason, failure,
-               attempts, fingerprint, run_id)
+           WHERE metadata.work_id = letter.work AND metadata.round = letter.round), '[]'),
+       'awaiting', $2
+FROM jsonb_to_recordset($1) AS letter (
+    dead_letter uuid, work uuid, round integer, manifest_id uuid, manifest text, "group" text,
+    job text, input jsonb, reason text, failure jsonb, attempts integer, fingerprint text,
+    run_id uuid)
 RETURNING id, code_version

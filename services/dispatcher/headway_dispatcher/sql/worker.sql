@@ -1,32 +1,28 @@
 -- name: record_workers
--- Insert or update workers. $1 names, $2 nonces, $3 hosts, $4 SDKs, $5 SDK versions, $6 code
--- versions, $7 jobs (an array of arrays as JSON), $8 slots, $9 draining, $10 now, $11 limits by
--- job.
+-- Insert or update workers. $1 heartbeats as an array of objects, $2 now.
 INSERT INTO dispatcher.worker AS known
     (name, nonce, host, sdk, sdk_version, code_version, jobs, slots, draining, first_heard_at,
      last_heard_at, concurrency)
-SELECT item.name, item.nonce, item.host, item.sdk, item.sdk_version, item.code_version,
-       ARRAY(SELECT jsonb_array_elements_text(item.jobs)), item.slots, item.draining, $10, $10,
-       item.concurrency
-FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::jsonb[],
-            $8::integer[], $9::boolean[], $11::jsonb[])
-    AS item (name, nonce, host, sdk, sdk_version, code_version, jobs, slots, draining,
-             concurrency)
-ORDER BY item.name
+SELECT item.worker, item.nonce, item.host, item.sdk, item.sdk_version, item.code_version,
+       item.jobs, item.slots, item.draining, $2, $2, item.concurrency
+FROM jsonb_to_recordset($1) AS item (
+    worker text, nonce text, host text, sdk text, sdk_version text, code_version text,
+    jobs text[], slots integer, draining boolean, concurrency jsonb)
+ORDER BY item.worker
 ON CONFLICT (name) DO UPDATE
 SET nonce = excluded.nonce, host = excluded.host, sdk = excluded.sdk,
     sdk_version = excluded.sdk_version, code_version = excluded.code_version,
     jobs = excluded.jobs, slots = excluded.slots, concurrency = excluded.concurrency,
     gone = false,
     draining = excluded.draining OR known.drain_nonce IS NOT DISTINCT FROM excluded.nonce,
-    last_heard_at = greatest(known.last_heard_at, $10),
+    last_heard_at = greatest(known.last_heard_at, $2),
     first_heard_at = CASE WHEN known.nonce = excluded.nonce
-                          THEN known.first_heard_at ELSE $10 END
-RETURNING name, nonce, first_heard_at, drain_nonce IS NOT DISTINCT FROM nonce AS drain_asked
+                          THEN known.first_heard_at ELSE $2 END
+RETURNING name, nonce, first_heard_at, drain_nonce IS NOT DISTINCT FROM nonce AS drain_requested
 
 -- name: drain
--- Ask worker processes to drain, and send them no more orders; returns which ones were asked
--- before. $1 names.
+-- Mark worker processes as draining, so that they get no more orders; returns whether each was
+-- draining before. $1 names.
 WITH selected AS (
     SELECT name, draining FROM dispatcher.worker WHERE name = ANY($1::text[])
     ORDER BY name
