@@ -491,7 +491,7 @@ async def test_good_outcomes_among_generated_messages(world):
     collect()
     batch.add(subjects.settled("ops"), envelope(outcome, work["id"]))
     await batch.tell()
-    intake = settled_intake(world.database, world.broker, clock=DATABASE_CLOCK, tick=Wakeup())
+    intake = settled_intake(world.database, world.broker, tick=Wakeup())
     await batch.take_in(intake, subjects.SETTLED_STREAM, subjects.SETTLED_CONSUMER)
     assert await world.value("SELECT count(*) FROM scheduler.work") == 0
     assert await world.value("SELECT success_number FROM scheduler.manifest") == 1

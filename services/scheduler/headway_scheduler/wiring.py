@@ -1,4 +1,4 @@
-"""Putting the scheduler together: the one place that knows all of its parts."""
+"""The composition root of the scheduler: connects its parts and starts its passes."""
 
 import os
 import socket
@@ -20,7 +20,7 @@ from headway_scheduler.healing.healing import Healing
 from headway_scheduler.notifications.delivery import Delivery
 from headway_scheduler.notifications.recorder import Recorder
 from headway_scheduler.notifications.webhook import Webhook, webhook_of
-from headway_scheduler.operate.desk import Desk, Followers
+from headway_scheduler.operate.desk import Desk, RequestWakeups
 from headway_scheduler.operate.enqueue import Enqueue
 from headway_scheduler.operate.pause import Windows
 from headway_scheduler.outcomes.intake import settled_intake
@@ -38,7 +38,7 @@ async def start_scheduler(
     give_up_after: int | None = None,
     clock: Clock = DATABASE_CLOCK,
 ) -> Service:
-    """Connect, check the schema, declare what the application defines, then tick."""
+    """Connect, check the schema, declare the application's definitions, and start the passes."""
     webhook = webhook_of(settings)
     service = await open_service(
         "scheduler",
@@ -46,10 +46,11 @@ async def start_scheduler(
         measures=metrics.MEASURES,
         give_up_after=give_up_after,
     )
+    service.database.clock = service.requests.clock = clock
     try:
         await MIGRATIONS.check(service.database)
         if webhook is not None:
-            service.database.before_commit = Recorder(clock)
+            service.database.before_commit = Recorder(service.database)
         if definitions is not None:
             if settings.generation is not None:
                 definitions = replace(definitions, generation=settings.generation)
@@ -57,10 +58,9 @@ async def start_scheduler(
                 service.database,
                 definitions,
                 policy=settings.prune,
-                clock=clock,
                 may_fire=settings.tick == "on",
             )
-        await _keep_passes(service, settings, clock, webhook)
+        await _start_passes(service, settings, webhook)
         port = await service.answer_for_health(settings.health_address)
     except BaseException:
         await service.stop()
@@ -69,28 +69,21 @@ async def start_scheduler(
     return service
 
 
-async def _keep_passes(
-    service: Service, settings: SchedulerSettings, clock: Clock, webhook: Webhook | None
+async def _start_passes(
+    service: Service, settings: SchedulerSettings, webhook: Webhook | None
 ) -> None:
     database, broker = service.database, service.broker
     holder = f"{socket.gethostname()}:{os.getpid()}:{new_nonce()}"
-    metrics.measure(service, settings, holder=holder, clock=clock)
+    metrics.measure(service, settings, holder=holder)
     relay_wakeup, tick_wakeup = Handover(), Wakeup()
     enqueue_wakeup, windows_wakeup = Wakeup(), Wakeup()
-    tick = Tick(
-        database,
-        holder=holder,
-        max_entries=settings.max_entries_per_cycle,
-        relay=relay_wakeup,
-        clock=clock,
-    )
-    intake = settled_intake(database, broker, clock=clock, tick=tick_wakeup)
-
+    entries = settings.max_entries_per_cycle
+    tick = Tick(database, holder=holder, max_entries=entries, relay=relay_wakeup)
+    intake = settled_intake(database, broker, tick=tick_wakeup)
     healing = Healing(
         database,
         broker,
         holder=holder,
-        clock=clock,
         ask_after_seconds=settings.ask_after_seconds,
         relay=relay_wakeup,
         tick=tick_wakeup,
@@ -101,7 +94,7 @@ async def _keep_passes(
         return 0.0 if result is not None and result.unfinished else None
 
     async def take_in() -> float | None:
-        # Ticking goes on without streams: decisions wait in the outbox until they can be sent.
+        # The tick continues without streams: its messages wait in the outbox.
         try:
             return await intake.run_once()
         except ConsumerMissing as error:
@@ -118,35 +111,28 @@ async def _keep_passes(
 
     delivery = None
     if webhook is not None:
-        delivery = Delivery(database, webhook, settings, clock=clock)
+        delivery = Delivery(database, webhook, settings)
         service.keep("notify", delivery.run_once)
-    await Desk(
-        service.requests,
-        broker,
-        settings,
-        name=holder,
-        clock=clock,
-        delivery=delivery,
-        wake=Followers(
-            relay=relay_wakeup, tick=tick_wakeup, enqueue=enqueue_wakeup, windows=windows_wakeup
-        ),
-    ).listen()
+    wakeups = RequestWakeups(
+        relay=relay_wakeup, tick=tick_wakeup, enqueue=enqueue_wakeup, windows=windows_wakeup
+    )
+    desk = Desk(service.requests, broker, settings, name=holder, delivery=delivery, wakeups=wakeups)
+    await desk.listen()
     relay = Relay(database, broker, OUTBOX, relay_wakeup, batch=settings.outbox_batch)
     service.keep("relay", relay.run_once, relay_wakeup)
     service.keep("healing", heal, poll=min(SAFETY_POLL, settings.ask_after_seconds / 4))
-    enqueue = Enqueue(database, clock=clock, relay=relay_wakeup, batch=settings.enqueue_batch)
+    enqueue = Enqueue(database, relay=relay_wakeup, batch=settings.enqueue_batch)
     service.keep("enqueue", enqueue.run_once, enqueue_wakeup, poll=settings.enqueue_poll_seconds)
     service.keep("refused", enqueue.look_again)
     clean_up = settings.clean_up_seconds
     retention = Retention(
         database,
         days=settings.history_days,
-        clock=clock,
         every=clean_up,
         rejected_days=settings.rejected_days,
     )
     service.keep("retention", retention.run_once, poll=clean_up)
-    windows = Windows(database, clock=clock, relay=relay_wakeup, tick=tick_wakeup)
+    windows = Windows(database, relay=relay_wakeup, tick=tick_wakeup)
     service.keep("windows", windows.run_once, windows_wakeup)
     await intake.take_over()
     service.keep("intake", take_in)

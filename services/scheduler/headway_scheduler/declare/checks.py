@@ -1,7 +1,8 @@
 """Check definitions against what is stored: owners, jobs, parents and times."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import groupby
 from typing import Any
@@ -14,12 +15,16 @@ from headway.define.definitions import (
     ManifestDefinition,
 )
 from headway.define.inputs import problem_of_input
+from headway.define.packing import UnreadableDefinitions, unpack
+from headway_contract.definitions import ApplyRequest
 from headway_decisions.declaring.lineage import find_cycles
 from headway_decisions.timing import timing
+from headway_errors import Conflict, Invalid
 from headway_postgres_kit import Connection
 
 from headway_scheduler.declare.one_shots import past_messages
 from headway_scheduler.store import manifests
+from headway_scheduler.text import utc
 
 # Manifests that a warning names.
 _MOST_NAMED = 5
@@ -27,6 +32,25 @@ _MOST_NAMED = 5
 
 class ForeignDefinitions(InvalidDefinitions):
     """Definitions that name manifests or jobs of another application."""
+
+
+def unpack_definitions(request: ApplyRequest) -> Definitions:
+    """Unpack the definitions of a request; raises `Invalid`."""
+    try:
+        return unpack(request.definitions)
+    except UnreadableDefinitions as error:
+        raise Invalid(str(error)) from error
+
+
+@contextmanager
+def request_errors() -> Iterator[None]:
+    """Translate problems of definitions to the errors of a request."""
+    try:
+        yield
+    except ForeignDefinitions as error:
+        raise Conflict(str(error)) from error
+    except InvalidDefinitions as error:
+        raise Invalid(str(error)) from error
 
 
 async def refuse_problems(
@@ -47,7 +71,8 @@ async def refuse_problems(
     problems = [
         *found,
         *await asyncio.to_thread(_timings, retimed, now),
-        *_past(definitions, retimed, now),
+        # Code may keep one-shots whose time is past; a request for one is a mistake.
+        *(past_messages(retimed, now) if definitions.owner == API_OWNER else []),
         *foreign,
         *await _jobs(connection, definitions, known),
         *await _parents(connection, definitions),
@@ -67,13 +92,6 @@ def _timings(retimed: Sequence[ManifestDefinition], now: datetime) -> list[str]:
         for manifest in retimed
         for problem in known[manifest.timing]
     ]
-
-
-def _past(
-    definitions: Definitions, retimed: Sequence[ManifestDefinition], now: datetime
-) -> list[str]:
-    """Find one-shots whose time is past; code may keep them, a request for one is a mistake."""
-    return past_messages(retimed, now) if definitions.owner == API_OWNER else []
 
 
 def _foreign(definitions: Definitions, known: Mapping[str, Any]) -> list[str]:
@@ -173,8 +191,8 @@ async def _parents(connection: Connection, definitions: Definitions) -> list[str
 def retired_message(job: str, since: datetime) -> str:
     """Explain that a job is retired, with the remedy."""
     return (
-        f"job {job!r} is retired, because no application declares it since "
-        f"{since:%Y-%m-%d %H:%M:%S} UTC: declare the job again, or use another one"
+        f"job {job!r} is retired, because no application declares it since {utc(since)}: declare "
+        "the job again, or use another one"
     )
 
 

@@ -3,7 +3,7 @@
 Every writer holds the declaration lock, so a decision is still true when it is written.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,10 +16,11 @@ from headway_decisions.declaring import ownership
 from headway_decisions.declaring.ownership import GROUP_DEFAULTS, GroupSettings, read_group
 from headway_postgres_kit import Connection
 from headway_tracing.log import get_logger
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from headway_scheduler.fire.outbound_events import announce_group
-from headway_scheduler.store import HISTORY, OUTBOX, audit, groups
+from headway_scheduler.store import OUTBOX, audit, groups
+from headway_scheduler.text import counted
 
 log = get_logger(__name__)
 
@@ -42,8 +43,8 @@ class GroupChange(Struct, frozen=True, kw_only=True):
     def messages(self, *, resets_only: bool = False) -> list[str]:
         """Describe each field that changes; `resets_only` leaves out those that code states."""
         return [
-            f"group {self.after.name!r}, which has {self.manifests} manifest(s), changes: {field} "
-            f"from {shown(value)} to {shown(self.after.values[field])}{why}"
+            f"group {self.after.name!r}, which has {counted(self.manifests, 'manifest')}, changes: "
+            f"{field} from {shown(value)} to {shown(self.after.values[field])}{why}"
             for field, value in self.replaced.items()
             for why in ["" if field in self.after.declared else ": no code states it any more"]
             if why or not resets_only
@@ -83,35 +84,27 @@ async def write_groups(
     await connection.fetch(groups["read"], names)
     changes = await decide_groups(connection, definitions, names)
     app = definitions.owner
-    changed = [_record(change.after, app) for change in changes if change.after != change.before]
+    changed = [
+        {
+            "name": after.name,
+            **after.values,
+            "declared": after.declared,
+            "owner": app if any(each.app == app for each in after.declared.values()) else None,
+        }
+        for change in changes
+        if (after := change.after) != change.before
+    ]
     if changed:
         await connection.execute(groups["restate"], changed, now)
     rows = await connection.fetch(groups["read"], [change.after.name for change in changes])
     await OUTBOX.add(connection, [announce_group(row, now=now) for row in rows])
-    records = [
-        audit(
-            "headway.group.changed.v1",
-            change.after.name,
-            source,
-            {**change.after.values, "before": change.replaced},
-            now,
-        )
+    entries = [
+        (change.after.name, {**change.after.values, "before": change.replaced})
         for change in changes
         if change.replaced
     ]
-    await HISTORY.append(connection, records, now=now)
+    await audit(connection, "headway.group.changed.v1", source, entries, now=now)
     return changes
-
-
-def changed_by_operator(
-    before: GroupSettings, stated: Mapping[str, Any], given_back: Sequence[str]
-) -> GroupSettings:
-    """Apply an operator's change; a field that is given back follows the code at once."""
-    operator_fields = (before.operator_fields | set(stated)) - set(given_back)
-    values = {**before.values, **stated}
-    return ownership.in_force(
-        structs.replace(before, values=values, operator_fields=operator_fields)
-    )
 
 
 async def remove_empty_groups(
@@ -134,33 +127,22 @@ async def remove_empty_groups(
     except asyncpg.ForeignKeyViolationError:
         log.info("empty groups are in use again; the next start deletes them")
         return
-    messages = [announce_group(row, now=now, deleted=True) for row in gone]
-    await OUTBOX.add(connection, messages)
+    await OUTBOX.add(connection, [announce_group(row, now=now) for row in gone])
 
 
 def _stated(definitions: Definitions) -> dict[str, dict[str, Any]]:
     """Return the stated settings by group; a group that only manifests name states none."""
-    stated: dict[str, dict[str, Any]] = {}
-    for group in definitions.groups:
-        fields = {field: getattr(group, field) for field in GROUP_DEFAULTS}
-        stated[group.name] = {
+    stated = {
+        group.name: {
             field: msgspec.to_builtins(value)
-            for field, value in fields.items()
-            if value is not None
+            for field in GROUP_DEFAULTS
+            if (value := getattr(group, field)) is not None
         }
+        for group in definitions.groups
+    }
     for manifest in definitions.manifests:
         stated.setdefault(manifest.group, {})
     return stated
-
-
-def _record(settings: GroupSettings, app: str) -> dict[str, Any]:
-    states = any(statement.app == app for statement in settings.declared.values())
-    return {
-        "name": settings.name,
-        **settings.values,
-        "declared": settings.declared,
-        "owner": app if states else None,
-    }
 
 
 def shown(value: Any) -> Any:

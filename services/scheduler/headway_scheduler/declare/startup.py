@@ -9,7 +9,7 @@ from headway.define.definitions import API_OWNER, Definitions
 from headway_contract.definitions import PrunePolicy
 from headway_decisions.declaring.app_sources import Source
 from headway_decisions.firing import manifest_state
-from headway_postgres_kit import Clock, Connection, Database, DatabaseUnavailable
+from headway_postgres_kit import Connection, Database, DatabaseUnavailable
 from headway_tracing.log import get_logger
 from msgspec import Struct, structs
 
@@ -22,7 +22,6 @@ from headway_scheduler.fire.decide import reschedule_wake, skip_missed_during_pa
 from headway_scheduler.fire.record import announce_switches
 from headway_scheduler.store import (
     DECLARE_LOCK,
-    HISTORY,
     applications,
     audit,
     lock_manifests,
@@ -56,7 +55,6 @@ async def apply(
     definitions: Definitions,
     *,
     policy: PrunePolicy,
-    clock: Clock,
     source: str | None = None,
     declares: Source = "code",
     take_over: bool = False,
@@ -64,21 +62,19 @@ async def apply(
 ) -> Applied:
     """Declare in one transaction; then prune batches and orphans, each in its own."""
     source = source or f"app/{definitions.owner}"
-    async with database.transaction() as connection:
-        declared = await declare(
-            connection,
-            definitions,
-            source=source,
-            clock=clock,
-            declares=declares,
-            take_over=take_over,
-            may_fire=may_fire,
-        )
-    if declared.stale:
-        return Applied(declared=declared, warnings=declared.remarks)
-    leavers = leaving(definitions, declared.gone)
-    cleaning = _Cleaning(database, definitions.owner, declared, clock=clock, source=source)
+    declared = await declare(
+        database,
+        definitions,
+        source=source,
+        declares=declares,
+        take_over=take_over,
+        may_fire=may_fire,
+    )
     applied = Applied(declared=declared, warnings=declared.remarks)
+    if declared.stale:
+        return applied
+    leavers = leaving(definitions, declared.gone)
+    cleaning = _Cleaning(database, definitions.owner, declared, source=source)
     for batch, members in leavers.batches.items():
         applied = await cleaning.prune(applied, members, f"left the batch {batch}")
     if policy == "delete":
@@ -94,30 +90,34 @@ async def apply(
 
 
 async def apply_at_start(
-    database: Database,
-    definitions: Definitions,
-    *,
-    policy: PrunePolicy,
-    clock: Clock,
-    may_fire: bool,
+    database: Database, definitions: Definitions, *, policy: PrunePolicy, may_fire: bool
 ) -> Applied:
     """Apply the application's definitions; retries five times while the database is unavailable."""
     pause = _FIRST_PAUSE
     for retries_left in range(_RETRIES, -1, -1):
         try:
-            applied = await apply(
-                database, definitions, policy=policy, clock=clock, may_fire=may_fire
-            )
+            applied = await apply(database, definitions, policy=policy, may_fire=may_fire)
+            break
         except DatabaseUnavailable as error:
             if not retries_left:
                 raise
             log.warning("declaration failed; retrying", error=error, retry_seconds=pause)
             await asyncio.sleep(pause)
             pause *= 2
-        else:
-            _log(definitions, applied)
-            return applied
-    raise AssertionError("unreachable")
+    declared = applied.declared
+    if not declared.stale:
+        log.info(
+            "definitions declared",
+            app=definitions.owner,
+            manifests=len(definitions.manifests),
+            created=len(declared.created),
+            changed=len(declared.changed),
+            pruned=len(applied.pruned),
+            disabled=len(applied.disabled),
+        )
+    for warning in applied.warnings:
+        log.warning("declaration warning", app=definitions.owner, warning=warning)
+    return applied
 
 
 def leaving(definitions: Definitions, gone: Sequence[Known]) -> Leavers:
@@ -136,13 +136,10 @@ def leaving(definitions: Definitions, gone: Sequence[Known]) -> Leavers:
 class _Cleaning:
     """The steps after a declaration, each in a transaction of its own."""
 
-    def __init__(
-        self, database: Database, owner: str, declared: Declared, *, clock: Clock, source: str
-    ) -> None:
+    def __init__(self, database: Database, owner: str, declared: Declared, *, source: str) -> None:
         self._database = database
         self._owner = owner
         self._declared_at = declared.at
-        self._clock = clock
         self._source = source
 
     async def prune(self, applied: Applied, left: Sequence[Known], reason: str) -> Applied:
@@ -183,9 +180,9 @@ class _Cleaning:
                 await reschedule_wake(connection, locked, now=now)
             await announce_switches(connection, locked, now=now)
             undeclared = sorted(row["external_id"] for row in rows)
-            kind, data = "headway.manifest.undeclared.v1", {"disabled": silence}
-            records = [audit(kind, name, self._source, data, now) for name in undeclared]
-            await HISTORY.append(connection, records, now=now)
+            kind = "headway.manifest.undeclared.v1"
+            entries = [(name, {"disabled": silence}) for name in undeclared]
+            await audit(connection, kind, self._source, entries, now=now)
         return structs.replace(applied, disabled=undeclared if silence else [])
 
     async def remove_empty_groups(self, stated: Sequence[str]) -> None:
@@ -203,25 +200,9 @@ class _Cleaning:
             latest = self._owner == API_OWNER or await connection.fetchval(
                 applications["declared_last"], self._owner, self._declared_at
             )
-            yield (connection, await self._clock.now(connection)) if latest else None
+            yield (connection, await self._database.clock.now(connection)) if latest else None
 
 
 def _overtaken(applied: Applied) -> Applied:
     warning = "another start has declared meanwhile, and prunes instead of this one"
     return structs.replace(applied, warnings=[*applied.warnings, warning])
-
-
-def _log(definitions: Definitions, applied: Applied) -> None:
-    declared = applied.declared
-    if not declared.stale:
-        log.info(
-            "definitions declared",
-            app=definitions.owner,
-            manifests=len(definitions.manifests),
-            created=len(declared.created),
-            changed=len(declared.changed),
-            pruned=len(applied.pruned),
-            disabled=len(applied.disabled),
-        )
-    for warning in applied.warnings:
-        log.warning("declaration warning", app=definitions.owner, warning=warning)

@@ -16,13 +16,13 @@ from headway_scheduler.declare.one_shots import first_due, past_shots
 from headway_scheduler.fire.manifest import LedgerRow
 from headway_scheduler.fire.outbound_events import announce_job
 from headway_scheduler.fire.record import write_ledger
-from headway_scheduler.store import HISTORY, OUTBOX, audit, manifests, occurrences
+from headway_scheduler.store import OUTBOX, audit, manifests, occurrences
 
 
 async def write_jobs(
     connection: Connection, definitions: Definitions, source: str, now: datetime
 ) -> list[str]:
-    """Write jobs, retire undeclared ones and announce all; returns the retired ones.
+    """Write jobs, retire jobs that no application declares, and announce all; returns retired ones.
 
     Each declaration announces all limits again, in case a message was lost.
     """
@@ -32,23 +32,12 @@ async def write_jobs(
         await connection.execute(manifests["upsert_job"], jobs, definitions.owner, now)
     retired: list[str] = []
     if definitions.owner != API_OWNER:
-        retired = await _retire_jobs(connection, definitions.owner, names, source=source, now=now)
+        dropped = await connection.fetch(manifests["retire_jobs"], definitions.owner, names, now)
+        retired = [row["name"] for row in dropped if row["retired_at"] is not None]
+        entries = [(name, {"application": definitions.owner}) for name in retired]
+        await audit(connection, "headway.job.retired.v1", source, entries, now=now)
     rows = await connection.fetch(manifests["job_limits"], [*names, *retired])
     await OUTBOX.add(connection, [announce_job(row, now=now) for row in rows])
-    return retired
-
-
-async def _retire_jobs(
-    connection: Connection, owner: str, declared: Sequence[str], *, source: str, now: datetime
-) -> list[str]:
-    """Retire jobs that no application declares, and audit it; returns their names."""
-    rows = await connection.fetch(manifests["retire_jobs"], owner, declared, now)
-    retired = [row["name"] for row in rows if row["retired_at"] is not None]
-    records = [
-        audit("headway.job.retired.v1", name, source, {"application": owner}, now)
-        for name in retired
-    ]
-    await HISTORY.append(connection, records, now=now)
     return retired
 
 
@@ -66,24 +55,21 @@ async def write_manifests(
             {
                 **_row(manifest, ids[manifest.external_id], now),
                 "sent": sent.get(manifest.external_id),
+                "retimed": compared.retimes(manifest),
             }
             for manifest in written
         ]
         for written in (compared.new, compared.changed)
     )
-    retimed = [(row["id"], row["timing"]) for row in new]
-    for definition, row in zip(compared.changed, changed, strict=True):
-        row["retimed"] = compared.retimes(definition)
-        if row["retimed"]:
-            retimed.append((row["id"], row["timing"]))
+    retimed = [row for row in (*new, *changed) if row["retimed"]]
     if new:
         await connection.execute(manifests["insert_manifest"], new, definitions.owner, now)
     if changed:
         await connection.execute(manifests["update_manifest"], changed, now)
     await connection.execute(
         occurrences["add_timings"],
-        [manifest for manifest, _ in retimed],
-        json_array(timing for _, timing in retimed),
+        [row["id"] for row in retimed],
+        json_array(row["timing"] for row in retimed),
         now,
     )
 

@@ -1,12 +1,11 @@
 """Check that the ledger has every fire time exactly once. The comparison is pure.
 
-The expected fire times follow from the timings that were in force: a timing counts from
-just after it was declared until its successor was, that moment included. Due times from
-the manifest's `next_due_at` on are undecided yet, which is as it should be while the
-manifest is paused, or nothing but excluded times has passed.
+The expected fire times follow from the timings that were in force: each counts from just after its
+declaration up to the next one. Due times from the manifest's `next_due_at` on are not decided yet,
+which is right while the manifest is paused, or only excluded times have passed.
 
-Times that were decided together (a stretch) are stepped over, so a long pause of a dense
-cadence costs nothing to check.
+Times that were decided together (a stretch) are stepped over, so a long pause of a dense cadence is
+cheap to check.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from headway_decisions.timing.timing import Timing
 from headway_postgres_kit import Connection
 from msgspec import Struct
 
-from headway_scheduler.fire.manifest import Manifest, UnreadableManifest, read_manifests
+from headway_scheduler.fire.manifest import UnreadableManifest, read_manifests
 from headway_scheduler.lookup import find_manifest, queries
 
 UNDECIDED = "no decision is in the ledger"
@@ -31,8 +30,7 @@ TWICE = "decided more than once"
 NOT_DUE = "decided although it was no due time"
 OVERDUE = "still undecided: does a scheduler tick?"
 
-# How many fire times are compared for one manifest, and for one page of them: an answer must
-# come while somebody still waits for it.
+# Fire times that are compared for one manifest and for one page, so that the answer is in time.
 MOST_OF_A_MANIFEST = 100_000
 _MOST_OF_A_PAGE = 50_000
 _MOST_GAPS = 1000
@@ -104,7 +102,7 @@ def check(facts: Facts, *, since: datetime, now: datetime, most: int = 100_000) 
 
 
 def _segments(facts: Facts, now: datetime) -> list[_Segment]:
-    """The stretches of time in which each timing was in force."""
+    """Return the periods in which each timing was in force."""
     ends = [version.since for version in facts.versions[1:]] + [now]
     segments = []
     for version, end in zip(facts.versions, ends, strict=True):
@@ -123,7 +121,7 @@ def _missing(
     now: datetime,
     most: int,
 ) -> tuple[int, list[Gap], datetime | None]:
-    """Due times that no row covers; those that follow each other are one gap."""
+    """Find due times that no row covers; consecutive ones are one gap."""
     end = now if facts.next_due_at is None else min(now, facts.next_due_at - _INSTANT)
     gaps: list[Gap] = []
     position, counted, open_gap = 0, 0, False
@@ -147,7 +145,7 @@ def _missing(
 
 
 def _was_given_up(segments: Sequence[_Segment], row: Decided) -> bool:
-    """Whether a one-shot was declared long after its time, which may be another timing's, too."""
+    """Return whether a row is a one-shot that was declared long after its time."""
     return any(
         isinstance(segment.timing.cadence, Once)
         and row.first <= segment.after
@@ -165,7 +163,7 @@ def _overlapping(decided: Sequence[Decided]) -> Iterator[Gap]:
 
 
 def _not_due(segments: Sequence[_Segment], decided: Sequence[Decided]) -> Iterator[Gap]:
-    """Rows whose ends no timing that was in force then knows."""
+    """Find rows whose first or last time was no due time of a timing in force."""
     if not segments:
         return
     for row in decided:
@@ -178,10 +176,10 @@ def _not_due(segments: Sequence[_Segment], decided: Sequence[Decided]) -> Iterat
 def _names(segment: _Segment, at: datetime) -> bool:
     named = timing.next_due(segment.timing, at - _INSTANT) == at
     if isinstance(segment.timing.cadence, Once):
-        # One that was declared long after its time is given up, and says so.
+        # Also if it was declared long after its time: then it is recorded as missed.
         return named
     if isinstance(segment.timing.cadence, Spaced):
-        # When it is due follows from its runs, which the ledger does not hold; a new one at once.
+        # Its due times follow from its runs, which the ledger does not have.
         return segment.after <= at <= segment.until
     return named and segment.after < at <= segment.until
 
@@ -205,7 +203,7 @@ def _overdue(facts: Facts, now: datetime) -> list[Gap]:
 async def check_page(
     connection: Connection, question: LedgerQuestion, *, kept: timedelta, now: datetime
 ) -> LedgerAnswer:
-    """Compare one page of manifests; decisions older than those kept are nobody's fault."""
+    """Check one page of manifests, as far back as decisions are kept."""
     since = now - kept if question.since is None else max(question.since, now - kept)
     if question.manifest is not None:
         await find_manifest(connection, question.manifest)
@@ -217,7 +215,15 @@ async def check_page(
     for row in rows[: question.limit]:
         found = await _check_manifest(connection, row, since, now)
         counted += found.fire_times
-        gaps += _ledger_gaps(row["external_id"], found)
+        gaps += [
+            LedgerGap(
+                manifest=row["external_id"],
+                first_due_at=gap.first,
+                last_due_at=gap.last,
+                trouble=gap.trouble,
+            )
+            for gap in found.gaps
+        ]
         if found.until is not None:
             unfinished[row["external_id"]] = found.until - _INSTANT
         last, checked = row["external_id"], checked + 1
@@ -243,34 +249,22 @@ async def _check_manifest(
     decided = await connection.fetch(
         queries["scheduled_entries"], row["id"], since, MOST_OF_A_MANIFEST + 1
     )
+    view = manifest.view
     try:
-        facts = _facts(manifest, versions, decided)
+        facts = Facts(
+            external_id=view.external_id,
+            versions=[
+                Version(version["since"], msgspec.convert(version["timing"], Timing))
+                for version in versions
+            ],
+            decided=[Decided(each["first_due_at"], each["last_due_at"]) for each in decided],
+            next_due_at=view.next_due_at,
+            # A spaced manifest with work under way has no due time to be late for.
+            paused=due.wake_at(view) is None,
+            jitter_seconds=view.jitter_seconds,
+            threshold_seconds=view.misfire.threshold_seconds,
+        )
         # In a thread, because the tick shares this process.
         return await asyncio.to_thread(check, facts, since=since, now=now, most=MOST_OF_A_MANIFEST)
     except (msgspec.ValidationError, ValueError) as error:
         return Checked(0, [Gap(since, now, f"cannot be checked: {error}")])
-
-
-def _facts(manifest: Manifest, versions: Sequence[Any], decided: Sequence[Any]) -> Facts:
-    view = manifest.view
-    return Facts(
-        external_id=view.external_id,
-        versions=[
-            Version(row["since"], msgspec.convert(row["timing"], Timing)) for row in versions
-        ],
-        decided=[Decided(row["first_due_at"], row["last_due_at"]) for row in decided],
-        next_due_at=view.next_due_at,
-        # A spaced manifest with work under way has no due time to be late for.
-        paused=due.wake_at(view) is None,
-        jitter_seconds=view.jitter_seconds,
-        threshold_seconds=view.misfire.threshold_seconds,
-    )
-
-
-def _ledger_gaps(external_id: str, checked: Checked) -> list[LedgerGap]:
-    return [
-        LedgerGap(
-            manifest=external_id, first_due_at=gap.first, last_due_at=gap.last, trouble=gap.trouble
-        )
-        for gap in checked.gaps
-    ]

@@ -18,7 +18,7 @@ from headway_jetstream_kit.tasks import end
 from headway_postgres_kit import Connection
 from headway_relay import OutboxMessage
 from headway_tracing.log import get_logger
-from msgspec import Struct, structs
+from msgspec import structs
 
 from headway_scheduler.fire.manifest import (
     LedgerRow,
@@ -55,11 +55,8 @@ Rule = Callable[..., Verdict]
 ROW_FAULTS = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError)
 
 
-class _Batch(Struct, frozen=True, kw_only=True):
-    """Decisions that are ready to be recorded, and the messages that announce them."""
-
-    decided: list[Decided]
-    messages: list[OutboxMessage]
+# Decisions that are ready to be recorded, and the messages that announce them.
+_Batch = tuple[list[Decided], list[OutboxMessage]]
 
 
 async def skip_missed_during_pause(
@@ -91,35 +88,30 @@ async def skip_missed_during_pause(
             # Nothing is lost: the times stay undecided until they can be judged.
             log.exception("missed times cannot be judged", manifest=manifest.external_id)
             continue
-        rows += [LedgerRow.skipped(view.id, entry) for entry in entries]
+        rows += [LedgerRow(manifest=view.id, **structs.asdict(entry)) for entry in entries]
         moved += [view] if entries else []
     await write_ledger(connection, rows, now=now)
-    await move_on(
-        connection,
-        [
-            Verdict(manifest=view.id, next_due_at=view.next_due_at, seen_success=view.seen_success)
-            for view in moved
-        ],
-    )
+    await move_on(connection, [_moved(view) for view in moved])
 
 
 async def leave_parents(connection: Connection, ids: Iterable[UUID], *, now: datetime) -> None:
     """Decide the open successes of parents for dependents that are about to lose them."""
-    decided = []
+    rows: list[LedgerRow] = []
+    moved: list[Verdict] = []
     for manifest in await read_manifests(connection, ids, now=now):
         if isinstance(manifest, UnreadableManifest):
             continue
         view, entries = due.leave_parent(manifest.view, now=now)
-        verdict = Verdict(
-            manifest=view.id,
-            entries=tuple(entries),
-            next_due_at=view.next_due_at,
-            seen_success=view.seen_success,
-        )
-        decided += [(manifest, verdict)] if entries else []
-    rows = [row for manifest, verdict in decided for row in rows_of(manifest, verdict)]
+        if entries:
+            verdict = structs.replace(_moved(view), entries=tuple(entries))
+            rows += rows_of(manifest, verdict)
+            moved.append(verdict)
     await write_ledger(connection, rows, now=now)
-    await move_on(connection, [verdict for _, verdict in decided])
+    await move_on(connection, moved)
+
+
+def _moved(view: manifest_state.ManifestView) -> Verdict:
+    return Verdict(manifest=view.id, next_due_at=view.next_due_at, seen_success=view.seen_success)
 
 
 def _skip_missed(
@@ -181,12 +173,12 @@ async def _decide(
     try:
         for batch in [*batches, []]:
             rows = await read_rows(connection, batch) if batch else []
-            ready = await judging if judging else _Batch(decided=[], messages=[])
+            decided, messages = await judging if judging else ([], [])
             judging = asyncio.create_task(_prepare(rows, rule, troubles, now))
             if one_by_one:
-                recorded += await _record_all(connection, ready.decided, troubles, now)
-            elif ready.decided:
-                recorded += await record(connection, ready.decided, ready.messages, now=now)
+                recorded += await _record_all(connection, decided, troubles, now)
+            elif decided:
+                recorded += await record(connection, decided, messages, now=now)
     finally:
         await end([judging] if judging else [])
     await _postpone(connection, troubles, now)
@@ -203,7 +195,7 @@ async def _prepare(
         Decided(manifest=manifest, verdict=verdict, rows=list(rows_of(manifest, verdict)))
         for manifest, verdict in judged
     ]
-    return _Batch(decided=decided, messages=announce_ahead(decided, now=now))
+    return decided, announce_ahead(decided, now=now)
 
 
 async def _judge(

@@ -62,7 +62,7 @@ def note_of(row: Any, kept: Timing, hold: str | None, *, has_times: bool) -> str
         woken = "only when a run of it asks for that" if row["dormant"] else "after each success"
         notes.append(f"it has no times of its own: it follows {row['parent']!r}, {woken}")
     elif isinstance(kept.cadence, Manual):
-        notes.append("it has no times: it runs when somebody triggers it")
+        notes.append("it has no times: it runs when it is triggered")
     elif isinstance(kept.cadence, Spaced):
         notes.append(_spaced(row, kept, kept.cadence))
     elif isinstance(kept.cadence, Once) and not has_times:

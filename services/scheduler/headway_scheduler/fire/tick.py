@@ -9,7 +9,7 @@ from datetime import datetime
 from uuid import UUID
 
 from headway_decisions.firing.fairness import DueGroup, cycles_ahead, in_cycles, share
-from headway_postgres_kit import Clock, Connection, Database
+from headway_postgres_kit import Connection, Database
 from headway_relay import Handover
 from headway_tracing import span
 from msgspec import Struct
@@ -46,19 +46,12 @@ class Tick:
     """Ticks for one scheduler process."""
 
     def __init__(
-        self,
-        database: Database,
-        *,
-        holder: str,
-        max_entries: int | None,
-        relay: Handover,
-        clock: Clock,
+        self, database: Database, *, holder: str, max_entries: int | None, relay: Handover
     ) -> None:
         self._database = database
         self._holder = holder
         self._max_entries = max_entries
         self._relay = relay
-        self._clock = clock
         self._known = False
         # The manifests of the next cycles, if more are due than one cycle takes.
         self._ahead: deque[list[UUID]] = deque()
@@ -81,7 +74,7 @@ class Tick:
         limit = self._max_entries
         beyond = None if limit is None else limit + 1
         async with self._database.acquire() as connection:
-            now = await self._clock.now(connection)
+            now = await self._database.clock.now(connection)
             if not self._ahead:
                 *rows, later = await connection.fetch(manifests["awake"], now, beyond)
                 if limit is None or len(rows) <= limit:
@@ -99,10 +92,10 @@ class Tick:
                 return TickResult(led=False, rest=_LOST_THE_LOCK)
             locked = [row["id"] for row in led[1:]]
             with span("tick", due=len(seen.due)):
-                now = await self._clock.now(connection)
+                now = await self._database.clock.now(connection)
                 advanced = await advance(connection, locked, now=now, one_by_one=one_by_one)
             next_at = earliest((seen.next_at, advanced.wake_at))
-            rest = _rest(next_at, await self._clock.now(connection))
+            rest = _rest(next_at, await self._database.clock.now(connection))
         if advanced.left_in_outbox:
             self._relay.call()
         self._relay.hand(advanced.messages)
