@@ -344,10 +344,11 @@ class TestOperatorsAndStarts:
         declared = await startup.declare(timeline.database, old, source="old")
         timeline.at(minutes=1)
         await timeline.declare(both)
-        cleaning = startup._Cleaning(timeline.database, "app", declared, source="old")
+        applied = startup.Applied(declared=declared)
+        cleaning = startup._Cleaning(timeline.database, "app", applied, source="old")
         left = startup.leaving(old, declared.gone).orphans
         assert [one.external_id for one in left] == ["other"]
-        applied = await cleaning.prune(startup.Applied(declared=declared), left, "is gone")
+        await cleaning.prune(left, "is gone")
         assert applied.pruned == []
         assert "another start has declared meanwhile" in applied.warnings[0]
         assert await timeline.manifest("other") is not None

@@ -62,47 +62,37 @@ PENDING = gauge(
     "consumer",
 )
 
-# Gauges by the column of the query `gauges`.
-_FROM_DATABASE = {
-    "leader": gauge(
-        "headway_scheduler_leader", "1 for the scheduler that decided last, 0 for others."
-    ),
-    "due": gauge(
-        "headway_scheduler_due_manifests", f"Manifests that wait for the tick. {_BOUNDED}"
-    ),
-    "due_age": gauge(
-        "headway_scheduler_due_age_seconds",
-        "Time since the first of them came due; 0 if none is due.",
-    ),
-    "unsettled": gauge(
-        "headway_scheduler_unsettled_works", f"Work whose outcome has not arrived. {_BOUNDED}"
-    ),
-    "enqueued_waiting": gauge(
-        "headway_scheduler_enqueued_waiting_works",
+# Gauges by the column of the query `gauges`: name and description of each.
+_GAUGES = {
+    "leader": ("leader", "1 for the scheduler that decided last, 0 for others."),
+    "due": ("due_manifests", f"Manifests that wait for the tick. {_BOUNDED}"),
+    "due_age": ("due_age_seconds", "Time since the first of them came due; 0 if none is due."),
+    "unsettled": ("unsettled_works", f"Work whose outcome has not arrived. {_BOUNDED}"),
+    "enqueued_waiting": (
+        "enqueued_waiting_works",
         f"Enqueued work that no scheduler has taken up. {_BOUNDED}",
     ),
-    "enqueued_refused": gauge(
-        "headway_scheduler_enqueued_refused_works",
+    "enqueued_refused": (
+        "enqueued_refused_works",
         f"Enqueued work that was refused and not dismissed. {_BOUNDED}",
     ),
-    "outbox_rows": gauge(
-        "headway_scheduler_outbox_rows", f"Messages that are not published yet. {_BOUNDED}"
-    ),
-    "outbox_age": gauge(
-        "headway_scheduler_outbox_age_seconds", "Age of the oldest message that is not published."
-    ),
-    "rejected": gauge(
-        "headway_scheduler_rejected_messages",
+    "outbox_rows": ("outbox_rows", f"Messages that are not published yet. {_BOUNDED}"),
+    "outbox_age": ("outbox_age_seconds", "Age of the oldest message that is not published."),
+    "rejected": (
+        "rejected_messages",
         f"Messages that could not be handled and are kept for inspection. {_BOUNDED}",
     ),
-    "notifications_pending": gauge(
-        "headway_scheduler_pending_notifications",
+    "notifications_pending": (
+        "pending_notifications",
         f"Notifications that the webhook has not accepted yet. {_BOUNDED}",
     ),
-    "notifications_age": gauge(
-        "headway_scheduler_pending_notifications_age_seconds",
+    "notifications_age": (
+        "pending_notifications_age_seconds",
         "Age of the oldest notification that the webhook has not accepted; 0 if there is none.",
     ),
+}
+_FROM_DATABASE = {
+    column: gauge(f"headway_scheduler_{name}", text) for column, (name, text) in _GAUGES.items()
 }
 MEASURES: tuple[Measure, ...] = (
     *(FIRES, SKIPS, FIRE_LATENESS, ENQUEUED, NOTIFICATIONS),

@@ -67,14 +67,25 @@ async def refuse_problems(
     Only the timings of `retimed` manifests are checked: an old timing that has run out must not
     keep its application from starting.
     """
-    foreign = [*_foreign(definitions, known), *await _foreign_jobs(connection, definitions)]
+    own = {job.name for job in definitions.jobs}
+    named = own | {manifest.job for manifest in definitions.manifests}
+    jobs = {row["name"]: row for row in await connection.fetch(manifests["jobs"], list(named))}
+    foreign = [*_foreign(definitions, known), *_foreign_jobs(definitions, jobs)]
     problems = [
         *found,
         *await asyncio.to_thread(_timings, retimed, now),
         # Code may keep one-shots whose time is past; a request for one is a mistake.
         *(past_messages(retimed, now) if definitions.owner == API_OWNER else []),
         *foreign,
-        *await _jobs(connection, definitions, known),
+        # Manifests of jobs that another application declares.
+        *(
+            problem
+            for manifest in definitions.manifests
+            if manifest.job not in own
+            for problem in _job_problems(
+                manifest, jobs.get(manifest.job), known.get(manifest.external_id)
+            )
+        ),
         *await _parents(connection, definitions),
     ]
     if problems:
@@ -110,38 +121,16 @@ def _owned_message(owner: str, external_id: str) -> str:
     return f"belongs to the application {owner!r}: give it another id"
 
 
-async def _foreign_jobs(connection: Connection, definitions: Definitions) -> list[str]:
+def _foreign_jobs(definitions: Definitions, declared: Mapping[str, Any]) -> list[str]:
     """Find jobs that another application declares with another input."""
-    own = {job.name: job for job in definitions.jobs}
-    rows = await connection.fetch(manifests["jobs"], list(own))
-    declared = {row["name"]: row for row in rows}
     return [
-        f"job {name!r} is declared by the application {declared[name]['owner']!r} with another "
-        "input: give one of them another name"
-        for name, job in own.items()
-        if name in declared
-        and declared[name]["retired_at"] is None
-        and declared[name]["owner"] != definitions.owner
-        and (declared[name]["input_schema"], declared[name]["takes_input"])
-        != (job.input_schema, job.takes_input)
-    ]
-
-
-async def _jobs(
-    connection: Connection, definitions: Definitions, known: Mapping[str, Any]
-) -> list[str]:
-    """Check manifests of jobs that another application declares."""
-    own = {job.name for job in definitions.jobs}
-    named = {manifest.job for manifest in definitions.manifests} - own
-    rows = await connection.fetch(manifests["jobs"], list(named))
-    declared = {row["name"]: row for row in rows}
-    return [
-        problem
-        for manifest in definitions.manifests
-        if manifest.job not in own
-        for problem in _job_problems(
-            manifest, declared.get(manifest.job), known.get(manifest.external_id)
-        )
+        f"job {job.name!r} is declared by the application {known['owner']!r} with another input: "
+        "give one of them another name"
+        for job in definitions.jobs
+        if (known := declared.get(job.name)) is not None
+        and known["retired_at"] is None
+        and known["owner"] != definitions.owner
+        and (known["input_schema"], known["takes_input"]) != (job.input_schema, job.takes_input)
     ]
 
 

@@ -30,11 +30,13 @@ from headway_scheduler.declare.compare import (
     stored_definitions,
     stored_manifests,
 )
-from headway_scheduler.declare.group_settings import GroupChange, decide_groups, write_groups
 from headway_scheduler.declare.one_shots import late_messages, past_messages
 from headway_scheduler.declare.write import (
+    GroupChange,
+    decide_groups,
     find_parents,
     give_up_shots,
+    write_groups,
     write_jobs,
     write_manifests,
     write_parents,

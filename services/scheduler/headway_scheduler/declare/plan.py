@@ -29,9 +29,9 @@ from headway_scheduler.declare.compare import (
     resolve,
 )
 from headway_scheduler.declare.fire_changes import Firing, Move, changes
-from headway_scheduler.declare.group_settings import decide_groups, shown
 from headway_scheduler.declare.one_shots import first_due, has_come, late_messages, past_messages
 from headway_scheduler.declare.startup import Leavers, leaving
+from headway_scheduler.declare.write import decide_groups, shown
 from headway_scheduler.lookup import queries
 
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from headway_postgres_kit import Connection
 
-from headway_scheduler.declare.group_settings import remove_empty_groups
+from headway_scheduler.declare.write import remove_empty_groups
 from headway_scheduler.fire.decide import leave_parents, reschedule_wake
 from headway_scheduler.fire.outbound_events import announce_pruned
 from headway_scheduler.store import DECLARE_LOCK, OUTBOX, audit, manifests, occurrences, works

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 
 from headway.define.definitions import API_OWNER, Definitions
@@ -11,13 +11,13 @@ from headway_decisions.declaring.app_sources import Source
 from headway_decisions.firing import manifest_state
 from headway_postgres_kit import Connection, Database, DatabaseUnavailable
 from headway_tracing.log import get_logger
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from headway_scheduler.declare import prune
 from headway_scheduler.declare.checks import retired_use_warnings
 from headway_scheduler.declare.compare import Known
 from headway_scheduler.declare.declare import Declared, declare
-from headway_scheduler.declare.group_settings import remove_empty_groups
+from headway_scheduler.declare.write import remove_empty_groups
 from headway_scheduler.fire.decide import reschedule_wake, skip_missed_during_pause
 from headway_scheduler.fire.record import announce_switches
 from headway_scheduler.store import (
@@ -32,9 +32,10 @@ log = get_logger(__name__)
 
 _RETRIES = 5
 _FIRST_PAUSE = 2.0
+_OVERTAKEN = "another start has declared meanwhile, and prunes instead of this one"
 
 
-class Applied(Struct, frozen=True, kw_only=True):
+class Applied(Struct, kw_only=True):
     """The result of applying definitions, with warnings for their author."""
 
     declared: Declared
@@ -70,23 +71,23 @@ async def apply(
         take_over=take_over,
         may_fire=may_fire,
     )
-    applied = Applied(declared=declared, warnings=declared.remarks)
+    applied = Applied(declared=declared, warnings=list(declared.remarks))
     if declared.stale:
         return applied
     leavers = leaving(definitions, declared.gone)
-    cleaning = _Cleaning(database, definitions.owner, declared, source=source)
+    cleaning = _Cleaning(database, definitions.owner, applied, source=source)
     for batch, members in leavers.batches.items():
-        applied = await cleaning.prune(applied, members, f"left the batch {batch}")
+        await cleaning.prune(members, f"left the batch {batch}")
     if policy == "delete":
-        applied = await cleaning.prune(applied, leavers.orphans, "no longer declared")
+        await cleaning.prune(leavers.orphans, "no longer declared")
     else:
-        applied = await cleaning.keep(applied, leavers.orphans, silence=policy == "disable")
-    if definitions.owner == API_OWNER:
-        return applied
-    await cleaning.remove_empty_groups([group.name for group in definitions.groups])
-    async with database.acquire() as connection:
-        uses = await connection.fetch(manifests["use_retired_jobs"], definitions.owner)
-    return structs.replace(applied, warnings=[*applied.warnings, *retired_use_warnings(uses)])
+        await cleaning.keep(leavers.orphans, silence=policy == "disable")
+    if definitions.owner != API_OWNER:
+        await cleaning.remove_empty_groups([group.name for group in definitions.groups])
+        async with database.acquire() as connection:
+            uses = await connection.fetch(manifests["use_retired_jobs"], definitions.owner)
+        applied.warnings += retired_use_warnings(uses)
+    return applied
 
 
 async def apply_at_start(
@@ -133,76 +134,75 @@ def leaving(definitions: Definitions, gone: Sequence[Known]) -> Leavers:
     return Leavers(batches={name: left for name, left in batches.items() if left}, orphans=orphans)
 
 
-class _Cleaning:
-    """The steps after a declaration, each in a transaction of its own."""
+class _Overtaken(Exception):
+    """Another start has declared meanwhile, and prunes instead of this one."""
 
-    def __init__(self, database: Database, owner: str, declared: Declared, *, source: str) -> None:
+
+class _Cleaning:
+    """The steps after a declaration, each in a transaction of its own; notes their results."""
+
+    def __init__(self, database: Database, owner: str, applied: Applied, *, source: str) -> None:
         self._database = database
         self._owner = owner
-        self._declared_at = declared.at
+        self._applied = applied
         self._source = source
 
-    async def prune(self, applied: Applied, left: Sequence[Known], reason: str) -> Applied:
+    async def prune(self, left: Sequence[Known], reason: str) -> None:
         """Delete undeclared manifests; a failure becomes a warning and rolls nothing else back."""
         if not left:
-            return applied
+            return
+        ids = [manifest.id for manifest in left]
         try:
-            async with self._step() as step:
-                if step is None:
-                    return _overtaken(applied)
-                connection, now = step
-                ids = [manifest.id for manifest in left]
+            async with self._step() as (connection, now):
                 pruned = await prune.mark(
                     connection, ids, source=self._source, reason=reason, now=now
                 )
+            self._applied.pruned = sorted([*self._applied.pruned, *pruned])
+        except _Overtaken:
+            self._applied.warnings.append(_OVERTAKEN)
         except Exception as error:
             log.exception("prune failed", reason=reason)
-            warning = f"pruning manifests ({reason}) failed; the next start tries again: {error}"
-            return structs.replace(applied, warnings=[*applied.warnings, warning])
-        return structs.replace(applied, pruned=sorted([*applied.pruned, *pruned]))
+            self._applied.warnings.append(
+                f"pruning manifests ({reason}) failed; the next start tries again: {error}"
+            )
 
-    async def keep(self, applied: Applied, left: Sequence[Known], *, silence: bool) -> Applied:
+    async def keep(self, left: Sequence[Known], *, silence: bool) -> None:
         """Keep undeclared manifests, and disable them if `silence` is set."""
         if not left:
-            return applied
-        async with self._step() as step:
-            if step is None:
-                return _overtaken(applied)
-            connection, now = step
-            locked = await lock_manifests(connection, [manifest.id for manifest in left])
-            if silence:
-                # Times that came due before were missed; being undeclared is not their reason.
-                await skip_missed_during_pause(
-                    connection, locked, until=now, now=now, otherwise=manifest_state.MISSED
-                )
-            rows = await connection.fetch(manifests["undeclare"], locked, now, silence)
-            if silence:
-                await reschedule_wake(connection, locked, now=now)
-            await announce_switches(connection, locked, now=now)
-            undeclared = sorted(row["external_id"] for row in rows)
-            kind = "headway.manifest.undeclared.v1"
-            entries = [(name, {"disabled": silence}) for name in undeclared]
-            await audit(connection, kind, self._source, entries, now=now)
-        return structs.replace(applied, disabled=undeclared if silence else [])
+            return
+        try:
+            async with self._step() as (connection, now):
+                locked = await lock_manifests(connection, [manifest.id for manifest in left])
+                if silence:
+                    # Times that came due before were missed; being undeclared is not their reason.
+                    await skip_missed_during_pause(
+                        connection, locked, until=now, now=now, otherwise=manifest_state.MISSED
+                    )
+                rows = await connection.fetch(manifests["undeclare"], locked, now, silence)
+                if silence:
+                    await reschedule_wake(connection, locked, now=now)
+                await announce_switches(connection, locked, now=now)
+                undeclared = sorted(row["external_id"] for row in rows)
+                kind = "headway.manifest.undeclared.v1"
+                entries = [(name, {"disabled": silence}) for name in undeclared]
+                await audit(connection, kind, self._source, entries, now=now)
+            self._applied.disabled = undeclared if silence else []
+        except _Overtaken:
+            self._applied.warnings.append(_OVERTAKEN)
 
     async def remove_empty_groups(self, stated: Sequence[str]) -> None:
         """Delete groups without manifests."""
-        async with self._step() as step:
-            if step is not None:
-                connection, now = step
+        with suppress(_Overtaken):
+            async with self._step() as (connection, now):
                 await remove_empty_groups(connection, now=now, owner=self._owner, stated=stated)
 
     @asynccontextmanager
-    async def _step(self) -> AsyncIterator[tuple[Connection, datetime] | None]:
-        """Open a transaction with the declaration lock; yields `None` if another start declared."""
+    async def _step(self) -> AsyncIterator[tuple[Connection, datetime]]:
+        """Open a transaction with the declaration lock; raises if another start declared."""
         async with self._database.transaction() as connection:
             await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
-            latest = self._owner == API_OWNER or await connection.fetchval(
-                applications["declared_last"], self._owner, self._declared_at
-            )
-            yield (connection, await self._database.clock.now(connection)) if latest else None
-
-
-def _overtaken(applied: Applied) -> Applied:
-    warning = "another start has declared meanwhile, and prunes instead of this one"
-    return structs.replace(applied, warnings=[*applied.warnings, warning])
+            if self._owner != API_OWNER and not await connection.fetchval(
+                applications["declared_last"], self._owner, self._applied.declared.at
+            ):
+                raise _Overtaken
+            yield connection, await self._database.clock.now(connection)

@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 from headway_contract.manifests import ExplainAnswer, LedgerEntry
 from headway_decisions.declaring.lookup import by_whom
-from headway_decisions.firing import due, identity, jitter, manifest_state
+from headway_decisions.firing import due, identity, manifest_state
 from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Manual, Once, Spaced
 from headway_decisions.timing.timing import Timing
@@ -17,10 +17,10 @@ from msgspec import Struct
 
 from headway_scheduler.declare import one_shots
 from headway_scheduler.explain import messages
-from headway_scheduler.explain.ledger_check import GRACE, Version
+from headway_scheduler.explain.ledger_check import GRACE, Version, read_versions
 from headway_scheduler.explain.messages import Decision, Subject
 from headway_scheduler.fire.manifest import Manifest, hold_of, read_manifests
-from headway_scheduler.fire.preview import first_ahead, note_of
+from headway_scheduler.fire.preview import fires_at_of, first_ahead, note_of
 from headway_scheduler.lookup import queries
 from headway_scheduler.store import works
 
@@ -55,7 +55,7 @@ async def _gather(
     before += [entry for entry in covering if entry not in before]
     after = await connection.fetch(queries["entries_after"], row["id"], instant, _FEW)
     outstanding = await connection.fetch(works["outstanding_of"], [row["id"]])
-    versions = await connection.fetch(queries["timing_versions"], [row["id"]])
+    versions = await read_versions(connection, row["id"])
     [manifest] = await read_manifests(connection, [row["id"]], now=now)
     if at is None:
         explained = next(iter(before), None)
@@ -77,10 +77,7 @@ async def _gather(
         row=row,
         subject=subject,
         view=manifest.view if isinstance(manifest, Manifest) else None,
-        versions=[
-            Version(version["since"], msgspec.convert(version["timing"], Timing))
-            for version in versions
-        ],
+        versions=versions,
         before=[_entry(entry) for entry in before],
         after=[_entry(entry) for entry in after],
         more_after=len(after) == _FEW,
@@ -225,7 +222,7 @@ class _Explanation(Struct, frozen=True, kw_only=True):
         shown, row = self.subject.at(at), self.row
         next_due_at = row["next_due_at"]
         is_open = next_due_at is not None and at >= next_due_at
-        fires_at = jitter.fire_at(kept, row["external_id"], at, row["jitter_seconds"])
+        fires_at = fires_at_of(row, kept, at)
         excluded = timing.excluded_by(kept, at)
         if excluded is not None and (at > self.now or is_open):
             why_not = messages.reason(self.subject, f"{manifest_state.EXCLUDED}: {excluded}")
@@ -358,9 +355,7 @@ class _Explanation(Struct, frozen=True, kw_only=True):
         allowed = timing.next_allowed(kept, first - _INSTANT)
         if allowed is None:
             return "Its exclusions cover all of its times to come."
-        fires_at = jitter.fire_at(
-            kept, self.row["external_id"], allowed, self.row["jitter_seconds"]
-        )
+        fires_at = fires_at_of(self.row, kept, allowed)
         would = "would fire" if why is not None else "fires"
         skipped = ""
         if allowed != first:

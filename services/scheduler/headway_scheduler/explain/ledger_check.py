@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import msgspec
 from headway_contract.manifests import LedgerAnswer, LedgerGap, LedgerQuestion
@@ -200,6 +201,12 @@ def _overdue(facts: Facts, now: datetime) -> list[Gap]:
     return [Gap(first, timing.latest_due(kept, first, now) or first, OVERDUE)]
 
 
+async def read_versions(connection: Connection, manifest: UUID) -> list[Version]:
+    """Read the timings of a manifest, oldest first."""
+    rows = await connection.fetch(queries["timing_versions"], [manifest])
+    return [Version(row["since"], msgspec.convert(row["timing"], Timing)) for row in rows]
+
+
 async def check_page(
     connection: Connection, question: LedgerQuestion, *, kept: timedelta, now: datetime
 ) -> LedgerAnswer:
@@ -245,7 +252,6 @@ async def _check_manifest(
     [manifest] = await read_manifests(connection, [row["id"]], now=now)
     if isinstance(manifest, UnreadableManifest):
         return Checked(0, [Gap(since, now, f"cannot be checked: {manifest.trouble}")])
-    versions = await connection.fetch(queries["timing_versions"], [row["id"]])
     decided = await connection.fetch(
         queries["scheduled_entries"], row["id"], since, MOST_OF_A_MANIFEST + 1
     )
@@ -253,10 +259,7 @@ async def _check_manifest(
     try:
         facts = Facts(
             external_id=view.external_id,
-            versions=[
-                Version(version["since"], msgspec.convert(version["timing"], Timing))
-                for version in versions
-            ],
+            versions=await read_versions(connection, row["id"]),
             decided=[Decided(each["first_due_at"], each["last_due_at"]) for each in decided],
             next_due_at=view.next_due_at,
             # A spaced manifest with work under way has no due time to be late for.

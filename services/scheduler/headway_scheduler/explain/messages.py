@@ -12,6 +12,8 @@ from headway_decisions.timing.cadence import Manual, Spaced
 from headway_decisions.timing.timing import Timing
 from msgspec import Struct
 
+from headway_scheduler.text import utc
+
 # Up to this delay a fire is not called late.
 _PUNCTUAL_SECONDS = 2.0
 
@@ -280,8 +282,8 @@ def _enable(subject: Subject) -> str:
 def _pause(row: Any) -> str:
     until, by, why = row["paused_until"], row["paused_by"], row["pause_reason"]
     return (
-        f" since {row['paused_at']:%Y-%m-%d %H:%M:%S} UTC"
-        + (f" until {until:%Y-%m-%d %H:%M:%S} UTC" if until is not None else "")
+        f" since {utc(row['paused_at'])}"
+        + (f" until {utc(until)}" if until is not None else "")
         + (f" by {by}" if by else "")
         + (f" ({why})" if why else "")
     )

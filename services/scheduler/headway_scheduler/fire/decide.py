@@ -8,12 +8,13 @@ Outcomes, operators and declarations change a manifest in the same four steps: l
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import asyncpg
 from headway_decisions.firing import due, manifest_state
-from headway_decisions.firing.manifest_state import Verdict
+from headway_decisions.firing.manifest_state import Entry, ManifestView, Verdict
 from headway_jetstream_kit.tasks import end
 from headway_postgres_kit import Connection
 from headway_relay import OutboxMessage
@@ -72,51 +73,56 @@ async def skip_missed_during_pause(
     A manifest that is not paused only skips its excluded times. With `otherwise` it skips all of
     its due times for that reason, also those that only jitter delays.
     """
-    ids = list(ids)
-    if not ids:
-        return
-    rows: list[LedgerRow] = []
-    moved: list[manifest_state.ManifestView] = []
-    for manifest in await read_manifests(connection, ids, now=now):
-        if isinstance(manifest, UnreadableManifest):
-            continue
-        view = manifest.view
+
+    def skip(view: ManifestView) -> tuple[ManifestView, list[Entry]]:
         end = until if isinstance(until, datetime) else until[view.id]
-        try:
-            view, entries = _skip_missed(view, end, otherwise)
-        except Exception:
-            # Nothing is lost: the times stay undecided until they can be judged.
-            log.exception("missed times cannot be judged", manifest=manifest.external_id)
-            continue
-        rows += [LedgerRow(manifest=view.id, **structs.asdict(entry)) for entry in entries]
-        moved += [view] if entries else []
-    await write_ledger(connection, rows, now=now)
-    await move_on(connection, [_moved(view) for view in moved])
+        return _skip_missed(view, end, otherwise)
+
+    await _decide_past(connection, ids, skip, now)
 
 
 async def leave_parents(connection: Connection, ids: Iterable[UUID], *, now: datetime) -> None:
     """Decide the open successes of parents for dependents that are about to lose them."""
+    await _decide_past(connection, ids, partial(due.leave_parent, now=now), now)
+
+
+async def _decide_past(
+    connection: Connection,
+    ids: Iterable[UUID],
+    rule: Callable[[ManifestView], tuple[ManifestView, list[Entry]]],
+    now: datetime,
+) -> None:
+    """Write the entries by which a rule closes the past of manifests."""
+    ids = list(ids)
+    if not ids:
+        return
     rows: list[LedgerRow] = []
     moved: list[Verdict] = []
     for manifest in await read_manifests(connection, ids, now=now):
         if isinstance(manifest, UnreadableManifest):
             continue
-        view, entries = due.leave_parent(manifest.view, now=now)
+        try:
+            view, entries = rule(manifest.view)
+        except Exception:
+            # Nothing is lost: the times stay undecided until they can be judged.
+            log.exception("missed times cannot be judged", manifest=manifest.external_id)
+            continue
         if entries:
-            verdict = structs.replace(_moved(view), entries=tuple(entries))
+            verdict = Verdict(
+                manifest=view.id,
+                entries=tuple(entries),
+                next_due_at=view.next_due_at,
+                seen_success=view.seen_success,
+            )
             rows += rows_of(manifest, verdict)
             moved.append(verdict)
     await write_ledger(connection, rows, now=now)
     await move_on(connection, moved)
 
 
-def _moved(view: manifest_state.ManifestView) -> Verdict:
-    return Verdict(manifest=view.id, next_due_at=view.next_due_at, seen_success=view.seen_success)
-
-
 def _skip_missed(
-    view: manifest_state.ManifestView, until: datetime, otherwise: str | None
-) -> tuple[manifest_state.ManifestView, list[manifest_state.Entry]]:
+    view: ManifestView, until: datetime, otherwise: str | None
+) -> tuple[ManifestView, list[Entry]]:
     reason = due.pause(view) or otherwise
     if reason is None:
         return due.skip_excluded(view, until=until)

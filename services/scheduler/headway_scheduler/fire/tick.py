@@ -128,10 +128,7 @@ async def _due_groups(connection: Connection, now: datetime, limit: int) -> list
     if sum(row["due"] for row in rows) >= _MOST_COUNTED:
         counted = [row["name"] for row in rows]
         rows += await connection.fetch(manifests["awake_others"], now, counted, limit)
-    return [
-        DueGroup(name=row["name"], priority=row["priority"], due=row["due"], since=row["since"])
-        for row in rows
-    ]
+    return [DueGroup(**dict(row)) for row in rows]
 
 
 def _rest(next_at: datetime | None, now: datetime) -> float | None:

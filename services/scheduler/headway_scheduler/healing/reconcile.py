@@ -55,9 +55,10 @@ async def ask_dispatcher(
     """Return the dispatcher's answer, or raise `CannotAsk` or `ReconcileFailed`."""
     if not await turn.take():
         raise CannotAsk("another scheduler heals")
-    subject = subjects.RECONCILE_QUESTION
     try:
-        return await ask(broker, subject, question, ReconcileAnswer, timeout=_ANSWER_SECONDS)
+        return await ask(
+            broker, subjects.RECONCILE_QUESTION, question, ReconcileAnswer, timeout=_ANSWER_SECONDS
+        )
     except NoResponder as error:
         raise CannotAsk(str(error)) from error
     except RequestFailed as error:

@@ -62,7 +62,7 @@ class SettingsReconciler:
         """Take in missed events, and republish lost messages; returns how many."""
         if self._last_run is not None and monotonic() - self._last_run < self._every:
             return 0
-        async for rows in self._pages(heals["blocking"], _FIRST_ID, "id"):
+        async for rows in self._pages(heals["blocking"], _FIRST_ID, "dead_letter"):
             await self._reconcile_letters(rows)
         await self._reconcile_other_letters()
         republished = await self._reconcile_versions(is_lost)
@@ -74,20 +74,26 @@ class SettingsReconciler:
         """Reconcile dead letters that block nothing: a retry of them may have succeeded."""
         after = _FIRST_ID if self._all_letters else self._last_letter
         self._last_letter = _FIRST_ID
-        async for rows in self._pages(heals["not_blocking"], after, "id"):
+        async for rows in self._pages(heals["not_blocking"], after, "dead_letter"):
             await self._reconcile_letters(rows)
             if not self._all_letters and len(rows) == RECONCILE_LIMIT:
-                self._last_letter = rows[-1]["id"]
+                self._last_letter = rows[-1]["dead_letter"]
                 return
         self._all_letters = False
 
     async def _reconcile_letters(self, rows: Sequence[Any]) -> None:
         """Take in the resolutions of dead letters."""
-        answer = await self._ask(ReconcileQuestion(dead_letters=[row["id"] for row in rows]))
+        letters = [row["dead_letter"] for row in rows]
+        answer = await self._ask(ReconcileQuestion(dead_letters=letters))
         forgotten = set(answer.forgotten)
         async with self._database.transaction() as connection:
             now = await self._database.clock.now(connection)
-            gone = [_acknowledged(row, now) for row in rows if row["id"] in forgotten]
+            # A dead letter that the dispatcher has forgotten was resolved long ago.
+            gone = [
+                DeadLetterAcknowledged(**dict(row), work=_FIRST_ID, round=0, resolved_at=now)
+                for row in rows
+                if row["dead_letter"] in forgotten
+            ]
             resolved: list[DeadLetterRetried | DeadLetterAcknowledged]
             resolved = [*answer.retried, *answer.acknowledged, *gone]
             events = [received(letter, letter.dead_letter, now) for letter in resolved]
@@ -162,16 +168,3 @@ class SettingsReconciler:
 def received(data: EventData, about: UUID, now: datetime) -> Event:
     """Return data of an answer as an event that the intake takes in."""
     return event(data, id=f"again.{about}", source=SOURCE, subject=about, time=now)
-
-
-def _acknowledged(row: Any, now: datetime) -> DeadLetterAcknowledged:
-    """Acknowledge a dead letter that the dispatcher has forgotten: it was resolved long ago."""
-    return DeadLetterAcknowledged(
-        dead_letter=row["id"],
-        work=_FIRST_ID,
-        round=0,
-        manifest_id=row["manifest_id"],
-        manifest=row["external_id"],
-        group=row["group_name"],
-        resolved_at=now,
-    )

@@ -12,8 +12,7 @@ from headway_postgres_kit import Connection
 
 from headway_scheduler.declare import prune
 from headway_scheduler.declare.declare import members_to_switch
-from headway_scheduler.declare.group_settings import remove_empty_groups, write_groups
-from headway_scheduler.declare.write import write_jobs
+from headway_scheduler.declare.write import remove_empty_groups, write_groups, write_jobs
 from headway_scheduler.fire.decide import reschedule_wake, skip_missed_during_pause
 from headway_scheduler.store import (
     DECLARE_LOCK,

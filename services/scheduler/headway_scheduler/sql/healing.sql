@@ -120,7 +120,8 @@ FOR UPDATE OF work
 
 -- name: blocking
 -- Dead letters that block manifests. $1 after this one, $2 how many.
-SELECT letter.id, manifest.id AS manifest_id, manifest.external_id, manifest.group_name
+SELECT letter.id AS dead_letter, manifest.id AS manifest_id, manifest.external_id AS manifest,
+       manifest.group_name AS "group"
 FROM scheduler.manifest
 CROSS JOIN LATERAL unnest(manifest.dead_letters) AS letter (id)
 WHERE manifest.blocked_by IS NOT NULL AND manifest.pruning_at IS NULL AND letter.id > $1
@@ -129,8 +130,8 @@ LIMIT $2
 
 -- name: not_blocking
 -- Open dead letters that do not block their manifest. $1 after this one, $2 how many.
-SELECT unresolved.dead_letter AS id, manifest.id AS manifest_id, manifest.external_id,
-       manifest.group_name
+SELECT unresolved.dead_letter, manifest.id AS manifest_id, manifest.external_id AS manifest,
+       manifest.group_name AS "group"
 FROM scheduler.unresolved
 JOIN scheduler.manifest ON manifest.id = unresolved.manifest_id
 WHERE unresolved.dead_letter > $1 AND manifest.pruning_at IS NULL
