@@ -346,7 +346,7 @@ class TestOperatorsAndStarts:
         await timeline.declare(both)
         applied = startup.Applied(declared=declared)
         cleaning = startup._Cleaning(timeline.database, "app", applied, source="old")
-        left = startup.leaving(old, declared.gone).orphans
+        _, left = startup.leaving(old, declared.gone)
         assert [one.external_id for one in left] == ["other"]
         await cleaning.prune(left, "is gone")
         assert applied.pruned == []

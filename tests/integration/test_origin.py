@@ -6,8 +6,8 @@ import headway
 import pytest
 import pytest_asyncio
 from headway import App, RequestFailed, every
-from headway_scheduler.explain.origin import origin
 from headway_scheduler.operate.enqueue import Enqueue
+from headway_scheduler.questions import origin
 from headway_service_kit.passes import Wakeup
 from support.enqueuing import app_with_jobs
 from support.timeline import Timeline

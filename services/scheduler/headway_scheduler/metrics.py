@@ -10,15 +10,7 @@ from headway_contract import subjects
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.provisioning import consumer_info
 from headway_postgres_kit import Database
-from headway_service_kit.metrics import (
-    Measure,
-    Meter,
-    Readings,
-    Source,
-    counter,
-    gauge,
-    histogram,
-)
+from headway_service_kit.metrics import Measure, Meter, Readings, Source, counter, gauge, histogram
 from headway_service_kit.service import Service
 from msgspec import Struct
 

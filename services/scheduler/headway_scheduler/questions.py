@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import msgspec
 from headway_contract import subjects
@@ -29,13 +30,13 @@ from msgspec import UNSET, UnsetType
 from headway_scheduler.declare.plan import plan
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.explain.ledger_check import check_page
-from headway_scheduler.explain.origin import origin
 from headway_scheduler.fire.manifest import concurrency_key, hold_of
 from headway_scheduler.fire.preview import note_of, previewed
-from headway_scheduler.lookup import find_manifest
+from headway_scheduler.lookup import find_manifest, queries
 from headway_scheduler.requests import aware, input_problem, typed
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.store import manifests
+from headway_scheduler.text import utc
 
 
 class Questions:
@@ -64,13 +65,7 @@ class Questions:
         after = None if question.after is None else aware(question.after)
         # In a thread, because the tick shares this process.
         fires = await asyncio.to_thread(
-            previewed,
-            row,
-            kept,
-            count=question.count,
-            after=after,
-            now=now,
-            each=question.each,
+            previewed, row, kept, count=question.count, after=after, now=now, each=question.each
         )
         return PreviewAnswer(
             manifest=question.manifest,
@@ -151,3 +146,38 @@ def _timing_of(row: Any) -> Timing:
     except (msgspec.ValidationError, ValueError) as error:
         raise Conflict(f"the timing of {row['external_id']!r} cannot be read: {error}") from error
     return kept
+
+
+async def origin(connection: Connection, work: UUID) -> OriginAnswer:
+    """Describe work that the dispatcher does not know: not sent, refused or settled long ago."""
+    row = await connection.fetchrow(queries["origin"], work)
+    if row is None:
+        return OriginAnswer()
+    state, text, since = _state(row)
+    return OriginAnswer(
+        state=state,
+        text=text,
+        manifest=row["manifest"],
+        group=row["group_name"],
+        job=row["job"],
+        since=since,
+    )
+
+
+def _state(row: Any) -> tuple[str, str, datetime]:
+    match row["enqueued_state"]:
+        case "waiting":
+            since = row["enqueued_at"]
+            text = "waits for a scheduler to take it up"
+            return "enqueued", f"was enqueued at {utc(since)} and {text}", since
+        case "refused":
+            since = row["enqueued_at"]
+            remedy = "enqueue it again once that is fixed, see 'headway enqueued'"
+            text = f"was enqueued at {utc(since)} and refused: {row['reason']}; {remedy}"
+            return "refused", text, since
+    if row["queued_at"] is None:
+        since = row["settled_at"] or row["decided_at"]
+        return "settled", f"was settled at {utc(since)}, and its details are deleted", since
+    since = row["queued_at"]
+    text = "is on its way to the dispatcher, which has not taken it in yet"
+    return "on_its_way", f"was queued at {utc(since)} and {text}", since

@@ -24,12 +24,7 @@ class Retention:
     """The pass that deletes old rows, a batch at a time."""
 
     def __init__(
-        self,
-        database: Database,
-        *,
-        days: float,
-        every: float = 600.0,
-        rejected_days: float = 30.0,
+        self, database: Database, *, days: float, every: float = 600.0, rejected_days: float = 30.0
     ) -> None:
         self._database = database
         self._kept = timedelta(days=days)

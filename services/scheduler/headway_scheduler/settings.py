@@ -35,8 +35,7 @@ class SchedulerSettings(ServiceSettings, frozen=True, kw_only=True):
         ),
     ] = 30.0
     rejected_days: Annotated[
-        Above0,
-        Meta(description="Retention of messages that could not be handled (`rejected`)."),
+        Above0, Meta(description="Retention of messages that could not be handled (`rejected`).")
     ] = 30.0
     clean_up_seconds: Annotated[Above0, Meta(description="Interval between clean-up passes.")] = (
         600.0
@@ -64,8 +63,7 @@ class SchedulerSettings(ServiceSettings, frozen=True, kw_only=True):
         ),
     ] = None
     webhook_timeout_seconds: Annotated[
-        float,
-        Meta(gt=0, le=30, description="Timeout of a request to the webhook."),
+        float, Meta(gt=0, le=30, description="Timeout of a request to the webhook.")
     ] = 10.0
     webhook_retry_seconds: Annotated[
         Above0,

@@ -20,7 +20,7 @@ from headway_scheduler.healing.healing import Healing
 from headway_scheduler.notifications.delivery import Delivery
 from headway_scheduler.notifications.recorder import Recorder
 from headway_scheduler.notifications.webhook import Webhook, webhook_of
-from headway_scheduler.operate.desk import Desk, RequestWakeups
+from headway_scheduler.operate.desk import Desk
 from headway_scheduler.operate.enqueue import Enqueue
 from headway_scheduler.operate.pause import Windows
 from headway_scheduler.outcomes.intake import settled_intake
@@ -41,10 +41,7 @@ async def start_scheduler(
     """Connect, check the schema, declare the application's definitions, and start the passes."""
     webhook = webhook_of(settings)
     service = await open_service(
-        "scheduler",
-        settings,
-        measures=metrics.MEASURES,
-        give_up_after=give_up_after,
+        "scheduler", settings, measures=metrics.MEASURES, give_up_after=give_up_after
     )
     service.database.clock = service.requests.clock = clock
     try:
@@ -55,10 +52,7 @@ async def start_scheduler(
             if settings.generation is not None:
                 definitions = replace(definitions, generation=settings.generation)
             await apply_at_start(
-                service.database,
-                definitions,
-                policy=settings.prune,
-                may_fire=settings.tick == "on",
+                service.database, definitions, policy=settings.prune, may_fire=settings.tick == "on"
             )
         await _start_passes(service, settings, webhook)
         port = await service.answer_for_health(settings.health_address)
@@ -113,10 +107,15 @@ async def _start_passes(
     if webhook is not None:
         delivery = Delivery(database, webhook, settings)
         service.keep("notify", delivery.run_once)
-    wakeups = RequestWakeups(
-        relay=relay_wakeup, tick=tick_wakeup, enqueue=enqueue_wakeup, windows=windows_wakeup
+    desk = Desk(
+        service.requests,
+        broker,
+        settings,
+        name=holder,
+        wakeups=(relay_wakeup, tick_wakeup, enqueue_wakeup),
+        windows=windows_wakeup,
+        delivery=delivery,
     )
-    desk = Desk(service.requests, broker, settings, name=holder, delivery=delivery, wakeups=wakeups)
     await desk.listen()
     relay = Relay(database, broker, OUTBOX, relay_wakeup, batch=settings.outbox_batch)
     service.keep("relay", relay.run_once, relay_wakeup)
@@ -126,10 +125,7 @@ async def _start_passes(
     service.keep("refused", enqueue.look_again)
     clean_up = settings.clean_up_seconds
     retention = Retention(
-        database,
-        days=settings.history_days,
-        every=clean_up,
-        rejected_days=settings.rejected_days,
+        database, days=settings.history_days, every=clean_up, rejected_days=settings.rejected_days
     )
     service.keep("retention", retention.run_once, poll=clean_up)
     windows = Windows(database, relay=relay_wakeup, tick=tick_wakeup)

@@ -133,9 +133,7 @@ async def _jobs(connection: Connection, names: set[str]) -> dict[str, JobDefinit
 
 
 async def compare(
-    connection: Connection,
-    definitions: Definitions,
-    followers: Sequence[ManifestDefinition] = (),
+    connection: Connection, definitions: Definitions, followers: Sequence[ManifestDefinition] = ()
 ) -> Comparison:
     """Compare definitions and followers with the stored manifests."""
     rows = await connection.fetch(

@@ -30,7 +30,7 @@ from headway_scheduler.declare.compare import (
 )
 from headway_scheduler.declare.fire_changes import Firing, Move, changes
 from headway_scheduler.declare.one_shots import first_due, has_come, late_messages, past_messages
-from headway_scheduler.declare.startup import Leavers, leaving
+from headway_scheduler.declare.startup import leaving
 from headway_scheduler.declare.write import decide_groups, shown
 from headway_scheduler.lookup import queries
 
@@ -58,8 +58,11 @@ async def plan(
         await refuse_problems(
             connection, definitions, compared.known, problems, retimed=compared.retimed, now=now
         )
-    leavers = leaving(definitions, compared.gone)
-    pruned, silenced = _leave(leavers, request.prune or policy)
+    batches, orphans = leaving(definitions, compared.gone)
+    prune = request.prune or policy
+    pruned = [manifest for left in batches.values() for manifest in left]
+    pruned += orphans if prune == "delete" else []
+    silenced = orphans if prune == "disable" else []
     stored = await _stored(connection, compared, [*pruned, *silenced])
     # Manifests that an earlier declaration disabled do not change.
     disabled = [
@@ -95,16 +98,6 @@ async def plan(
             *await _retired_jobs(connection, definitions, pruned),
         ],
     )
-
-
-def _leave(leavers: Leavers, policy: PrunePolicy) -> tuple[list[Known], list[Known]]:
-    """Return the manifests that would be deleted, and those that would be disabled."""
-    pruned = [manifest for left in leavers.batches.values() for manifest in left]
-    if policy == "delete":
-        return [*pruned, *leavers.orphans], []
-    if policy == "disable":
-        return pruned, leavers.orphans
-    return pruned, []
 
 
 async def _stored(

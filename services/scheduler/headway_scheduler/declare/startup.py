@@ -20,13 +20,7 @@ from headway_scheduler.declare.declare import Declared, declare
 from headway_scheduler.declare.write import remove_empty_groups
 from headway_scheduler.fire.decide import reschedule_wake, skip_missed_during_pause
 from headway_scheduler.fire.record import announce_switches
-from headway_scheduler.store import (
-    DECLARE_LOCK,
-    applications,
-    audit,
-    lock_manifests,
-    manifests,
-)
+from headway_scheduler.store import DECLARE_LOCK, applications, audit, lock_manifests, manifests
 
 log = get_logger(__name__)
 
@@ -42,13 +36,6 @@ class Applied(Struct, kw_only=True):
     pruned: list[str] = []
     disabled: list[str] = []
     warnings: list[str] = []
-
-
-class Leavers(Struct, frozen=True, kw_only=True):
-    """Undeclared manifests: those of batches that prune, and all others (orphans)."""
-
-    batches: dict[str, list[Known]]
-    orphans: list[Known]
 
 
 async def apply(
@@ -74,14 +61,14 @@ async def apply(
     applied = Applied(declared=declared, warnings=list(declared.remarks))
     if declared.stale:
         return applied
-    leavers = leaving(definitions, declared.gone)
+    batches, orphans = leaving(definitions, declared.gone)
     cleaning = _Cleaning(database, definitions.owner, applied, source=source)
-    for batch, members in leavers.batches.items():
+    for batch, members in batches.items():
         await cleaning.prune(members, f"left the batch {batch}")
     if policy == "delete":
-        await cleaning.prune(leavers.orphans, "no longer declared")
+        await cleaning.prune(orphans, "no longer declared")
     else:
-        await cleaning.keep(leavers.orphans, silence=policy == "disable")
+        await cleaning.keep(orphans, silence=policy == "disable")
     if definitions.owner != API_OWNER:
         await cleaning.remove_empty_groups([group.name for group in definitions.groups])
         async with database.acquire() as connection:
@@ -121,8 +108,13 @@ async def apply_at_start(
     return applied
 
 
-def leaving(definitions: Definitions, gone: Sequence[Known]) -> Leavers:
-    """Sort undeclared manifests; a batch that does not prune keeps those that left it."""
+def leaving(
+    definitions: Definitions, gone: Sequence[Known]
+) -> tuple[dict[str, list[Known]], list[Known]]:
+    """Return undeclared manifests: those of batches that prune, and orphans.
+
+    A batch that does not prune keeps the manifests that left it.
+    """
     pruning = {batch.name: batch.prune for batch in definitions.batches}
     batches: dict[str, list[Known]] = {name: [] for name, prunes in pruning.items() if prunes}
     orphans = []
@@ -131,7 +123,7 @@ def leaving(definitions: Definitions, gone: Sequence[Known]) -> Leavers:
             batches[manifest.batch].append(manifest)
         elif manifest.batch not in pruning and definitions.owner != API_OWNER:
             orphans.append(manifest)
-    return Leavers(batches={name: left for name, left in batches.items() if left}, orphans=orphans)
+    return {name: left for name, left in batches.items() if left}, orphans
 
 
 class _Overtaken(Exception):

@@ -2,7 +2,7 @@
 
 Outcomes, operators and declarations change a manifest in the same four steps: lock it, call
 `skip_missed_during_pause`, make the change, call `reschedule_wake`. The tick then fires it
-(`advance`). Only triggers and backfills queue work at once (`queue_owed`).
+(`advance`). Only triggers and backfills queue work at once.
 """
 
 import asyncio
@@ -147,30 +147,18 @@ async def reschedule_wake(
 
 
 async def advance(
-    connection: Connection, ids: Iterable[UUID], *, now: datetime, one_by_one: bool = True
-) -> Advanced:
-    """Decide all that is due and record it.
-
-    A manifest that cannot be recorded is postponed. Without `one_by_one` the fault is raised
-    instead, which saves the savepoints.
-    """
-    return await _decide(connection, ids, due.judge, now, one_by_one=one_by_one)
-
-
-async def queue_owed(connection: Connection, ids: Iterable[UUID], *, now: datetime) -> Advanced:
-    """Queue owed decisions only."""
-    return await _decide(connection, ids, due.queue_owed, now)
-
-
-async def _decide(
     connection: Connection,
     ids: Iterable[UUID],
-    rule: Rule,
-    now: datetime,
     *,
+    now: datetime,
+    rule: Rule = due.judge,
     one_by_one: bool = True,
 ) -> Advanced:
-    """Decide in batches: judge one batch while the database reads and records another."""
+    """Decide about manifests by a rule and record it; `due.queue_owed` only queues owed decisions.
+
+    Judges one batch while the database reads and records another. A manifest that cannot be
+    recorded is postponed; without `one_by_one` the fault is raised, which saves the savepoints.
+    """
     wanted = sorted(ids)
     batches = [wanted[start : start + _BATCH] for start in range(0, len(wanted), _BATCH)]
     troubles: dict[UUID, str] = {}

@@ -86,13 +86,7 @@ def note_of(row: Any, kept: Timing, hold: str | None, *, has_times: bool) -> str
 
 
 def previewed(
-    row: Any,
-    kept: Timing,
-    *,
-    count: int,
-    after: datetime | None,
-    now: datetime,
-    each: bool = False,
+    row: Any, kept: Timing, *, count: int, after: datetime | None, now: datetime, each: bool = False
 ) -> list[FireTime]:
     """Return the next fire times after `after` or now; excluded times between them are folded."""
     first = first_ahead(row, kept, now) if after is None else timing.next_due(kept, after)

@@ -100,11 +100,7 @@ class Tick:
             self._relay.call()
         self._relay.hand(advanced.messages)
         return TickResult(
-            led=True,
-            fired=advanced.queued,
-            skipped=advanced.skipped,
-            next_at=next_at,
-            rest=rest,
+            led=True, fired=advanced.queued, skipped=advanced.skipped, next_at=next_at, rest=rest
         )
 
 

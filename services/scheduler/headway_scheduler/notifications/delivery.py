@@ -146,9 +146,5 @@ def _event(identity: UUID, kind: str, subject: str, at: datetime, data: Any) -> 
 
 
 def _audit_entry(attempt: Attempt) -> tuple[str, dict[str, Any]]:
-    data = {
-        "notification": str(attempt.id),
-        "type": attempt.type,
-        "attempts": attempt.attempts,
-    }
+    data = {"notification": str(attempt.id), "type": attempt.type, "attempts": attempt.attempts}
     return attempt.subject, data | ({"error": attempt.error} if attempt.error else {})

@@ -47,10 +47,7 @@ class Webhook(Struct, frozen=True, kw_only=True):
             async with (
                 asyncio.timeout(self.timeout),
                 httpx.AsyncClient(
-                    verify=_trusted(),
-                    trust_env=False,
-                    follow_redirects=False,
-                    timeout=self.timeout,
+                    verify=_trusted(), trust_env=False, follow_redirects=False, timeout=self.timeout
                 ) as client,
                 # Only the status is read, so a long answer costs nothing.
                 client.stream("POST", self.url, content=body, headers=headers) as reply,

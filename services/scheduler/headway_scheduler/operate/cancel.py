@@ -134,11 +134,7 @@ async def _find_manifests(
 
 
 async def ask_dispatcher(
-    broker: Broker,
-    request: CancelOutstandingRequest,
-    outstanding: Outstanding,
-    *,
-    whole: bool,
+    broker: Broker, request: CancelOutstandingRequest, outstanding: Outstanding, *, whole: bool
 ) -> CancelAnswer:
     """Return the result for each piece of work; `asked` if no dispatcher answers in time.
 

@@ -1,7 +1,7 @@
 """Receive requests, and carry each out in a transaction of its own."""
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -60,15 +60,6 @@ _REQUESTS: dict[str, tuple[type[Any], Act, type[Struct] | None]] = {
 }
 
 
-class RequestWakeups(Struct, frozen=True, kw_only=True):
-    """The passes that continue the work of requests."""
-
-    relay: Wakeup
-    tick: Wakeup
-    enqueue: Wakeup
-    windows: Wakeup
-
-
 class Desk:
     """Answers requests for one scheduler process; all schedulers share them."""
 
@@ -79,14 +70,17 @@ class Desk:
         settings: SchedulerSettings,
         *,
         name: str,
-        wakeups: RequestWakeups,
+        wakeups: Sequence[Wakeup],
+        windows: Wakeup,
         delivery: Delivery | None = None,
     ) -> None:
         self._database = database
         self._broker = broker
         self._name = name
         self._settings = settings
+        # The passes that continue the work of requests, and the pass that ends pauses.
         self._wakeups = wakeups
+        self._windows = windows
         self._delivery = delivery
 
     async def listen(self) -> None:
@@ -271,7 +265,7 @@ class Desk:
         result = await self._run(act, answer, request)
         self._wake()
         if isinstance(request, manifests.PauseRequest):
-            self._wakeups.windows.call()
+            self._windows.call()
         return result
 
     async def _run(self, act: Act, answer: type[Struct] | None, request: Any) -> Any:
@@ -288,5 +282,5 @@ class Desk:
             return await IDEMPOTENCY.run_once(connection, request, answer, run, now=now)
 
     def _wake(self) -> None:
-        for wakeup in (self._wakeups.relay, self._wakeups.tick, self._wakeups.enqueue):
+        for wakeup in self._wakeups:
             wakeup.call()

@@ -18,14 +18,14 @@ from headway_contract.manifests import (
     TriggerRequest,
 )
 from headway_decisions.capacity.keys import InvalidKey
-from headway_decisions.firing import identity, manifest_state
+from headway_decisions.firing import due, identity, manifest_state
 from headway_decisions.firing.backfill import MOST_BACKFILLED, range_occurrences, range_problem
 from headway_errors import Conflict, Invalid
 from headway_postgres_kit import Connection
 from msgspec import UNSET, structs
 
 from headway_scheduler.declare.checks import retired_message
-from headway_scheduler.fire.decide import queue_owed
+from headway_scheduler.fire.decide import advance
 from headway_scheduler.fire.manifest import (
     LedgerRow,
     Manifest,
@@ -93,11 +93,7 @@ async def _read_triggered(
 
 
 async def _trigger(
-    connection: Connection,
-    request: TriggerRequest,
-    manifest: Manifest,
-    cause: str,
-    now: datetime,
+    connection: Connection, request: TriggerRequest, manifest: Manifest, cause: str, now: datetime
 ) -> TriggerAnswer:
     view, name = manifest.view, request.manifest
     delayed = now + timedelta(seconds=request.delay_seconds) if request.delay_seconds else None
@@ -123,7 +119,7 @@ async def _trigger(
         await write_ledger(connection, [skipped], now=now)
         return await _bring_forward(connection, request, manifest, cause, now)
     await write_ledger(connection, [row], now=now)
-    await queue_owed(connection, [view.id], now=now)
+    await advance(connection, [view.id], now=now, rule=due.queue_owed)
     [written] = await connection.fetch(occurrences["of_causes"], [view.id], [cause])
     if written["decision"] == "queued":
         held = " (its group is disabled, which holds it)" if view.hold == "group_disabled" else ""
@@ -133,17 +129,12 @@ async def _trigger(
     after = f"at {utc(delayed)}, or " if delayed else ""
     policy = "" if delayed else f" (by its overlap policy {view.overlap.policy!r})"
     return TriggerAnswer(
-        result="owed",
-        text=f"{name}: runs {after}as soon as the work under way has ended{policy}",
+        result="owed", text=f"{name}: runs {after}as soon as the work under way has ended{policy}"
     )
 
 
 async def _bring_forward(
-    connection: Connection,
-    request: TriggerRequest,
-    manifest: Manifest,
-    cause: str,
-    now: datetime,
+    connection: Connection, request: TriggerRequest, manifest: Manifest, cause: str, now: datetime
 ) -> TriggerAnswer:
     """Let the oldest outstanding work go first if it still waits."""
     rows = await connection.fetch(works["outstanding_of"], [manifest.view.id])
@@ -264,7 +255,7 @@ async def backfill(
             for due_at in wanted
         ]
         await write_ledger(connection, rows, now=now)
-        await queue_owed(connection, [manifest.view.id], now=now)
+        await advance(connection, [manifest.view.id], now=now, rule=due.queue_owed)
         data = {"since": wanted[0], "until": wanted[-1], "occurrences": len(wanted)}
         kind, entry = "headway.manifest.backfilled.v1", (request.manifest, data)
         await audit(connection, kind, operator(request), [entry], now=now)
