@@ -107,18 +107,19 @@ def _timings(retimed: Sequence[ManifestDefinition], now: datetime) -> list[str]:
 
 def _foreign(definitions: Definitions, known: Mapping[str, Any]) -> list[str]:
     """Find manifests that belong to another owner."""
-    return [
-        f"manifest {external_id!r} {_owned_message(known[external_id].owner, external_id)}"
-        for external_id in (manifest.external_id for manifest in definitions.manifests)
-        if external_id in known and known[external_id].owner != definitions.owner
-    ]
-
-
-def _owned_message(owner: str, external_id: str) -> str:
-    if owner == API_OWNER:
-        remedy = f"give this one another id, or delete that one ('headway delete {external_id}')"
-        return f"was made at run time and belongs to no application: {remedy}"
-    return f"belongs to the application {owner!r}: give it another id"
+    problems = []
+    for name in (manifest.external_id for manifest in definitions.manifests):
+        owner = known[name].owner if name in known else definitions.owner
+        if owner == API_OWNER:
+            problems.append(
+                f"manifest {name!r} was made at run time and belongs to no application: give this "
+                f"one another id, or delete that one ('headway delete {name}')"
+            )
+        elif owner != definitions.owner:
+            problems.append(
+                f"manifest {name!r} belongs to the application {owner!r}: give it another id"
+            )
+    return problems
 
 
 def _foreign_jobs(definitions: Definitions, declared: Mapping[str, Any]) -> list[str]:

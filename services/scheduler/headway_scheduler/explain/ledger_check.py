@@ -17,6 +17,7 @@ from uuid import UUID
 import msgspec
 from headway_contract.manifests import LedgerAnswer, LedgerGap, LedgerQuestion
 from headway_decisions.firing import due, jitter
+from headway_decisions.firing.manifest_state import ManifestView
 from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Once, Spaced
 from headway_decisions.timing.timing import Timing
@@ -56,19 +57,6 @@ class Decided(Struct, frozen=True):
     last: datetime
 
 
-class Facts(Struct, frozen=True, kw_only=True):
-    """The facts about one manifest; `versions` and `decided` are in the order of time."""
-
-    external_id: str
-    versions: Sequence[Version]
-    decided: Sequence[Decided]
-    next_due_at: datetime | None
-    paused: bool = False
-    jitter_seconds: float = 0.0
-    # How late a one-shot may be declared and still be due.
-    threshold_seconds: float = 60.0
-
-
 class Gap(Struct, frozen=True):
     """Times that have one trouble in common."""
 
@@ -91,39 +79,50 @@ class _Segment(Struct, frozen=True):
     timing: Timing
 
 
-def check(facts: Facts, *, since: datetime, now: datetime, most: int = 100_000) -> Checked:
-    """Compare the fire times after `since` with the ledger, at most so many of them."""
-    segments = _segments(facts, now)
-    decided = sorted(facts.decided, key=lambda row: (row.first, row.last))
-    counted, gaps, until = _missing(facts, segments, decided, since, now, most)
+def check(
+    view: ManifestView,
+    versions: Sequence[Version],
+    decided: Sequence[Decided],
+    *,
+    paused: bool = False,
+    since: datetime,
+    now: datetime,
+    most: int = MOST_OF_A_MANIFEST,
+) -> Checked:
+    """Compare at most so many fire times after `since` with the ledger; `versions` are sorted."""
+    segments = _segments(versions, now, timedelta(seconds=view.misfire.threshold_seconds))
+    decided = sorted(decided, key=lambda row: (row.first, row.last))
+    end = now if view.next_due_at is None else min(now, view.next_due_at - _INSTANT)
+    counted, gaps, until = _missing(segments, decided, since, end, most)
     gaps += _overlapping([row for row in decided if not _was_given_up(segments, row)])
     gaps += _not_due(segments, [row for row in decided if row.first > since])
-    gaps += _overdue(facts, now)
+    if versions and not paused:
+        gaps += _overdue(view, versions[-1].timing, now)
     return Checked(counted, sorted(gaps, key=lambda gap: gap.first), until)
 
 
-def _segments(facts: Facts, now: datetime) -> list[_Segment]:
-    """Return the periods in which each timing was in force."""
-    ends = [version.since for version in facts.versions[1:]] + [now]
-    segments = []
-    for version, end in zip(facts.versions, ends, strict=True):
-        after = version.since
-        if isinstance(version.timing.cadence, Once):
-            after -= timedelta(seconds=facts.threshold_seconds)
-        segments.append(_Segment(after, end, version.timing))
-    return segments
+def _segments(versions: Sequence[Version], now: datetime, threshold: timedelta) -> list[_Segment]:
+    """Return the periods in which each timing was in force; a one-shot may be declared late."""
+    ends = [version.since for version in versions[1:]] + [now]
+    return [
+        _Segment(
+            version.since
+            - (threshold if isinstance(version.timing.cadence, Once) else timedelta()),
+            end,
+            version.timing,
+        )
+        for version, end in zip(versions, ends, strict=True)
+    ]
 
 
 def _missing(
-    facts: Facts,
     segments: Sequence[_Segment],
     decided: Sequence[Decided],
     since: datetime,
-    now: datetime,
+    end: datetime,
     most: int,
 ) -> tuple[int, list[Gap], datetime | None]:
-    """Find due times that no row covers; consecutive ones are one gap."""
-    end = now if facts.next_due_at is None else min(now, facts.next_due_at - _INSTANT)
+    """Find due times up to the end that no row covers; consecutive ones are one gap."""
     gaps: list[Gap] = []
     position, counted, open_gap = 0, 0, False
     for segment in segments:
@@ -185,18 +184,14 @@ def _names(segment: _Segment, at: datetime) -> bool:
     return named and segment.after < at <= segment.until
 
 
-def _overdue(facts: Facts, now: datetime) -> list[Gap]:
+def _overdue(view: ManifestView, kept: Timing, now: datetime) -> list[Gap]:
     """Find overdue times; excluded times wait for the next time that is allowed."""
-    first = facts.next_due_at
-    if first is None or facts.paused or not facts.versions:
-        return []
-    kept = facts.versions[-1].timing
-    allowed: datetime | None = first
-    if not isinstance(kept.cadence, Spaced):
+    first = allowed = view.next_due_at
+    if first is not None and not isinstance(kept.cadence, Spaced):
         allowed = timing.next_allowed(kept, first - _INSTANT)
-    if allowed is None:
+    if first is None or allowed is None:
         return []
-    if jitter.fire_at(kept, facts.external_id, allowed, facts.jitter_seconds) + GRACE > now:
+    if jitter.fire_at(kept, view.external_id, allowed, view.jitter_seconds) + GRACE > now:
         return []
     return [Gap(first, timing.latest_due(kept, first, now) or first, OVERDUE)]
 
@@ -255,19 +250,14 @@ async def _check_manifest(
     decided = await connection.fetch(
         queries["scheduled_entries"], row["id"], since, MOST_OF_A_MANIFEST + 1
     )
-    view = manifest.view
+    rows = [Decided(each["first_due_at"], each["last_due_at"]) for each in decided]
+    # A spaced manifest with work under way has no due time to be late for.
+    paused = due.wake_at(manifest.view) is None
     try:
-        facts = Facts(
-            external_id=view.external_id,
-            versions=await read_versions(connection, row["id"]),
-            decided=[Decided(each["first_due_at"], each["last_due_at"]) for each in decided],
-            next_due_at=view.next_due_at,
-            # A spaced manifest with work under way has no due time to be late for.
-            paused=due.wake_at(view) is None,
-            jitter_seconds=view.jitter_seconds,
-            threshold_seconds=view.misfire.threshold_seconds,
-        )
+        versions = await read_versions(connection, row["id"])
         # In a thread, because the tick shares this process.
-        return await asyncio.to_thread(check, facts, since=since, now=now, most=MOST_OF_A_MANIFEST)
+        return await asyncio.to_thread(
+            check, manifest.view, versions, rows, paused=paused, since=since, now=now
+        )
     except (msgspec.ValidationError, ValueError) as error:
         return Checked(0, [Gap(since, now, f"cannot be checked: {error}")])

@@ -175,8 +175,21 @@ async def record(
     verdicts = [decision.verdict for decision in decided]
     fresh = await _write(connection, rows, verdicts, messages, now)
     if len(fresh) < len(rows) or not messages:
-        _log_duplicates(rows, fresh)
-        decided, messages = [_only(decision, fresh) for decision in decided], ()
+        for row in rows:
+            if row.key not in fresh:
+                # The ledger held it already, which is not expected: it makes no work.
+                log.warning(
+                    "duplicate decision ignored",
+                    manifest=row.manifest,
+                    cause=row.cause,
+                    decision=row.decision,
+                    due_at=row.first_due_at.isoformat(),
+                )
+        decided = [
+            structs.replace(decision, rows=[row for row in decision.rows if row.key in fresh])
+            for decision in decided
+        ]
+        messages = ()
         await OUTBOX.add(connection, _announce(decided, now))
     to_cancel = [decision for decision in decided if decision.verdict.cancel_running]
     await _cancel(connection, to_cancel, now)
@@ -218,24 +231,6 @@ async def _write(
         released = columns(releases, "manifest", "cause", "work", "reason", "slot")
         written += await connection.fetch(occurrences["release"], *released, now)
     return {(row["manifest_id"], row["cause"]) for row in written}
-
-
-def _log_duplicates(rows: Sequence[LedgerRow], fresh: set[tuple[UUID, str]]) -> None:
-    """Log decisions that the ledger held already: each made no work, and is not expected."""
-    for row in rows:
-        if row.key not in fresh:
-            log.warning(
-                "duplicate decision ignored",
-                manifest=row.manifest,
-                cause=row.cause,
-                decision=row.decision,
-                due_at=row.first_due_at.isoformat(),
-            )
-
-
-def _only(decided: Decided, fresh: set[tuple[UUID, str]]) -> Decided:
-    """Keep the rows that were not in the ledger before."""
-    return structs.replace(decided, rows=[row for row in decided.rows if row.key in fresh])
 
 
 async def _cancel(connection: Connection, decided: Sequence[Decided], now: datetime) -> None:

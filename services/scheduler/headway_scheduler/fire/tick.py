@@ -106,7 +106,12 @@ class Tick:
 
 async def _fair_cycles(connection: Connection, now: datetime, limit: int) -> list[list[UUID]]:
     """Share this and the next cycles fairly among the groups with due manifests."""
-    groups = await _due_groups(connection, now, limit)
+    counted = await connection.fetch(manifests["awake_groups"], now)
+    if sum(row["due"] for row in counted) >= _MOST_COUNTED:
+        # Groups behind a backlog that is longer than the bound are counted separately.
+        names = [row["name"] for row in counted]
+        counted += await connection.fetch(manifests["awake_others"], now, names, limit)
+    groups = [DueGroup(**dict(row)) for row in counted]
     room = limit * cycles_ahead(sum(group.due for group in groups), limit)
     shares = share(groups, room)
     rows = await connection.fetch(
@@ -116,15 +121,6 @@ async def _fair_cycles(connection: Connection, now: datetime, limit: int) -> lis
     for row in rows:
         shared[row["name"]].append(row["id"])
     return in_cycles(shared, limit)
-
-
-async def _due_groups(connection: Connection, now: datetime, limit: int) -> list[DueGroup]:
-    """Count due manifests by group, also groups behind a backlog beyond the count's bound."""
-    rows = await connection.fetch(manifests["awake_groups"], now)
-    if sum(row["due"] for row in rows) >= _MOST_COUNTED:
-        counted = [row["name"] for row in rows]
-        rows += await connection.fetch(manifests["awake_others"], now, counted, limit)
-    return [DueGroup(**dict(row)) for row in rows]
 
 
 def _rest(next_at: datetime | None, now: datetime) -> float | None:

@@ -191,7 +191,17 @@ class Healing:
                 )
             if not rows:
                 return result
-            works = [_outstanding(row) for row in rows]
+            works = [
+                OutstandingWork(
+                    work=row["id"],
+                    round=row["round"],
+                    manifest_id=row["manifest_id"],
+                    queued_at=row["queued_at"],
+                    cancelled=row["cancel_requested_at"] is not None,
+                    brought_forward_at=row["forward_requested_at"],
+                )
+                for row in rows
+            ]
             with span("heal", works=len(works)):
                 answer = await self._ask(ReconcileQuestion(works=works))
                 verdicts = healing.judge(
@@ -270,17 +280,6 @@ class Healing:
 
 def _times(rows: Sequence[Any], column: str) -> dict[UUID, datetime]:
     return {row["id"]: row[column] for row in rows if row[column] is not None}
-
-
-def _outstanding(row: Any) -> OutstandingWork:
-    return OutstandingWork(
-        work=row["id"],
-        round=row["round"],
-        manifest_id=row["manifest_id"],
-        queued_at=row["queued_at"],
-        cancelled=row["cancel_requested_at"] is not None,
-        brought_forward_at=row["forward_requested_at"],
-    )
 
 
 def _end(row: Any, verdict: Verdict, now: datetime) -> WorkSettled | None:

@@ -126,7 +126,15 @@ class Delivery:
             outcomes = columns(attempts, "id", "state", "next_attempt_at", "error")
             await connection.execute(notifications["finish"], *outcomes, now)
             for state in ("delivered", "given_up"):
-                entries = [_audit_entry(each) for each in attempts if each.state == state]
+                entries = [
+                    (
+                        each.subject,
+                        {"notification": str(each.id), "type": each.type, "attempts": each.attempts}
+                        | ({"error": each.error} if each.error else {}),
+                    )
+                    for each in attempts
+                    if each.state == state
+                ]
                 kind = f"headway.notification.{state}.v1"
                 await audit(connection, kind, SOURCE, entries, now=now)
             note(*(Notified(attempt.state) for attempt in attempts))
@@ -143,8 +151,3 @@ def _event(identity: UUID, kind: str, subject: str, at: datetime, data: Any) -> 
         datacontenttype="application/json",
         data=data,
     )
-
-
-def _audit_entry(attempt: Attempt) -> tuple[str, dict[str, Any]]:
-    data = {"notification": str(attempt.id), "type": attempt.type, "attempts": attempt.attempts}
-    return attempt.subject, data | ({"error": attempt.error} if attempt.error else {})

@@ -173,7 +173,11 @@ async def change_job(connection: Connection, request: ChangeJobRequest, *, now: 
     await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
     row = await connection.fetchrow(manifests["lock_job"], request.job)
     if row is None:
-        raise NotFound(await _unknown_job(connection, request.job))
+        names = await connection.fetch(manifests["job_names"], _MOST_NAMED + 1)
+        listed = ", ".join(row["name"] for row in names[:_MOST_NAMED])
+        more = ", …" if len(names) > _MOST_NAMED else ""
+        declared = f"declared are {listed}{more}" if names else "none is declared"
+        raise NotFound(f"there is no job {request.job!r}: {declared}")
     before: dict[str, object] = row["operator_limits"]
     stated = {name: value for name in _LIMITS if (value := getattr(request, name)) is not UNSET}
     _refuse_both(f"job {request.job!r}", stated, request.give_back)
@@ -195,15 +199,6 @@ async def change_job(connection: Connection, request: ChangeJobRequest, *, now: 
     kind = "headway.job.changed.v1"
     await audit(connection, kind, operator(request), [(request.job, data)], now=now)
     return f"job {request.job}: {_settings_message(changed)}"
-
-
-async def _unknown_job(connection: Connection, name: str) -> str:
-    rows = await connection.fetch(manifests["job_names"], _MOST_NAMED + 1)
-    names = [row["name"] for row in rows]
-    listed = ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
-    return f"there is no job {name!r}: " + (
-        f"declared are {listed}" if names else "none is declared"
-    )
 
 
 async def delete(connection: Connection, request: DeleteRequest, *, now: datetime) -> str:

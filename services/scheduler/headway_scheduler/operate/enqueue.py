@@ -83,7 +83,13 @@ class Enqueue:
             rows = await connection.fetch(enqueued["take"], self._batch)
             now = await clock.now(connection)
             with span("enqueue", rows=len(rows)):
-                verdicts = [_judge_new(row, now - clock.passed(row["age"])) for row in rows]
+                # Work that was queued before its job retired still runs, new work does not.
+                verdicts = [
+                    _judge(row, now - clock.passed(row["age"]))
+                    if row["retired_at"] is None
+                    else _refused(row, retired_message(row["job"], row["retired_at"]))
+                    for row in rows
+                ]
                 await _record(connection, verdicts, now)
         if rows:
             self._relay.call()
@@ -96,13 +102,6 @@ class Enqueue:
         if status != "UPDATE 0":
             log.info("refused work waits again", works=status.removeprefix("UPDATE "))
         return None
-
-
-def _judge_new(row: Any, enqueued_at: datetime) -> Queued | Refused:
-    """Judge new work; work that was queued before its job retired still runs, new work does not."""
-    if row["retired_at"] is not None:
-        return _refused(row, retired_message(row["job"], row["retired_at"]))
-    return _judge(row, enqueued_at)
 
 
 def _judge(row: Any, enqueued_at: datetime) -> Queued | Refused:
@@ -234,19 +233,15 @@ async def enqueue(
             request.traceparent,
         )
     except tuple(_REFUSALS) as error:
-        raise _REFUSALS[type(error)](_refusal_message(error)) from error
+        refusal: Any = error
+        parts = (refusal.message.removeprefix("headway: "), refusal.hint)
+        raise _REFUSALS[type(error)](": ".join(filter(None, parts))) from error
     if known:
         text = f"{request.job}: the key {request.key!r} enqueued it before, as work {work}"
         return EnqueueAnswer(work=work, text=text)
     entry = (str(work), {"job": request.job, "key": request.key})
     await audit(connection, "headway.work.enqueued.v1", operator(request), [entry], now=now)
     return EnqueueAnswer(work=work, text=f"{request.job}: enqueued as work {work}")
-
-
-def _refusal_message(error: Any) -> str:
-    """Return the message of headway.enqueue(), and its remedy."""
-    message: str = error.message.removeprefix("headway: ")
-    return f"{message}: {error.hint}" if error.hint else message
 
 
 async def dismiss(connection: Connection, request: DismissRequest, *, now: datetime) -> str:

@@ -60,7 +60,12 @@ async def pause(connection: Connection, request: PauseRequest, *, now: datetime)
     locked = await lock_manifests(connection, [row["id"] for row in selected])
     if not request.dry_run:
         known = await connection.fetch(manifests["windows"], locked)
-        fresh = [row["id"] for row in known if not _is_paused_so(row, request)]
+        wanted = (True, request.until, request.reason)
+        fresh = [
+            row["id"]
+            for row in known
+            if (_is_paused(row), row["paused_until"], row["pause_reason"]) != wanted
+        ]
         await skip_missed_during_pause(connection, fresh, until=now, now=now)
         by = request.actor or "unknown"
         await connection.execute(manifests["pause"], fresh, now, request.until, request.reason, by)
@@ -91,12 +96,6 @@ async def pause(connection: Connection, request: PauseRequest, *, now: datetime)
 
 def _is_paused(row: Any) -> bool:
     return row["paused_at"] is not None and row["resumed_at"] is None
-
-
-def _is_paused_so(row: Any, request: PauseRequest) -> bool:
-    """Return whether a manifest is paused already as requested."""
-    same = (row["paused_until"], row["pause_reason"]) == (request.until, request.reason)
-    return _is_paused(row) and same
 
 
 async def resume(connection: Connection, request: ResumeRequest, *, now: datetime) -> ResumeAnswer:
