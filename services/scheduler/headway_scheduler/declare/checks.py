@@ -109,13 +109,15 @@ def _foreign(definitions: Definitions, known: Mapping[str, Any]) -> list[str]:
     """Find manifests that belong to another owner."""
     problems = []
     for name in (manifest.external_id for manifest in definitions.manifests):
-        owner = known[name].owner if name in known else definitions.owner
-        if owner == API_OWNER:
+        if name not in known or known[name].owner == definitions.owner:
+            continue
+        if known[name].owner == API_OWNER:
             problems.append(
                 f"manifest {name!r} was made at run time and belongs to no application: give this "
                 f"one another id, or delete that one ('headway delete {name}')"
             )
-        elif owner != definitions.owner:
+        else:
+            owner = known[name].owner
             problems.append(
                 f"manifest {name!r} belongs to the application {owner!r}: give it another id"
             )

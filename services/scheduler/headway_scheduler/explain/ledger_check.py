@@ -87,7 +87,7 @@ def check(
     paused: bool = False,
     since: datetime,
     now: datetime,
-    most: int = MOST_OF_A_MANIFEST,
+    most: int = 100_000,
 ) -> Checked:
     """Compare at most so many fire times after `since` with the ledger; `versions` are sorted."""
     segments = _segments(versions, now, timedelta(seconds=view.misfire.threshold_seconds))
@@ -257,7 +257,14 @@ async def _check_manifest(
         versions = await read_versions(connection, row["id"])
         # In a thread, because the tick shares this process.
         return await asyncio.to_thread(
-            check, manifest.view, versions, rows, paused=paused, since=since, now=now
+            check,
+            manifest.view,
+            versions,
+            rows,
+            paused=paused,
+            since=since,
+            now=now,
+            most=MOST_OF_A_MANIFEST,
         )
     except (msgspec.ValidationError, ValueError) as error:
         return Checked(0, [Gap(since, now, f"cannot be checked: {error}")])

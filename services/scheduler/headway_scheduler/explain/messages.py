@@ -180,8 +180,9 @@ def hold(subject: Subject, why: str) -> str:
             return _disabled_now(subject)
         case manifest_state.PAUSED:
             return (
-                f"It is paused{_pause(subject.row)}: nothing of it begins, and what comes due is "
-                f"decided when that ends, by its misfire policy {subject.policies['misfire']!r}. "
+                f"It is paused{_pause(subject.row)}: no work of it starts, and times that come due "
+                "are decided when the pause ends, by its misfire policy "
+                f"{subject.policies['misfire']!r}. "
                 f"Resume it with 'headway resume {external_id}'."
             )
         case "blocked_by_dead_letter":
@@ -260,7 +261,7 @@ def _disabled_now(subject: Subject) -> str:
     by = subject.switches_now["manifest"]
     match subject.row["disabled_by"]:
         case "once":
-            return "It is a one-shot that has had its shot, and has disabled itself."
+            return "It is a one-shot whose time is over, and has disabled itself."
         case "pruned":
             return f"It is held: its application no longer declares it{by}. Declare it again."
         case "code" if not subject.one_shot_remedy:

@@ -71,7 +71,7 @@ async def skip_missed_during_pause(
     """Skip times that came due during a pause that is about to end.
 
     A manifest that is not paused only skips its excluded times. With `otherwise` it skips all of
-    its due times for that reason, also those that only jitter delays.
+    its due times for that reason, also times that only jitter delays.
     """
 
     def skip(view: ManifestView) -> tuple[ManifestView, list[Entry]]:
@@ -195,7 +195,7 @@ async def _prepare(
 async def _judge(
     rows: Sequence[Any], rule: Rule, troubles: dict[UUID, str], now: datetime
 ) -> list[tuple[Manifest, Verdict]]:
-    """Judge each manifest by a rule, and collect the troubles of those that cannot be judged."""
+    """Judge each manifest by a rule, and collect the troubles of unjudged ones."""
     judged = []
     for number, row in enumerate(rows, start=1):
         manifest = read_manifest(row, now=now)

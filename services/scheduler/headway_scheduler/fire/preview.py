@@ -24,7 +24,7 @@ _HOLDS = {
     "one does",
     "group_disabled": "its group is disabled: these times will be skipped until it is enabled",
     "manifest_disabled": "it is disabled: these times will be skipped until it is enabled",
-    "paused": "it is paused: what comes due meanwhile is decided when that ends, by its misfire "
+    "paused": "it is paused: times that come due are decided when the pause ends, by its misfire "
     "policy",
     "blocked_by_dead_letter": "a dead letter blocks it: these times will be skipped until that "
     "is resolved",

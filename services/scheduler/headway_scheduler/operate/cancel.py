@@ -139,7 +139,7 @@ async def ask_dispatcher(
     """Return the result for each piece of work; `asked` if no dispatcher answers in time.
 
     `whole` also cancels other work of the manifest or group that only the dispatcher knows: work
-    without a manifest, and retried dead letters, also those that wait for room. It is the same
+    without a manifest, and retried dead letters, also if they wait for room. It is the same
     request, because a cancelled run makes room.
     """
     template = CancelRequest(reason=outstanding.reason, actor=request.actor)

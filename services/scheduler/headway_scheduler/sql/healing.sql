@@ -184,7 +184,7 @@ ORDER BY id
 LIMIT $2
 
 -- name: prunes_republished
--- Note that prunes are republished; returns those that are still not confirmed. $1 ids, $2 now.
+-- Note that prunes are republished; returns unconfirmed ones. $1 ids, $2 now.
 UPDATE scheduler.manifest SET prune_announced_at = $2
 WHERE id = ANY($1::uuid[]) AND pruning_at IS NOT NULL
 RETURNING id AS manifest_id, external_id AS manifest, group_name AS "group",

@@ -2,7 +2,7 @@
 -- Take the lock of the tick for this transaction and note the leader; no rows if another scheduler
 -- has the lock. The epoch rises when the holder changes. The row stays locked until the end of the
 -- transaction, so if the advisory lock ever fails, a second leader waits here. The leader also gets
--- the manifests locked, in a fixed order and without those that are being pruned: a first row
+-- the manifests locked, in a fixed order and without pruned ones: a first row
 -- without an id, then one for each. $1 lock key, $2 holder, $3 now, $4 manifests.
 WITH led AS (
     INSERT INTO scheduler.leader AS known (name, epoch, holder, since, ticked_at)

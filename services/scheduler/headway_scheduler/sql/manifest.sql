@@ -3,7 +3,7 @@
 SELECT pg_advisory_xact_lock($1)
 
 -- name: lock
--- Lock manifests in a fixed order, without those that are being pruned. $1 ids.
+-- Lock manifests in a fixed order, without pruned ones. $1 ids.
 SELECT id FROM scheduler.manifest
 WHERE id = ANY($1::uuid[]) AND pruning_at IS NULL
 ORDER BY id
@@ -477,7 +477,7 @@ WHERE manifest.id = stated.id
 
 -- name: undeclare
 -- Keep manifests that their owner no longer declares, and disable them if the policy says so;
--- returns those that change. $1 ids, $2 now, $3 whether to disable them.
+-- returns changed ones. $1 ids, $2 now, $3 whether to disable them.
 UPDATE scheduler.manifest
 SET undeclared_at = $2,
     definition_hash = '',

@@ -63,7 +63,7 @@ SELECT manifest_id, cause FROM written
 
 -- name: release
 -- Queue owed decisions that have room now, with their outstanding work, or skip those whose work is
--- invalid; returns those that were still owed. $1 manifests, $2 causes, $3 work ids, $4 reasons
+-- invalid; returns decisions that were still owed. $1 manifests, $2 causes, $3 work ids, $4 reasons
 -- (null if queued), $5 slots, $6 now.
 WITH freed AS (
     SELECT * FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::integer[])
@@ -181,7 +181,7 @@ ON CONFLICT (manifest_id, since) DO UPDATE SET timing = excluded.timing
 SELECT cause, settled_round FROM scheduler.occurrence WHERE manifest_id = $1 AND work_id = $2
 
 -- name: note_letters
--- Add open dead letters; returns those that were resolved already. $1 dead letters, $2 their
+-- Add open dead letters; returns resolved ones. $1 dead letters, $2 their
 -- manifests.
 WITH resolved_before AS (
     SELECT dead_letter FROM scheduler.resolved WHERE dead_letter = ANY($1::uuid[])

@@ -13,7 +13,7 @@ LEFT JOIN scheduler.job ON job.name = manifest.job
 WHERE manifest.external_id = $1 AND manifest.pruning_at IS NULL
 
 -- name: similar_names
--- Ids that may be meant, first those that begin alike. $1 external id, $2 how many.
+-- Ids that may be meant, first ids that begin alike. $1 external id, $2 how many.
 SELECT external_id FROM scheduler.manifest
 WHERE pruning_at IS NULL
 ORDER BY lower(left(external_id, 3)) = lower(left($1, 3)) DESC,
