@@ -85,8 +85,8 @@ UPDATE scheduler.manifest SET next_due_at = $1, wake_at = $1 WHERE external_id L
 
 async def measure_ticks(database: Database, sizes: list[int]) -> dict[str, Any]:
     """The cost of a tick with 200 due manifests among so many that are not."""
-    clock = FixedClock()
-    await apply(database, make_app(DUE, GROUPS).definitions(), policy="keep", clock=clock)
+    clock = database.clock = FixedClock()
+    await apply(database, make_app(DUE, GROUPS).definitions(), policy="keep")
     costs: dict[str, float] = {}
     filled = 0
     for size in sizes:
@@ -107,7 +107,7 @@ async def measure_ticks(database: Database, sizes: list[int]) -> dict[str, Any]:
 
 async def _tick_cost(database: Database, clock: FixedClock) -> float:
     """The median cost of a tick that fires 200, in milliseconds."""
-    tick = Tick(database, holder="bench", max_entries=DUE, relay=Handover(), clock=clock)
+    tick = Tick(database, holder="bench", max_entries=DUE, relay=Handover())
     costs = []
     for _ in range(TICKS):
         clock.at += timedelta(seconds=60)
@@ -128,12 +128,12 @@ async def _tick_cost(database: Database, clock: FixedClock) -> float:
 
 async def measure_seeding(database: Database, count: int) -> dict[str, Any]:
     """How long it takes to declare manifests that are new, and again when nothing changed."""
-    clock = FixedClock()
+    database.clock = FixedClock()
     definitions = make_app(count).definitions()
     began = monotonic()
-    await apply(database, definitions, policy="delete", clock=clock)
+    await apply(database, definitions, policy="delete")
     seeded = monotonic()
-    await apply(database, definitions, policy="delete", clock=clock)
+    await apply(database, definitions, policy="delete")
     return {
         "manifests": count,
         "seconds": round(seeded - began, 2),
@@ -148,13 +148,13 @@ async def measure_firing(
 
     `entries` is how many a cycle takes.
     """
-    clock = FixedClock()
+    database.clock = FixedClock()
     await provision(broker, replicas=1, max_bytes=256 * 1024**2)
     async with database.acquire() as connection:
         await connection.execute("DELETE FROM scheduler.outbox")
         await connection.execute(_MAKE_DUE, NOW)
     mail = Handover()
-    tick = Tick(database, holder="bench", max_entries=entries, relay=mail, clock=clock)
+    tick = Tick(database, holder="bench", max_entries=entries, relay=mail)
     relay = Relay(database, broker, OUTBOX, mail)
     began = monotonic()
     fired = 0

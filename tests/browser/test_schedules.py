@@ -102,7 +102,7 @@ async def test_a_pause_tells_what_will_catch_up_before_it_ends(system: System, p
     await expect(page.get_by_role("row").filter(has_text="import")).to_contain_text("paused")
     await page.get_by_label("Check import").check()
     await page.get_by_role("button", name="Resume").click()
-    await expect(page.locator(".flash.good")).to_contain_text("1 manifest(s) resumed")
+    await expect(page.locator(".flash.good")).to_contain_text("1 manifest resumed")
     await expect(page.get_by_text("No matching manifests")).to_be_visible()
 
 

@@ -52,7 +52,7 @@ async def test_an_application_is_listed_renamed_and_retired(asked, world):
     assert re.match(r"APP +SOURCE +GENERATION +MANIFESTS +JOBS +LAST DECLARED +BY$", heading)
     assert re.match(r"good +files +0 +2 +2 +.* ago +ada$", row)
     renamed = await asked("apps", "rename", "good", "better")
-    assert (renamed.code, "is called better from now on" in renamed.out) == (0, True), renamed
+    assert (renamed.code, "renamed to better" in renamed.out) == (0, True), renamed
     again = await asked("apps", "rename", "good", "better")
     assert (again.code != 0, "renamed to 'better'" in again.err) == (True, True), again
     assert await world.value("SELECT array_agg(DISTINCT owner) FROM scheduler.manifest") == [
@@ -102,7 +102,7 @@ async def test_times_ahead_are_previewed(asked):
         "times are Europe/Berlin",
     ]
     done = await asked("preview", "by-hand")
-    assert done.out == "note: it has no times: it runs when somebody triggers it\n"
+    assert done.out == "note: it has no times: it runs when it is triggered\n"
     done = await asked("preview", "hello-daily-02-30", "--after", "noon")
     assert done.code == 2
     assert "invalid time 'noon': write" in done.complaints[0]
@@ -270,7 +270,7 @@ async def test_work_is_enqueued_and_what_was_refused_is_seen_to(asked, world):
     await world.until("SELECT EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'refused')")
     assert "invalid_input" in (await asked("enqueued", "--refused")).out
     assert json.loads((await asked("enqueued", "--json")).out)[0]["work"] == str(work)
-    assert "forgotten" in (await asked("dismiss", str(work))).out
+    assert ": deleted" in (await asked("dismiss", str(work))).out
     for wrong, words in (
         (["enqueue", "nobody"], 'job "nobody" is not declared'),
         (["enqueue", "count", "--input", "two"], "'two' is not JSON"),
@@ -298,7 +298,7 @@ async def test_the_ledger_is_proved_or_its_gaps_are_told(asked, world):
 async def test_the_webhook_is_tried_and_its_secret_is_made(asked):
     refused = await asked("notify", "test")
     assert refused.code == 2
-    assert "no webhook is configured, so nobody is notified" in refused.complaints[0]
+    assert "no webhook is configured, so no notification is sent" in refused.complaints[0]
     made = [(await asked("notify", "secret")).out for _ in range(2)]
     assert made[0] != made[1]
     assert [len(secret) for secret in read_secrets(" ".join(made))] == [32, 32]

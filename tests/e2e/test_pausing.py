@@ -43,7 +43,7 @@ async def test_what_will_be_made_good_is_shown_before_it_is(world, shell):
     assert "It is paused since" in (await shell("explain", "first")).out
     shown = await shell("resume", "--all", "--dry-run")
     assert re.search(r"^first .* 1 +fire_once +20\d\d-", shown.out, re.MULTILINE)
-    assert "2 manifest(s) would be resumed, " in shown.out
+    assert "2 manifests would be resumed, " in shown.out
     # Nobody is there to be asked.
     refused = await shell("resume", "--all")
     assert (
@@ -59,7 +59,7 @@ async def test_what_will_be_made_good_is_shown_before_it_is(world, shell):
         " WHERE outcome = 'completed'"
     )
     assert "first" in {row["external_id"] for row in rows}
-    assert (await shell("resume", "first")).out == "nothing that was meant is paused\n"
+    assert (await shell("resume", "first")).out == "no selected manifest is paused\n"
 
 
 async def test_a_window_is_begun_and_looked_at(shell):
@@ -68,13 +68,13 @@ async def test_a_window_is_begun_and_looked_at(shell):
     assert (paused["manifest"], paused["paused_until"]) == ("first", "2100-01-01T00:00:00Z")
     shown = await shell("resume", "--group", "ops", "--dry-run")
     assert re.search(r"^first .* 0 +fire_once +-$", shown.out, re.MULTILINE)
-    assert shown.out.endswith("1 manifest(s) would be resumed, nothing is made good\n")
+    assert shown.out.endswith("1 manifest would be resumed, no late fires follow\n")
 
 
 @pytest.mark.long
 async def test_what_is_meant_must_be_said(shell):
     for wrong, words in (
-        (("pause",), "say which manifests are meant"),
+        (("pause",), "select manifests in one way"),
         (("pause", "--label", "team"), "invalid pair"),
         (("pause", "--all", "--until", "2020-01-01"), "has passed"),
         (("pause", "--all", "--for", "60", "--until", "03:00"), "not both"),

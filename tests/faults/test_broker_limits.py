@@ -12,7 +12,6 @@ from headway_dispatcher.settings import LEAST_STREAM_BYTES, DispatcherSettings
 from headway_jetstream_kit import BrokerUnavailable, NoAnswer
 from headway_jetstream_kit.provisioning import consumer_info, ensure_consumer, stream_info
 from headway_jetstream_kit.publish import publish
-from headway_postgres_kit import DATABASE_CLOCK
 from headway_relay import Handover, Relay
 from headway_scheduler.fire.tick import Tick
 from headway_scheduler.store import OUTBOX
@@ -47,7 +46,7 @@ async def test_a_full_work_stream_holds_nothing_back_but_the_messages(world):
     await set_most_bytes(world, subjects.WORK_STREAM, 3000)
     await world.declare(app)
     await world.make_due()
-    tick = Tick(world.database, holder="me", max_entries=5, relay=Handover(), clock=DATABASE_CLOCK)
+    tick = Tick(world.database, holder="me", max_entries=5, relay=Handover())
     relay = Relay(world.database, world.broker, OUTBOX)
     fired, complaints = 0, []
     for _ in range(4):

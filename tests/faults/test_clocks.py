@@ -208,7 +208,8 @@ async def test_the_schedulers_clock_steps_back_and_nothing_fires_twice(world):
     await world.declare(app)
     await world.make_due()
     clock = SkewedClock()
-    tick = Tick(world.database, holder="me", max_entries=None, relay=Handover(), clock=clock)
+    world.database.clock = clock
+    tick = Tick(world.database, holder="me", max_entries=None, relay=Handover())
     assert (await tick.run_once()).fired == 5
     await world.value("DELETE FROM scheduler.work")
     for moved in (-3600, -30, 0):

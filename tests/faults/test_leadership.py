@@ -53,7 +53,8 @@ class PausingClock:
 
 
 def tick_of(database: Database, holder: str, clock=DATABASE_CLOCK) -> Tick:
-    return Tick(database, holder=holder, max_entries=None, relay=Handover(), clock=clock)
+    database.clock = clock
+    return Tick(database, holder=holder, max_entries=None, relay=Handover())
 
 
 @pytest_asyncio.fixture
@@ -230,8 +231,6 @@ class TestPassesWithoutALeader:
     async def test_what_is_old_is_forgotten_by_several_at_once(self, world):
         await declare_due(world)
         await tick_of(world.database, "me").run_once()
-        passes = [
-            Retention(world.database, days=0, clock=DATABASE_CLOCK).run_once() for _ in range(5)
-        ]
+        passes = [Retention(world.database, days=0).run_once() for _ in range(5)]
         await asyncio.gather(*passes)
         await check_invariants(world.database)

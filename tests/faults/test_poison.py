@@ -28,7 +28,6 @@ from headway_dispatcher.wakeups import Wakeups
 from headway_jetstream_kit import Refused, Stored
 from headway_jetstream_kit.provisioning import consumer_info
 from headway_jetstream_kit.publish import publish
-from headway_postgres_kit import DATABASE_CLOCK
 from headway_scheduler.outcomes.intake import settled_intake
 from headway_service_kit.passes import Wakeup
 from hypothesis import HealthCheck, Phase, given, settings
@@ -474,7 +473,7 @@ async def test_good_outcomes_among_generated_messages(world):
     collect()
     batch.add(subjects.settled("ops"), envelope(outcome, work["id"]))
     await batch.tell()
-    intake = settled_intake(world.database, world.broker, clock=DATABASE_CLOCK, tick=Wakeup())
+    intake = settled_intake(world.database, world.broker, tick=Wakeup())
     await batch.take_in(intake, subjects.SETTLED_STREAM, subjects.SETTLED_CONSUMER)
     assert await world.value("SELECT count(*) FROM scheduler.work") == 0
     assert await world.value("SELECT success_number FROM scheduler.manifest") == 1

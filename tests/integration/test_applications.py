@@ -127,7 +127,7 @@ class TestRename:
         history = await world.value("SELECT count(*) FROM scheduler.history")
         assert (await client.rename_app("billing", "invoices", key="k")).text.startswith("billing")
         again = await client.rename_app("billing", "invoices", key="k")
-        assert "is called invoices" in again.text, "the same key does it once"
+        assert "renamed to invoices" in again.text, "the same key does it once"
         after = await world.rows("SELECT * FROM scheduler.manifest ORDER BY id")
         assert {row["owner"] for row in after} == {"invoices"}
         assert [{**row, "owner": ""} for row in after] == [{**row, "owner": ""} for row in before]
@@ -175,13 +175,13 @@ class TestRename:
     async def test_a_name_that_is_taken_or_unknown_is_refused(self, world, client):
         await world.declare(app_with("a"))
         await world.declare(App("crm"))
-        with pytest.raises(Rejected, match="there is an application 'crm' already: retire that"):
+        with pytest.raises(Rejected, match="application 'crm' exists already: retire it"):
             await client.rename_app("billing", "crm")
         with pytest.raises(NotFound, match="there is no application 'bilding'"):
             await client.rename_app("bilding", "invoices")
         with pytest.raises(Rejected, match="'api' is no application"):
             await client.rename_app("api", "invoices")
-        with pytest.raises(Rejected, match="cannot be called 'api'"):
+        with pytest.raises(Rejected, match="cannot be renamed to 'api'"):
             await client.rename_app("billing", "api")
         assert await application(world) == ("code", 0, "app/billing")
 
@@ -199,7 +199,7 @@ class TestRetire:
         answer = await timeline.do(
             applications.retire, RetireAppRequest(app="billing", actor="ada")
         )
-        assert "3 manifest(s) are deleted" in answer.text
+        assert "3 manifests will be deleted" in answer.text
         timeline.at(hours=2)
         assert (await timeline.tick()).fired == 2, "only those of the other application"
         await timeline.confirm_prunes()

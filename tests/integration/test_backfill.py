@@ -10,7 +10,7 @@ from headway_contract.manifests import BackfillRequest
 from headway_errors import Invalid
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.lookup import find_manifest
-from headway_scheduler.operate import backfill
+from headway_scheduler.operate import triggers
 from support.timeline import START, Timeline
 
 DAY = timedelta(days=1)
@@ -36,7 +36,7 @@ async def ask(timeline, manifest="a", *, days=6, **fields):
     request = BackfillRequest(
         manifest=manifest, since=FIRE - days * DAY, until=FIRE, actor="ada", **fields
     )
-    return await timeline.do(backfill.backfill, request)
+    return await timeline.do(triggers.backfill, request)
 
 
 async def queued(timeline) -> list:
@@ -86,10 +86,10 @@ async def test_what_fired_on_schedule_may_be_left_out_and_explain_tells_the_caus
     await timeline.settle("a")
     fields = {"since": FIRE, "until": FIRE + DAY, "actor": "ada"}
     only = BackfillRequest(manifest="a", missed_only=True, **fields)
-    missed = await timeline.do(backfill.backfill, only)
+    missed = await timeline.do(triggers.backfill, only)
     assert (missed.occurrences, missed.queued, missed.fired) == (2, 1, 1)
     await timeline.settle("a")
-    both = await timeline.do(backfill.backfill, BackfillRequest(manifest="a", **fields))
+    both = await timeline.do(triggers.backfill, BackfillRequest(manifest="a", **fields))
     assert (both.queued, both.known, both.fired) == (1, 1, 1)
     async with timeline.database.acquire() as connection:
         row = await find_manifest(connection, "a")
@@ -112,4 +112,4 @@ async def test_ranges_that_cannot_be_backfilled_are_refused(timeline, manifest, 
         **{"manifest": manifest, "since": FIRE - DAY, "until": FIRE, **fields}
     )
     with pytest.raises(Invalid, match=said):
-        await timeline.do(backfill.backfill, request)
+        await timeline.do(triggers.backfill, request)

@@ -195,7 +195,7 @@ async def test_a_groups_work_ends_with_or_without_a_manifest(world):
 
 async def test_a_groups_work_is_asked_for_in_one_go_and_counted_once(world, nats_url, monkeypatch):
     """More than fits into a request: what was answered with the group is not named again."""
-    monkeypatch.setattr(cancel, "_AT_ONCE", 2)
+    monkeypatch.setattr(cancel, "_BATCH", 2)
     asked: list[CancelRequest] = []
 
     async def answer(message) -> None:
@@ -298,7 +298,7 @@ class TestEnqueuedAndNotTakenUp:
         self, world, moved
     ):
         work = await self.enqueue(world)
-        take_up = Enqueue(world.database, clock=DATABASE_CLOCK, relay=Wakeup())
+        take_up = Enqueue(world.database, relay=Wakeup())
         await take_up.run_once()
         assert await world.value("SELECT count(*) FROM scheduler.work") == 1, "it is on its way"
         if moved:  # it stays of the group that it was announced in

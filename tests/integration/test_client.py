@@ -156,7 +156,7 @@ async def test_a_one_shot_runs_once(world):
         await world.until("SELECT outcome = 'completed' FROM scheduler.occurrence")
         await world.until("SELECT NOT enabled FROM scheduler.manifest WHERE external_id = $1", soon)
         text = (await client.explain(soon)).text
-        assert "one-shot that has had its shot" in text
+        assert "one-shot whose time is over" in text
         for wrong in ({}, {"at": later, "delay": 1}, {"at": datetime(2099, 1, 1)}):
             with pytest.raises(ValueError, match="once"):
                 await client.once("sync", input=1, **wrong)

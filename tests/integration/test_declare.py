@@ -23,7 +23,7 @@ def app_with(*names: str, when=None, owner: str = "billing", max_active: int | N
 
 async def declare(world, app: App | Definitions, policy="delete") -> Applied:
     definitions = app if isinstance(app, Definitions) else app.definitions()
-    return await apply(world.database, definitions, policy=policy, clock=DATABASE_CLOCK)
+    return await apply(world.database, definitions, policy=policy)
 
 
 async def manifests(world) -> dict:
@@ -137,7 +137,9 @@ async def test_a_timing_that_has_run_out_since_it_was_declared_stops_no_start(wo
             return datetime(2023, 12, 1, tzinfo=UTC)
 
     app = app_with("a", when=cron("0 0 29 2 *", days="thu"))
-    await apply(world.database, app.definitions(), policy="delete", clock=Then())
+    world.database.clock = Then()
+    await declare(world, app)
+    world.database.clock = DATABASE_CLOCK
     assert (await declare(world, app)).declared.unchanged == 1
     app_again = app_with("b", when=every(hours=1))
     app_again.schedule("a", job="job", when=cron("0 0 29 2 *", days="thu"), priority=3)

@@ -322,10 +322,10 @@ async def test_a_long_run_is_not_made_to_wake_anybody_twice_by_its_outcome(timel
     await timeline.activate("parent", parent["id"], woken)
     await timeline.settle("sleeper")
     timeline.at(days=31)
-    await Retention(timeline.database, days=30, clock=timeline.clock).run_once()
+    await Retention(timeline.database, days=30).run_once()
     await timeline.settle("parent", activations=[woken])
     assert await timeline.under_way("sleeper") == []
-    await Retention(timeline.database, days=30, clock=timeline.clock).run_once()
+    await Retention(timeline.database, days=30).run_once()
     assert await timeline.ledger("sleeper") == []
 
 

@@ -13,7 +13,7 @@ from headway_cli.serve.services import apply_migrations
 from headway_contract import decode
 from headway_contract.settled import DeadLetterRetried, WorkSettled
 from headway_contract.work import RetryPolicy, WorkQueued
-from headway_postgres_kit import DATABASE_CLOCK, Database
+from headway_postgres_kit import Database
 from headway_scheduler import retention
 from headway_scheduler.operate.enqueue import Enqueue, republish_enqueued
 from headway_scheduler.retention import Retention
@@ -33,7 +33,8 @@ async def timeline(database) -> Timeline:
 
 
 async def take_up(timeline) -> None:
-    await Enqueue(timeline.database, clock=DATABASE_CLOCK, relay=Wakeup()).run_once()
+    with timeline.real_time():
+        await Enqueue(timeline.database, relay=Wakeup()).run_once()
 
 
 async def queued(timeline) -> list[WorkQueued]:
@@ -90,7 +91,7 @@ async def test_a_delay_counts_from_enqueuing_on_the_clock_of_the_schedule(timeli
     await application.execute(
         "UPDATE scheduler.enqueued SET enqueued_at = enqueued_at - interval '10 minutes'"
     )
-    await Enqueue(timeline.database, clock=timeline.clock, relay=Wakeup()).run_once()
+    await Enqueue(timeline.database, relay=Wakeup()).run_once()
     [told] = await queued(timeline)
     waits = told.not_before - timeline.clock.at
     assert timedelta(minutes=49) < waits <= timedelta(minutes=50)
@@ -182,7 +183,7 @@ class TestKeys:
             for key in ("open", "settled", "late", "retried")
         }
         refused = await headway.enqueue(application, "mail", "x", key="refused")
-        await Enqueue(timeline.database, clock=timeline.clock, relay=Wakeup()).run_once()
+        await Enqueue(timeline.database, relay=Wakeup()).run_once()
         await timeline.tell(outcome(works["settled"]), outcome(works["retried"]))
         timeline.at(days=20)
         await timeline.tell(outcome(works["late"]))
@@ -190,7 +191,7 @@ class TestKeys:
         kept = {refused, *works.values()}
         for days, forgotten in ((29, set()), (31, {"settled"}), (51, {"late", "retried"})):
             timeline.at(days=days)
-            await Retention(timeline.database, days=30, clock=timeline.clock).run_once()
+            await Retention(timeline.database, days=30).run_once()
             kept -= {works[key] for key in forgotten}
             rows = await timeline.rows("SELECT work_id FROM scheduler.enqueued")
             assert {row["work_id"] for row in rows} == kept
@@ -203,7 +204,7 @@ class TestKeys:
         await take_up(timeline)
         await timeline.tell(*map(outcome, works))
         timeline.at(days=31)
-        forget = Retention(timeline.database, days=30, clock=timeline.clock, every=600).run_once
+        forget = Retention(timeline.database, days=30, every=600).run_once
         assert (await forget(), await count(timeline, "enqueued")) == (0.0, 1), "there is more"
         assert (await forget(), await count(timeline, "enqueued")) == (600, 0)
 
@@ -212,7 +213,7 @@ class TestKeys:
         await take_up(timeline)
         await timeline.tell(outcome(first))
         timeline.at(days=31)
-        await Retention(timeline.database, days=30, clock=timeline.clock).run_once()
+        await Retention(timeline.database, days=30).run_once()
         second = await headway.enqueue(application, "mail", 8, key="k")
         await take_up(timeline)
         assert [(one.work, one.input) for one in await queued(timeline)] == [
@@ -314,7 +315,7 @@ async def test_an_input_that_does_not_fit_is_refused_and_stays_to_be_seen(timeli
 
 async def test_it_is_looked_at_again_when_its_job_is_another(timeline, application):
     work = await headway.enqueue(application, "mail", "seven")
-    enqueue = Enqueue(timeline.database, clock=timeline.clock, relay=Wakeup())
+    enqueue = Enqueue(timeline.database, relay=Wakeup())
     await enqueue.run_once()
     await enqueue.look_again()
     await enqueue.run_once()
@@ -358,7 +359,7 @@ async def test_two_schedulers_take_everything_up_once(timeline, application):
     await application.execute(
         "SELECT headway.enqueue('mail', to_jsonb(n)) FROM generate_series(1, 1200) AS n"
     )
-    passes = [Enqueue(timeline.database, clock=DATABASE_CLOCK, relay=Wakeup()) for _ in range(3)]
+    passes = [Enqueue(timeline.database, relay=Wakeup()) for _ in range(3)]
 
     async def all_of(one: Enqueue) -> None:
         while await one.run_once() is not None or await timeline.rows(

@@ -70,7 +70,7 @@ class TestThroughAllServices:
             [seen] = await client.enqueued(refused_only=True)
             assert (seen.work, seen.state) == (bad, "refused")
             assert "not of type" in seen.reason
-            assert "forgotten" in (await client.dismiss(bad)).text
+            assert ": deleted" in (await client.dismiss(bad)).text
             assert await client.enqueued() == []
             with pytest.raises(RequestFailed, match="was not refused"):
                 await client.dismiss(bad)

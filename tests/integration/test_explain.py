@@ -178,10 +178,10 @@ async def test_manifests_without_a_clock(world, nats_url):
         world, last, cause="trigger:x", decision="queued", outcome="completed", actor="eve"
     )
     text = await explain(world, last)
-    assert "it runs when somebody triggers it" in text
+    assert "it runs when it is triggered" in text
     assert "a trigger by eve fired: work " in text
     assert "completed" in text
-    assert "It has no times: it runs when somebody triggers it." in await explain(world)
+    assert "It has no times: it runs when it is triggered." in await explain(world)
 
 
 async def test_a_real_fire_is_explained(world, nats_url):

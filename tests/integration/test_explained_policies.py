@@ -160,7 +160,6 @@ async def test_nor_where_it_was_changed_by_who_does_not_tick(timeline, policy):
         timeline.database,
         app_with(misfire=given, step=30).definitions(),
         policy="keep",
-        clock=timeline.clock,
         may_fire=False,
     )
     assert NOTHING[policy] in await told(timeline, 2)

@@ -72,7 +72,7 @@ async def test_what_was_decided_and_forgotten_is_not_said_never_to_have_been(tim
     await timeline.tick()
     await timeline.settle("a")
     timeline.at(days=40)
-    await Retention(timeline.database, days=30, clock=timeline.clock).run_once()
+    await Retention(timeline.database, days=30).run_once()
     text = await told(timeline)
     assert "Nothing was decided about it yet" not in text
     assert "No decision about it is on record any more: they are kept for 30 days" in text

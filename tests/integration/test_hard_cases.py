@@ -14,7 +14,6 @@ from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, 
 from headway_decisions.timing.cadence import Manual
 from headway_decisions.timing.timing import Timing
 from headway_errors import Rejected
-from headway_postgres_kit import DATABASE_CLOCK
 from headway_scheduler.declare import startup
 from headway_scheduler.operate import changes, triggers
 from headway_scheduler.store import lock_manifests
@@ -126,9 +125,7 @@ class TestFiresThatComeToNothing:
         changed = app_with(every(seconds=2)).definitions()
         async with world.database.transaction() as connection:
             await lock_manifests(connection, [manifest])
-            waiting = asyncio.create_task(
-                startup.apply(world.database, changed, policy="keep", clock=DATABASE_CLOCK)
-            )
+            waiting = asyncio.create_task(startup.apply(world.database, changed, policy="keep"))
             await world.until(
                 "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
                 " AND datname = current_database()"
@@ -344,16 +341,14 @@ class TestOperatorsAndStarts:
         both, old = app_with(), app_with().definitions()
         both.schedule("other", job="job", when=every(minutes=5))
         await timeline.declare(both)
-        async with timeline.database.transaction() as connection:
-            declared = await startup.declare(connection, old, source="old", clock=timeline.clock)
+        declared = await startup.declare(timeline.database, old, source="old")
         timeline.at(minutes=1)
         await timeline.declare(both)
-        cleaning = startup._Cleaning(
-            timeline.database, "app", declared, clock=timeline.clock, source="old"
-        )
-        left = startup.leaving(old, declared.gone).orphans
+        applied = startup.Applied(declared=declared)
+        cleaning = startup._Cleaning(timeline.database, "app", applied, source="old")
+        _, left = startup.leaving(old, declared.gone)
         assert [one.external_id for one in left] == ["other"]
-        applied = await cleaning.prune(startup.Applied(declared=declared), left, "is gone")
+        await cleaning.prune(left, "is gone")
         assert applied.pruned == []
         assert "another start has declared meanwhile" in applied.warnings[0]
         assert await timeline.manifest("other") is not None

@@ -173,7 +173,6 @@ class TestWork:
             world.database,
             world.broker,
             holder="me",
-            clock=DATABASE_CLOCK,
             ask_after_seconds=0.0,
             relay=Wakeup(),
             tick=Wakeup(),
@@ -208,7 +207,7 @@ class TestWork:
         [manifest] = await world.rows("SELECT external_id FROM scheduler.manifest")
         async with world.client() as client:
             explained = await client.explain(manifest["external_id"])
-        assert "nobody knows how it ended" in explained.text
+        assert "its outcome is unknown" in explained.text
 
     async def test_the_manifests_present_definition_is_what_lost_work_runs_by(self, world, app):
         await deaf_dispatcher(world)

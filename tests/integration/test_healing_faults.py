@@ -12,7 +12,7 @@ from headway_clock import utc_now
 from headway_contract import subjects
 from headway_contract.reconcile import ReconcileAnswer, ReconcileQuestion
 from headway_jetstream_kit.endpoints import serve, typed
-from headway_postgres_kit import DATABASE_CLOCK, Database, DatabaseUnavailable
+from headway_postgres_kit import Database, DatabaseUnavailable
 from headway_scheduler.healing import healing
 from headway_scheduler.healing.healing import Healing
 from headway_scheduler.healing.reconcile import ReconcileFailed
@@ -74,7 +74,6 @@ def healing_of(world, *, database: Database | None = None, holder: str = "me") -
         database or world.database,
         world.broker,
         holder=holder,
-        clock=DATABASE_CLOCK,
         ask_after_seconds=3600,
         relay=Wakeup(),
         tick=Wakeup(),
@@ -188,7 +187,7 @@ async def test_no_transaction_is_open_while_the_dispatcher_is_asked(world, dispa
         seen.append(await other.run_once())
 
     dispatcher.meanwhile = look
-    assert (await me.run_once()).asked == 1
+    assert (await me.run_once()).reconciled == 1
     await database.close()
     assert seen == [0, None], "and one scheduler heals at a time"
     assert await other.run_once() is not None, "its turn comes at once"

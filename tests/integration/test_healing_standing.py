@@ -8,7 +8,6 @@ import pytest
 from headway import App, retry
 from headway_contract import subjects
 from headway_contract.reconcile import OutstandingWork, ReconcileAnswer
-from headway_postgres_kit import DATABASE_CLOCK
 from headway_scheduler.healing import reconcile_settings
 from headway_scheduler.healing.reconcile import CannotAsk
 from support.cadences import when_made_due
@@ -209,11 +208,11 @@ class TestPagesOfLetters:
                 raise CannotAsk("nobody answers")
             return answers[-1]
 
-        return reconcile_settings.Standing(world.database, ask=ask, every=0, clock=DATABASE_CLOCK)
+        return reconcile_settings.SettingsReconciler(world.database, ask=ask, every=0)
 
     async def ask_once(self, standing, asked) -> list[UUID]:
         asked.clear()
-        await standing.ask_about(lambda told_at: False)
+        await standing.run(lambda told_at: False)
         return list(asked)
 
     async def test_all_at_first_and_in_doubt_then_one_page_after_the_other(
@@ -222,7 +221,7 @@ class TestPagesOfLetters:
         assert await self.ask_once(standing, asked) == letters
         for page in (letters[:2], letters[2:4], letters[4:], letters[:2]):
             assert await self.ask_once(standing, asked) == page
-        standing.ask_at_once()
+        standing.run_at_once()
         assert await self.ask_once(standing, asked) == letters
 
     async def test_all_again_if_nobody_answered(self, letters, standing, asked, answers):

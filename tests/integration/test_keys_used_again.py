@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 from headway import App, Fatal, manual
 from headway_clock import utc_now
+from headway_postgres_kit import DATABASE_CLOCK
 from headway_scheduler.retention import Retention
 from support.invariants import broken_invariants
 from support.timeline import SetClock
@@ -41,8 +42,10 @@ class Shop:
 
     async def forget_keys(self) -> None:
         """What the scheduler, and it alone, forgets in a month."""
-        later = SetClock(utc_now() + timedelta(days=31))
-        await Retention(self.world.database, days=30, clock=later).run_once()
+        database = self.world.database
+        database.clock = SetClock(utc_now() + timedelta(days=31))
+        await Retention(database, days=30).run_once()
+        database.clock = DATABASE_CLOCK
 
 
 @pytest_asyncio.fixture(params=[False, True], ids=["completed", "a letter of it waits"])

@@ -7,10 +7,9 @@ from uuid import uuid4
 import pytest
 from headway import App, every, retry
 from headway_errors import Rejected
-from headway_postgres_kit import DATABASE_CLOCK, note
+from headway_postgres_kit import note
 from headway_scheduler.notifications.delivery import Delivery
-from headway_scheduler.notifications.facts import Missed
-from headway_scheduler.notifications.recorder import Recorder
+from headway_scheduler.notifications.recorder import Missed, Recorder
 from headway_scheduler.notifications.webhook import signed_headers, webhook_of
 from headway_scheduler.settings import SchedulerSettings
 from headway_service_kit.settings import InvalidSettings
@@ -45,14 +44,14 @@ def delivery(world, receiver):
         )
         webhook = webhook_of(given)
         assert webhook is not None
-        return Delivery(world.database, webhook, given, clock=DATABASE_CLOCK)
+        return Delivery(world.database, webhook, given)
 
     return make
 
 
 async def miss(world, number: int) -> None:
     """Note missed fires of so many manifests, in one transaction."""
-    world.database.before_commit = Recorder(DATABASE_CLOCK)
+    world.database.before_commit = Recorder(world.database)
     at = datetime(2027, 3, 1, tzinfo=UTC)
     async with world.database.transaction():
         for index in range(number):
@@ -158,7 +157,7 @@ async def test_without_a_webhook_nothing_is_written(world):
 
 
 async def test_what_is_rolled_back_is_told_to_nobody(world):
-    world.database.before_commit = Recorder(DATABASE_CLOCK)
+    world.database.before_commit = Recorder(world.database)
     with pytest.raises(ZeroDivisionError):
         async with world.database.transaction():
             note(
@@ -243,9 +242,9 @@ async def test_somebody_tries_the_webhook(world, receiver):
     await world.scheduler(webhook_url=receiver.url, webhook_secret=SECRET)
     async with world.client("ada") as client:
         answer = await client.test_notification()
-        assert answer.text == "the webhook took the test notification"
+        assert answer.text == "the webhook accepted the test notification"
         receiver.statuses = [401]
-        with pytest.raises(Rejected, match="did not take the test notification: status 401"):
+        with pytest.raises(Rejected, match="did not accept the test notification: status 401"):
             await client.test_notification()
     assert [one["data"] for one in receiver.of("test")] == [{"actor": "ada"}] * 2
     kinds = [row["type"] for row in await world.rows(AUDIT)]

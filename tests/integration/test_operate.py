@@ -130,12 +130,12 @@ async def test_a_key_is_remembered_while_its_work_is_under_way_again(timeline):
     work, letter = await timeline.dead_letter("a")
     timeline.at(days=31)
     await timeline.resolve("a", work, letter, retried=True)
-    await Retention(timeline.database, days=30, clock=timeline.clock).run_once()
+    await Retention(timeline.database, days=30).run_once()
     second = await trigger(timeline, key="order-7")
     assert (second.result, second.work) == ("known", first.work)
     await timeline.settle("a")
     timeline.at(days=62)
-    await Retention(timeline.database, days=30, clock=timeline.clock).run_once()
+    await Retention(timeline.database, days=30).run_once()
     third = await trigger(timeline, key="order-7")
     assert third.result == "queued"
     assert third.work != first.work
@@ -156,7 +156,7 @@ async def test_an_owed_trigger_has_its_work_from_its_own_decision(timeline):
         timeline.at(days=31 * (month + 1), minutes=-1)
         await timeline.tick()
         await timeline.settle("a")
-        await Retention(timeline.database, days=30, clock=timeline.clock).run_once()
+        await Retention(timeline.database, days=30).run_once()
     assert len(works) == 3
 
 
@@ -262,7 +262,7 @@ async def test_what_is_brought_forward_keeps_its_terms_and_the_answer_says_so(
     await trigger(timeline)
     answer = await trigger(timeline, **fields)
     assert (answer.result, answer.not_used) == ("brought_forward", named)
-    assert ("was not used" in answer.text) == bool(named)
+    assert ("were not used" in answer.text) == bool(named)
     assert f"keeps its own {', '.join(named)}" in answer.text or not named
 
 
@@ -384,15 +384,15 @@ async def test_what_is_told_of_a_change_that_only_says_whose_it_is(timeline):
     assert await said(enabled=False) == "disabled", "and not by the code any more"
     assert await said(enabled=False) == "nothing to change"
     assert await said(enabled=True) == "enabled"
-    assert await said(attempts=4) == "4 attempt(s), 60 s apart at first"
+    assert await said(attempts=4) == "4 attempts, 60 s apart at first"
     assert await said(attempts=4) == "nothing to change"
     assert await said(give_back=["enabled"]) == "the code owns it again"
     assert await said(enabled=True) == (
-        "nothing else than before, but the code no longer decides about enabled"
+        "values unchanged, but the code no longer decides about enabled"
     )
     group = ChangeGroupRequest(group="ops", enabled=True)
     assert await timeline.do(changes.change_group, group) == (
-        "group ops: nothing else than before, but the code no longer decides about enabled"
+        "group ops: values unchanged, but the code no longer decides about enabled"
     )
 
 
@@ -469,7 +469,7 @@ async def test_old_decisions_and_old_audit_are_forgotten_but_nothing_that_is_ope
         await timeline.tick()
     await timeline.settle("a")
     await timeline.declare(app_with(overlap="queue_one", priority=3))
-    retention = Retention(timeline.database, days=30, clock=timeline.clock)
+    retention = Retention(timeline.database, days=30)
     before = await timeline.ledger("a")
     await retention.run_once()
     assert await timeline.ledger("a") == before

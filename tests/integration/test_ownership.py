@@ -81,7 +81,7 @@ async def test_plan_tells_which_settings_of_groups_return_to_their_default(world
         applied = await client.apply(app_with().definitions())
         [group] = await client.groups()
     told = (
-        "group 'ops', which has 1 manifest(s), changes: enabled from False to True: "
+        "group 'ops', which has 1 manifest, changes: enabled from False to True: "
         "no code states it any more"
     )
     assert planned.warnings == applied.warnings == [told]

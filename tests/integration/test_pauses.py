@@ -46,7 +46,7 @@ async def resume(timeline, **fields):
 
 async def test_what_came_due_is_made_good_by_each_policy_and_told_before(timeline):
     paused = await pause_manifest(timeline, **ALL, reason="new disks")
-    assert (paused.count, paused.text) == (4, "4 manifest(s) paused until they are resumed")
+    assert (paused.count, paused.text) == (4, "4 manifests paused until they are resumed")
     for minutes in (10, 20, 35):
         timeline.at(minutes=minutes)
         await timeline.tick()
@@ -60,7 +60,7 @@ async def test_what_came_due_is_made_good_by_each_policy_and_told_before(timelin
     assert told["once"].fires == [START + 3 * ten]
     assert (told["never"].fires, told["never"].passed) == ([], 3)
     assert told["two"].fires == [START + 2 * ten, START + 3 * ten]
-    assert "3 due time(s) passed; by its misfire policy 'skip' none" in told["never"].text
+    assert "3 due times passed; by its misfire policy 'skip' none" in told["never"].text
     done = await resume(timeline, **ALL)
     assert (done.manifests, done.fires, done.dry_run) == (foreseen.manifests, 3, False)
     reason = "paused: new disks"
@@ -104,13 +104,13 @@ async def test_manifests_are_chosen_by_name_group_label_or_all(timeline):
     with pytest.raises(Rejected, match="has passed"):
         await pause_manifest(timeline, all=True, until=START)
     nothing = await resume(timeline, all=True)
-    assert (nothing.count, nothing.text) == (0, "nothing that was meant is paused")
+    assert (nothing.count, nothing.text) == (0, "no selected manifest is paused")
 
 
 async def test_a_window_ends_by_itself(timeline):
     until = START + timedelta(minutes=25)
     await pause_manifest(timeline, manifests=["once"], until=until, reason="backup")
-    windows = Windows(timeline.database, clock=timeline.clock, relay=Handover(), tick=Wakeup())
+    windows = Windows(timeline.database, relay=Handover(), tick=Wakeup())
     assert await windows.run_once() == 25 * 60
     timeline.at(minutes=20)
     await timeline.tick()

@@ -166,8 +166,8 @@ async def test_settings_of_groups_are_told(world):
     async with world.client() as client:
         planned = await client.plan(wanted.definitions())
     assert planned.warnings == [
-        "group 'ops', which has 1 manifest(s), changes: max_active from None to 3",
-        "group 'ops', which has 1 manifest(s), changes: enabled from True to False",
+        "group 'ops', which has 1 manifest, changes: max_active from None to 3",
+        "group 'ops', which has 1 manifest, changes: enabled from True to False",
     ]
 
 

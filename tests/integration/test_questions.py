@@ -122,7 +122,7 @@ async def test_a_preview_says_why_there_are_no_times_or_why_they_may_not_come(wo
         async def note(external_id: str) -> str:
             return (await client.preview(external_id)).note
 
-        assert await note("by-hand") == "it has no times: it runs when somebody triggers it"
+        assert await note("by-hand") == "it has no times: it runs when it is triggered"
         assert "10 minutes after" in await note("far")
         assert "it follows 'hourly', after each success" in await note("after")
         assert await note("shot") == ""

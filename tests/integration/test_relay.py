@@ -11,7 +11,6 @@ from headway_dispatcher.store import OUTBOX as ORDERS
 from headway_jetstream_kit import BrokerUnavailable, Stored
 from headway_jetstream_kit.provisioning import stream_info
 from headway_jetstream_kit.publish import publish
-from headway_postgres_kit import DATABASE_CLOCK
 from headway_relay import Handover, OutboxMessage, Relay
 from headway_relay import relay as relay_module
 from headway_scheduler.fire.tick import Tick
@@ -84,9 +83,7 @@ async def test_work_announced_twice_long_after_the_broker_forgot_is_taken_in_onc
     await world.provision()
     await world.declare(app)
     await world.make_due()
-    tick = Tick(
-        world.database, holder="me", max_entries=200, relay=Handover(), clock=DATABASE_CLOCK
-    )
+    tick = Tick(world.database, holder="me", max_entries=200, relay=Handover())
     assert (await tick.run_once()).fired == 1
     body = await world.value("SELECT body FROM scheduler.outbox WHERE message_id NOT LIKE 'group%'")
     for copy in range(3):

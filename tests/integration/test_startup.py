@@ -147,7 +147,7 @@ async def test_a_database_that_hiccups_is_tried_again_five_times(timeline, monke
 
     monkeypatch.setattr(startup.asyncio, "sleep", sleep)
     monkeypatch.setattr(startup, "apply", hiccup)
-    begin = {"policy": "delete", "clock": timeline.clock, "may_fire": True}
+    begin = {"policy": "delete", "may_fire": True}
     applied = await startup.apply_at_start(timeline.database, app_with("a").definitions(), **begin)
     assert applied.declared.created == ["a"]
     assert pauses == [2, 4, 8, 16, 32]
@@ -256,7 +256,7 @@ async def test_a_scheduler_that_does_not_tick_declares_and_fires_nothing(world):
 
 async def test_what_a_timing_missed_that_is_gone_is_told_by_whoever_declares(timeline):
     def apply(app: App):
-        terms = {"policy": "delete", "clock": timeline.clock, "may_fire": False}
+        terms = {"policy": "delete", "may_fire": False}
         return startup.apply(timeline.database, app.definitions(), **terms)
 
     await apply(app_with("a"))

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 from headway import App
-from headway_postgres_kit import DATABASE_CLOCK
 from headway_relay import Handover
 from headway_scheduler.fire import tick as tick_module
 from headway_scheduler.fire.tick import Tick
@@ -20,7 +19,6 @@ def tick_of(world, *, holder: str = "me", max_entries: int | None = 200) -> Tick
         holder=holder,
         max_entries=max_entries,
         relay=Handover(),
-        clock=DATABASE_CLOCK,
     )
 
 

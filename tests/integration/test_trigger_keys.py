@@ -34,7 +34,7 @@ async def trigger(timeline, manifest: str = "a", **fields):
 
 async def forget(timeline) -> None:
     """What is forgotten goes last link first, so look as often as the longest chain needs."""
-    retention = Retention(timeline.database, days=30, clock=timeline.clock)
+    retention = Retention(timeline.database, days=30)
     for _ in range(4):
         await retention.run_once()
 

@@ -1,6 +1,8 @@
 """The scheduler alone, on a real database, with a clock that the test sets."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -17,7 +19,7 @@ from headway_contract.settled import (
     PruneConfirmed,
     WorkSettled,
 )
-from headway_postgres_kit import Clock, Database
+from headway_postgres_kit import DATABASE_CLOCK, Clock, Database
 from headway_relay import Handover
 from headway_scheduler.declare.startup import Applied, apply
 from headway_scheduler.fire.tick import Tick, TickResult
@@ -41,7 +43,16 @@ class Timeline:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.clock = SetClock(START)
+        self.clock = self.database.clock = SetClock(START)
+
+    @contextmanager
+    def real_time(self) -> Iterator[None]:
+        """Let the time of PostgreSQL be schedule time for a while."""
+        self.database.clock = DATABASE_CLOCK
+        try:
+            yield
+        finally:
+            self.database.clock = self.clock
 
     def at(self, **later: float) -> datetime:
         """Set the clock to so much after the start."""
@@ -50,16 +61,10 @@ class Timeline:
 
     async def declare(self, app: App | Definitions, *, prune: Any = "delete") -> Applied:
         definitions = app if isinstance(app, Definitions) else app.definitions()
-        return await apply(self.database, definitions, policy=prune, clock=self.clock)
+        return await apply(self.database, definitions, policy=prune)
 
     async def tick(self, *, max_entries: int | None = 200) -> TickResult:
-        tick = Tick(
-            self.database,
-            holder="test",
-            max_entries=max_entries,
-            relay=Handover(),
-            clock=self.clock,
-        )
+        tick = Tick(self.database, holder="test", max_entries=max_entries, relay=Handover())
         return await tick.run_once()
 
     async def do(self, act: Any, request: Any) -> Any:

@@ -67,7 +67,6 @@ class World:
             self.database,
             app.definitions(),
             policy=settings.get("prune", "delete"),
-            clock=DATABASE_CLOCK,
             source="operator/ada",
             declares="files",
         )
@@ -81,7 +80,7 @@ class World:
 
     async def declare(self, app: App, *, prune: PrunePolicy = "delete") -> Applied:
         """Declare an app as a starting scheduler does; whoever runs need not wait to notice."""
-        applied = await apply(self.database, app.definitions(), policy=prune, clock=DATABASE_CLOCK)
+        applied = await apply(self.database, app.definitions(), policy=prune)
         for service in self.services:
             service.wake("relay")
         return applied

@@ -1,9 +1,11 @@
 """Comparison of the ledger with the expected fire times."""
 
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
 from headway_decisions.firing import jitter
+from headway_decisions.firing.manifest_state import ManifestView, Misfire
 from headway_decisions.timing.cadence import Daily, Every, Manual, Once, Spaced
 from headway_decisions.timing.calendar import ExcludedDates
 from headway_decisions.timing.timing import Timing
@@ -13,7 +15,6 @@ from headway_scheduler.explain.ledger_check import (
     OVERDUE,
     TWICE,
     UNDECIDED,
-    Facts,
     Version,
 )
 
@@ -38,19 +39,25 @@ def stretch(first: float, last: float) -> ledger_check.Decided:
 SEVEN = hour(7)
 
 
-def check(decided, *, versions=None, next_due_at=SEVEN, since=START, now=NOW, **facts):
-    return ledger_check.check(
-        Facts(
-            external_id="m",
-            versions=versions or [Version(START, HOURLY)],
-            decided=decided,
-            next_due_at=next_due_at,
-            **{name: value for name, value in facts.items() if name != "most"},
-        ),
-        since=since,
-        now=now,
-        **({"most": facts["most"]} if "most" in facts else {}),
+def check(
+    decided,
+    *,
+    versions=None,
+    next_due_at=SEVEN,
+    jitter_seconds=0.0,
+    threshold_seconds=60.0,
+    **options,
+):
+    versions = versions or [Version(START, HOURLY)]
+    view = ManifestView(
+        id=UUID(int=1),
+        external_id="m",
+        timing=versions[-1].timing,
+        next_due_at=next_due_at,
+        jitter_seconds=jitter_seconds,
+        misfire=Misfire(threshold_seconds=threshold_seconds),
     )
+    return ledger_check.check(view, versions, decided, **{"since": START, "now": NOW, **options})
 
 
 def findings(checked) -> list[tuple[float, float, str]]:

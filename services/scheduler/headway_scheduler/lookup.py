@@ -1,10 +1,13 @@
-"""Find the manifest that a request names, or explain why there is none."""
+"""Find the manifests that a request names, or explain why there are none."""
 
 from typing import Any
 
+from headway_contract.manifests import Selection
 from headway_decisions.declaring.lookup import deleted_message, missing_message
-from headway_errors import NotFound
+from headway_errors import Invalid, NotFound
 from headway_postgres_kit import Connection, Queries
+
+from headway_scheduler.store import manifests
 
 queries = Queries("headway_scheduler", "sql/questions.sql")
 
@@ -15,16 +18,44 @@ _MOST_COMPARED = 2000
 async def find_manifest(connection: Connection, external_id: str) -> Any:
     """Return the row of a manifest with its group and parent; raises `NotFound`."""
     # PostgreSQL accepts no NUL, and no manifest has one.
-    row = await connection.fetchrow(queries["find_manifest"], external_id.replace("\x00", ""))
+    sought = external_id.replace("\x00", "")
+    row = await connection.fetchrow(queries["find_manifest"], sought)
     if row is not None:
         return row
-    raise NotFound(await _unknown(connection, external_id))
-
-
-async def _unknown(connection: Connection, external_id: str) -> str:
-    sought = external_id.replace("\x00", "")
     deleted = await connection.fetchrow(queries["deleted"], sought)
     if deleted is not None:
-        return deleted_message(external_id, deleted["occurred_at"], deleted["source"])
+        raise NotFound(deleted_message(external_id, deleted["occurred_at"], deleted["source"]))
     rows = await connection.fetch(queries["similar_names"], sought, _MOST_COMPARED)
-    return missing_message(external_id, [row["external_id"] for row in rows])
+    raise NotFound(missing_message(external_id, [row["external_id"] for row in rows]))
+
+
+async def select_manifests(
+    connection: Connection, selection: Selection, *, paused: bool = False
+) -> list[Any]:
+    """Return the rows of the manifests that a request selects, ordered by external id.
+
+    With `paused` only paused ones. An unknown name is rejected either way.
+    """
+    ways = [
+        bool(selection.manifests),
+        selection.group is not None,
+        bool(selection.labels),
+        selection.all,
+    ]
+    if sum(ways) != 1:
+        raise Invalid("select manifests in one way: by their names, by a group, by labels, or all")
+    rows: list[Any] = await connection.fetch(
+        manifests["chosen"],
+        selection.manifests or None,
+        selection.group,
+        selection.labels or None,
+        paused,
+    )
+    found = {row["external_id"] for row in rows}
+    for name in selection.manifests:
+        if name not in found:
+            # A manifest that is not paused is fine; an unknown one is not.
+            await find_manifest(connection, name)
+    if not rows and not paused:
+        raise NotFound("no manifest matches: see 'headway manifests'")
+    return rows

@@ -1,7 +1,7 @@
-"""What the scheduler measures.
+"""Metrics of the scheduler.
 
-What happens in a transaction is noted there as a fact, and counted once it is committed. How
-things stand is asked for when somebody scrapes: one query, and the state of the consumer.
+Transactions note facts, which are counted once they are committed. Gauges are read when metrics are
+scraped: with one query, and from the state of the consumer.
 """
 
 from functools import partial
@@ -9,108 +9,92 @@ from functools import partial
 from headway_contract import subjects
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.provisioning import consumer_info
-from headway_postgres_kit import Clock, Database
-from headway_service_kit.metrics import (
-    Measure,
-    Meter,
-    Readings,
-    Source,
-    counter,
-    gauge,
-    histogram,
-)
+from headway_postgres_kit import Database
+from headway_service_kit.metrics import Measure, Meter, Readings, Source, counter, gauge, histogram
 from headway_service_kit.service import Service
 from msgspec import Struct
 
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.store import metric_queries
 
-# How far rows are counted: a backlog beyond it is a large one anyway.
+# Rows are counted up to this number: a larger backlog is large anyway.
 MOST_COUNTED = 10_000
 
 _BOUNDED = f"Counted up to {MOST_COUNTED:,}."
 
 FIRES = counter(
     "headway_scheduler_fires_total",
-    "Work that was queued for manifests, by what caused it: `due`, `success`, `activation`, "
-    "`trigger`.",
+    "Work that was queued for manifests, by its cause: `due`, `success`, `activation`, `trigger`.",
     *("group", "cause"),
 )
 SKIPS = counter(
     "headway_scheduler_skips_total",
-    "Decisions not to fire, by the reason; a stretch that is decided at once counts once.",
+    "Decisions not to fire, by their reason; times that are skipped together count once.",
     "reason",
 )
 FIRE_LATENESS = histogram(
     "headway_scheduler_fire_lateness_seconds",
-    "From the time that a manifest was to fire, jitter included, to the decision.",
+    "Time from the fire time of a manifest, jitter included, to the decision.",
     "group",
 )
 ENQUEUED = counter(
     "headway_scheduler_enqueued_total",
-    "Work that applications enqueued, and what became of it: `queued` or `refused`.",
+    "Enqueued work by its verdict: `queued` or `refused`.",
     *("job", "verdict"),
 )
 NOTIFICATIONS = counter(
     "headway_scheduler_notifications_total",
-    "Attempts to send a notification to the webhook, and how each ended: `delivered`, `failed` "
+    "Attempts to send a notification to the webhook, by their outcome: `delivered`, `failed` "
     "(it is sent again) or `given_up`.",
     "outcome",
 )
-NOTIFICATIONS_PENDING = gauge(
-    "headway_scheduler_pending_notifications",
-    f"Notifications that the webhook has not taken yet. {_BOUNDED}",
-)
-NOTIFICATIONS_AGE = gauge(
-    "headway_scheduler_pending_notifications_age_seconds",
-    "Age of the oldest notification that the webhook has not taken; 0 while there is none.",
-)
-LEADER = gauge("headway_scheduler_leader", "1 for the scheduler that decided last, 0 for others.")
-DUE = gauge(
-    "headway_scheduler_due_manifests", f"Manifests that the tick has yet to look at. {_BOUNDED}"
-)
-DUE_AGE = gauge(
-    "headway_scheduler_due_age_seconds",
-    "For how long the first of them has been due; 0 while nothing is.",
-)
-UNSETTLED = gauge(
-    "headway_scheduler_unsettled_works", f"Work whose outcome has not been heard of. {_BOUNDED}"
-)
-ENQUEUED_WAITING = gauge(
-    "headway_scheduler_enqueued_waiting_works",
-    f"Work that applications enqueued and nobody has taken up. {_BOUNDED}",
-)
-ENQUEUED_REFUSED = gauge(
-    "headway_scheduler_enqueued_refused_works",
-    f"Enqueued work that was refused and that nobody has dismissed. {_BOUNDED}",
-)
-OUTBOX_ROWS = gauge(
-    "headway_scheduler_outbox_rows", f"Messages that are not published yet. {_BOUNDED}"
-)
-OUTBOX_AGE = gauge(
-    "headway_scheduler_outbox_age_seconds", "Age of the oldest message that is not published."
-)
-REJECTED_ROWS = gauge(
-    "headway_scheduler_rejected_messages",
-    f"Messages that could not be handled, kept for somebody to look at. {_BOUNDED}",
-)
 PENDING = gauge(
     "headway_scheduler_consumer_pending_messages",
-    "Outcomes that the scheduler has not been given yet, or has not acknowledged: its lag.",
+    "Outcomes that the scheduler has not received or not acknowledged: its lag.",
     "consumer",
 )
 
-_FROM_DATABASE = (
-    LEADER, DUE, DUE_AGE, UNSETTLED, ENQUEUED_WAITING, ENQUEUED_REFUSED, OUTBOX_ROWS, OUTBOX_AGE,
-    REJECTED_ROWS, NOTIFICATIONS_PENDING, NOTIFICATIONS_AGE,
-)  # fmt: skip
+# Gauges by the column of the query `gauges`: name and description of each.
+_GAUGES = {
+    "leader": ("leader", "1 for the scheduler that decided last, 0 for others."),
+    "due": ("due_manifests", f"Manifests that wait for the tick. {_BOUNDED}"),
+    "due_age": ("due_age_seconds", "Time since the first of them came due; 0 if none is due."),
+    "unsettled": ("unsettled_works", f"Work whose outcome has not arrived. {_BOUNDED}"),
+    "enqueued_waiting": (
+        "enqueued_waiting_works",
+        f"Enqueued work that no scheduler has taken up. {_BOUNDED}",
+    ),
+    "enqueued_refused": (
+        "enqueued_refused_works",
+        f"Enqueued work that was refused and not dismissed. {_BOUNDED}",
+    ),
+    "outbox_rows": ("outbox_rows", f"Messages that are not published yet. {_BOUNDED}"),
+    "outbox_age": ("outbox_age_seconds", "Age of the oldest message that is not published."),
+    "rejected": (
+        "rejected_messages",
+        f"Messages that could not be handled and are kept for inspection. {_BOUNDED}",
+    ),
+    "notifications_pending": (
+        "pending_notifications",
+        f"Notifications that the webhook has not accepted yet. {_BOUNDED}",
+    ),
+    "notifications_age": (
+        "pending_notifications_age_seconds",
+        "Age of the oldest notification that the webhook has not accepted; 0 if there is none.",
+    ),
+}
+_FROM_DATABASE = {
+    column: gauge(f"headway_scheduler_{name}", text) for column, (name, text) in _GAUGES.items()
+}
 MEASURES: tuple[Measure, ...] = (
-    FIRES, SKIPS, FIRE_LATENESS, ENQUEUED, NOTIFICATIONS, *_FROM_DATABASE, PENDING,
-)  # fmt: skip
+    *(FIRES, SKIPS, FIRE_LATENESS, ENQUEUED, NOTIFICATIONS),
+    *_FROM_DATABASE.values(),
+    PENDING,
+)
 
 
 class Fired(Struct, frozen=True):
-    """Work was queued for a manifest; so late, if a schedule caused it."""
+    """Work was queued for a manifest; `late` in seconds if a schedule caused it."""
 
     group: str
     cause: str
@@ -139,22 +123,19 @@ class Notified(Struct, frozen=True):
 Fact = Fired | Skipped | TakenUp | Notified
 
 
-def measure(service: Service, settings: SchedulerSettings, *, holder: str, clock: Clock) -> None:
-    """Count what is noted, and ask how things stand when somebody scrapes."""
+def measure(service: Service, settings: SchedulerSettings, *, holder: str) -> None:
+    """Count noted facts, and read the gauges when metrics are scraped."""
     service.on_commit(partial(_count, service.meter))
-    every = settings.metrics_age_seconds
-    service.meter.ask(
+    sources = (
         Source(
             name="database",
-            measures=_FROM_DATABASE,
-            ask=partial(_ask_database, service.database, holder, clock),
+            measures=tuple(_FROM_DATABASE.values()),
+            ask=partial(_read_database, service.database, holder),
         ),
-        at_most_every=every,
+        Source(name="nats", measures=(PENDING,), ask=partial(_read_nats, service.broker)),
     )
-    service.meter.ask(
-        Source(name="nats", measures=(PENDING,), ask=partial(_ask_nats, service.broker)),
-        at_most_every=every,
-    )
+    for source in sources:
+        service.meter.ask(source, at_most_every=settings.metrics_age_seconds)
 
 
 def _count(meter: Meter, facts: list[Fact]) -> None:
@@ -172,28 +153,15 @@ def _count(meter: Meter, facts: list[Fact]) -> None:
                 meter.add(NOTIFICATIONS, "failed" if state == "pending" else state)
 
 
-async def _ask_database(database: Database, holder: str, clock: Clock) -> Readings:
+async def _read_database(database: Database, holder: str) -> Readings:
     async with database.acquire() as connection:
-        now = await clock.now(connection)
-        row = await connection.fetchrow(metric_queries["standing"], now, holder, MOST_COUNTED)
+        now = await database.clock.now(connection)
+        row = await connection.fetchrow(metric_queries["gauges"], now, holder, MOST_COUNTED)
     assert row is not None  # noqa: S101 - a select of aggregates has one row
-    by_column = {
-        LEADER: "leader",
-        DUE: "due",
-        DUE_AGE: "due_age",
-        UNSETTLED: "unsettled",
-        ENQUEUED_WAITING: "enqueued_waiting",
-        ENQUEUED_REFUSED: "enqueued_refused",
-        OUTBOX_ROWS: "outbox_rows",
-        OUTBOX_AGE: "outbox_age",
-        REJECTED_ROWS: "rejected",
-        NOTIFICATIONS_PENDING: "notifications_pending",
-        NOTIFICATIONS_AGE: "notifications_age",
-    }
-    return {one: {(): row[column]} for one, column in by_column.items()}
+    return {measure: {(): row[column]} for column, measure in _FROM_DATABASE.items()}
 
 
-async def _ask_nats(broker: Broker) -> Readings:
+async def _read_nats(broker: Broker) -> Readings:
     info = await consumer_info(broker, subjects.SETTLED_STREAM, subjects.SETTLED_CONSUMER)
     if info is None:
         return {PENDING: {}}

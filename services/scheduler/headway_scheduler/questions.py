@@ -1,10 +1,11 @@
-"""Plan, preview, explain, ledger checks, and questions of the dispatcher: read-only requests."""
+"""Answer read-only requests: plan, preview, explain, ledger checks, inputs, and origins of work."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import msgspec
 from headway_contract import subjects
@@ -18,40 +19,35 @@ from headway_contract.manifests import (
     PreviewQuestion,
 )
 from headway_contract.work_queue import InputAnswer, InputQuestion, OriginAnswer, WorkQuestion
-from headway_decisions.capacity.keys import InvalidKey, render_key
+from headway_decisions.capacity.keys import InvalidKey
 from headway_decisions.timing import timing
 from headway_decisions.timing.timing import Timing
-from headway_errors import Conflict, Invalid
+from headway_errors import Conflict
 from headway_jetstream_kit.endpoints import Endpoint
-from headway_postgres_kit import Clock, Connection, Database
-from msgspec import UNSET
+from headway_postgres_kit import Connection, Database
+from msgspec import UNSET, UnsetType
 
 from headway_scheduler.declare.plan import plan
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.explain.ledger_check import check_page
-from headway_scheduler.explain.origin import origin
-from headway_scheduler.fire.manifest import hold_of
+from headway_scheduler.fire.manifest import concurrency_key, hold_of
 from headway_scheduler.fire.preview import note_of, previewed
-from headway_scheduler.input_checks import problem_of_given
-from headway_scheduler.lookup import find_manifest
-from headway_scheduler.requests import typed
+from headway_scheduler.lookup import find_manifest, queries
+from headway_scheduler.requests import aware, input_problem, typed
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.store import manifests
-
-# Outside of these, calendars and zones are guesses.
-_KNOWN_YEARS = range(1970, 2200)
+from headway_scheduler.text import utc
 
 
 class Questions:
     """Answers questions for one scheduler process."""
 
-    def __init__(self, database: Database, settings: SchedulerSettings, *, clock: Clock) -> None:
+    def __init__(self, database: Database, settings: SchedulerSettings) -> None:
         self._database = database
         self._settings = settings
-        self._clock = clock
 
     def endpoints(self) -> dict[str, Endpoint]:
-        """The subjects on which questions come."""
+        """Return the endpoints by subject."""
         return {
             subjects.PREVIEW_QUESTION: typed(PreviewQuestion, self.preview),
             subjects.EXPLAIN_QUESTION: typed(ExplainQuestion, self.explain),
@@ -62,20 +58,14 @@ class Questions:
         }
 
     async def preview(self, question: PreviewQuestion) -> PreviewAnswer:
-        """The next fire times of a manifest."""
+        """Return the next fire times of a manifest."""
         async with self._reading() as (connection, now):
             row = await find_manifest(connection, question.manifest)
-        kept = timing_of(row)
+        kept = _timing_of(row)
         after = None if question.after is None else aware(question.after)
         # In a thread, because the tick shares this process.
         fires = await asyncio.to_thread(
-            previewed,
-            row,
-            kept,
-            count=question.count,
-            after=after,
-            now=now,
-            each=question.each,
+            previewed, row, kept, count=question.count, after=after, now=now, each=question.each
         )
         return PreviewAnswer(
             manifest=question.manifest,
@@ -85,17 +75,17 @@ class Questions:
         )
 
     async def explain(self, question: ExplainQuestion) -> ExplainAnswer:
-        """Why a manifest ran, or did not."""
+        """Explain why a manifest ran, or did not."""
         at = None if question.at is None else aware(question.at)
         async with self._reading() as (connection, now):
             row = await find_manifest(connection, question.manifest)
-            timing_of(row)
+            _timing_of(row)
             return await explain(
                 connection, row, at=at, now=now, kept_days=self._settings.history_days
             )
 
     async def ledger(self, question: LedgerQuestion) -> LedgerAnswer:
-        """Whether the ledger tells of every fire time, once."""
+        """Compare expected fire times with the ledger."""
         if question.since is not None:
             question = msgspec.structs.replace(question, since=aware(question.since))
         async with self._reading() as (connection, now):
@@ -104,60 +94,52 @@ class Questions:
             )
 
     async def plan(self, request: ApplyRequest) -> ApplyAnswer:
-        """What applying definitions would change."""
+        """Return what applying definitions would change."""
         async with self._reading() as (connection, now):
             return await plan(connection, request, policy=self._settings.prune, now=now)
 
     async def input(self, question: InputQuestion) -> InputAnswer:
-        """Whether a job takes an input, and which concurrency key work has with it."""
+        """Return whether a job takes an input, and the concurrency key of work with it."""
         async with self._database.acquire() as connection:
-            row = await connection.fetchrow(manifests["jobs"], [question.job])
+            job = await connection.fetchrow(manifests["jobs"], [question.job])
             keyed = await connection.fetchrow(
                 manifests["key_templates"], question.job, question.manifest_id
             )
-        problem = (
-            problem_of_given(question.job, None, True, question.input)  # noqa: FBT003
-            if row is None
-            else problem_of_given(
-                question.job, row["input_schema"], row["takes_input"], question.input
-            )
+        schema, takes_input = (
+            (None, True) if job is None else (job["input_schema"], job["takes_input"])
         )
-        try:
-            tells = not problem and keyed is not None and question.group is not None
-            key = _key(question, keyed) if tells else UNSET
-        except InvalidKey as error:
-            problem, key = str(error), UNSET
-        return InputAnswer(problem=problem or "", known=row is not None, concurrency_key=key)
+        problem = input_problem(question.job, schema, takes_input, question.input)
+        key: str | UnsetType | None = UNSET
+        if problem is None and keyed is not None and question.group is not None:
+            try:
+                key = concurrency_key(
+                    keyed["concurrency_key"],
+                    input=question.input,
+                    manifest=keyed["external_id"],
+                    group=keyed["group_name"] or str(question.group),
+                    job=question.job,
+                )
+            except InvalidKey as error:
+                problem = str(error)
+        return InputAnswer(problem=problem or "", known=job is not None, concurrency_key=key)
 
     async def origin(self, question: WorkQuestion) -> OriginAnswer:
-        """What became of work that the dispatcher does not know."""
+        """Describe work that the dispatcher does not know."""
         async with self._database.acquire() as connection:
             return await origin(connection, question.work)
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[tuple[Connection, datetime]]:
-        """One picture of the database for all that an answer reads; it cannot write."""
+        """Open a read-only transaction on one snapshot."""
         async with (
             self._database.acquire() as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
-            yield connection, await self._clock.now(connection)
+            yield connection, await self._database.clock.now(connection)
 
 
-def aware(at: datetime) -> datetime:
-    """A time with its offset; without one it could mean anything."""
-    if at.tzinfo is None:
-        raise Invalid(
-            f"the time {at.isoformat()} has no offset: write one, as in {at.isoformat()}Z"
-        )
-    if at.year not in _KNOWN_YEARS:
-        first, last = _KNOWN_YEARS[0], _KNOWN_YEARS[-1]
-        raise Invalid(f"the year of {at.isoformat()} is not between {first} and {last}")
-    return at
-
-
-def timing_of(row: Any) -> Timing:
-    """The timing of a manifest; refuses one that cannot be read here."""
+def _timing_of(row: Any) -> Timing:
+    """Return the timing of a manifest; raises `Conflict` if it cannot be read here."""
     try:
         kept = msgspec.convert(row["timing"], Timing)
         timing.local(kept, row["declared_at"])
@@ -166,14 +148,36 @@ def timing_of(row: Any) -> Timing:
     return kept
 
 
-def _key(question: InputQuestion, keyed: Any) -> str | None:
-    """The key that work with an input has by its manifest or its job, or `InvalidKey`."""
-    if keyed["concurrency_key"] is None:
-        return None
-    return render_key(
-        keyed["concurrency_key"],
-        input=question.input,
-        manifest=keyed["external_id"],
-        group=keyed["group_name"] or str(question.group),
-        job=question.job,
+async def origin(connection: Connection, work: UUID) -> OriginAnswer:
+    """Describe work that the dispatcher does not know: not sent, refused or settled long ago."""
+    row = await connection.fetchrow(queries["origin"], work)
+    if row is None:
+        return OriginAnswer()
+    state, text, since = _state(row)
+    return OriginAnswer(
+        state=state,
+        text=text,
+        manifest=row["manifest"],
+        group=row["group_name"],
+        job=row["job"],
+        since=since,
     )
+
+
+def _state(row: Any) -> tuple[str, str, datetime]:
+    match row["enqueued_state"]:
+        case "waiting":
+            since = row["enqueued_at"]
+            text = "waits for a scheduler to take it up"
+            return "enqueued", f"was enqueued at {utc(since)} and {text}", since
+        case "refused":
+            since = row["enqueued_at"]
+            remedy = "enqueue it again once that is fixed, see 'headway enqueued'"
+            text = f"was enqueued at {utc(since)} and refused: {row['reason']}; {remedy}"
+            return "refused", text, since
+    if row["queued_at"] is None:
+        since = row["settled_at"] or row["decided_at"]
+        return "settled", f"was settled at {utc(since)}, and its details are deleted", since
+    since = row["queued_at"]
+    text = "is on its way to the dispatcher, which has not taken it in yet"
+    return "on_its_way", f"was queued at {utc(since)} and {text}", since

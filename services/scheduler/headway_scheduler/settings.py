@@ -11,84 +11,84 @@ class SchedulerSettings(ServiceSettings, frozen=True, kw_only=True):
 
     max_entries_per_cycle: Annotated[
         From1 | None,
-        Meta(description="How many manifests one tick decides about; `none` for all that are due."),
+        Meta(description="Manifests that one tick decides about; `none` for all that are due."),
     ] = 200
     prune: Annotated[
         Literal["delete", "disable", "keep"],
-        Meta(description="What becomes of manifests that the application no longer declares."),
+        Meta(description="Policy for manifests that the application no longer declares."),
     ] = "delete"
     generation: Annotated[
         Annotated[int, Meta(ge=0)] | None,
         Meta(
-            description="Which deployment of the application this is: a lower one than the last "
-            "that declared changes nothing. Without it, what the application says."
+            description="Number of the deployment; a lower one than the stored changes nothing. "
+            "The default is the generation that the application states."
         ),
     ] = None
     tick: Annotated[
-        Literal["on", "off"], Meta(description="Off: declare and list, and never fire.")
+        Literal["on", "off"], Meta(description="Off: declare and answer requests, but never fire.")
     ] = "on"
     history_days: Annotated[
         Above0,
         Meta(
-            description="How long settled work, its runs, decisions, history and audit are kept. "
-            "The dispatcher does not run unknown work again that is older."
+            description="Retention of settled work, its runs, decisions, history and audit. The "
+            "dispatcher does not run older work that it does not know."
         ),
     ] = 30.0
     rejected_days: Annotated[
-        Above0,
-        Meta(description="How long messages are kept that could not be handled (`rejected`)."),
+        Above0, Meta(description="Retention of messages that could not be handled (`rejected`).")
     ] = 30.0
-    clean_up_seconds: Annotated[
-        Above0, Meta(description="How often is looked for what is older than it need be.")
-    ] = 600.0
+    clean_up_seconds: Annotated[Above0, Meta(description="Interval between clean-up passes.")] = (
+        600.0
+    )
     ask_after_seconds: Annotated[
         Above0,
         Meta(
-            description="How old work must be before the dispatcher is asked what became of it. "
-            "It is asked again after pauses that double up to an hour."
+            description="Age at which work is reconciled with the dispatcher; then again after "
+            "pauses that double up to an hour."
         ),
     ] = 60.0
     webhook_url: Annotated[
         Annotated[str, Meta(pattern=r"^https?://[^/\s]+\S*$")] | None,
         Meta(
-            description="Where dead letters, missed fires and blocked manifests are told, as in "
-            "`https://host/path`. Without it nothing is told; the same for all schedulers."
+            description="URL that receives notifications of dead letters, missed fires and "
+            "blocked manifests, such as `https://host/path`. The same for all schedulers."
         ),
     ] = None
     webhook_secret: Annotated[
         str | None,
         Meta(
-            description="By which notifications are signed, from `headway notify secret`; while "
-            "it is replaced, several with spaces between them. Best in a file.",
+            description="Secret that signs notifications, from `headway notify secret`; several "
+            "separated by spaces while it is replaced. Best in a file.",
             extra=SECRET,
         ),
     ] = None
     webhook_timeout_seconds: Annotated[
-        float,
-        Meta(gt=0, le=30, description="How long the webhook may take to answer a notification."),
+        float, Meta(gt=0, le=30, description="Timeout of a request to the webhook.")
     ] = 10.0
     webhook_retry_seconds: Annotated[
         Above0,
         Meta(
-            description="How soon a notification that was not taken is sent again. The pause "
+            description="Pause before a notification that was not accepted is sent again. It "
             "doubles up to an hour."
         ),
     ] = 5.0
     webhook_horizon_hours: Annotated[
         Above0,
-        Meta(description="For how long a notification is sent again before it is given up."),
+        Meta(description="Time after which a notification that is not accepted is given up."),
     ] = 24.0
     webhook_burst: Annotated[
         From1,
         Meta(
-            description="How many new notifications of one type are sent one by one; more at once "
-            "are told in a digest."
+            description="New notifications of one type that are sent one by one; more are sent "
+            "as a digest."
         ),
     ] = 20
     enqueue_batch: Annotated[
-        int, Meta(ge=1, le=10_000, description="How much enqueued work is taken up at once.")
+        int, Meta(ge=1, le=10_000, description="Enqueued work that is taken up at once.")
     ] = 500
     enqueue_poll_seconds: Annotated[
         Above0,
-        Meta(description="How often is looked for work that applications have enqueued by SQL."),
+        Meta(
+            description="Interval at which work is looked for that applications enqueued with SQL."
+        ),
     ] = 0.2

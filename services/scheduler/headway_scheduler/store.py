@@ -1,7 +1,8 @@
 """The scheduler's schema: migrations, queries, outbox, audit and locks."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -34,20 +35,41 @@ TICK_LOCK = 0x48570001
 DECLARE_LOCK = 0x48570002
 
 
-def audit(kind: str, subject: str, source: str, data: Any, now: datetime) -> Record:
-    """Build an entry of the audit."""
-    return Record(
-        event_id=str(new_id()),
-        type=kind,
-        subject=subject,
-        source=source,
-        occurred_at=now,
-        data=data,
-    )
+async def audit(
+    connection: Connection,
+    kind: str,
+    source: str,
+    entries: Iterable[tuple[str, Any]],
+    *,
+    now: datetime,
+) -> None:
+    """Write audit entries of one kind, each a subject and its data."""
+    records = [
+        Record(
+            event_id=str(new_id()),
+            type=kind,
+            subject=subject,
+            source=source,
+            occurred_at=now,
+            data=data,
+        )
+        for subject, data in entries
+    ]
+    await HISTORY.append(connection, records, now=now)
+
+
+def operator(request: Any) -> str:
+    """Return the author of a request as the audit names it."""
+    return f"operator/{request.actor or 'unknown'}"
+
+
+def columns(items: Sequence[Any], *fields: str) -> list[list[Any]]:
+    """Return fields of items as the array parameters of a statement."""
+    return [list(map(attrgetter(field), items)) for field in fields]
 
 
 async def lock_manifests(connection: Connection, ids: Iterable[UUID]) -> list[UUID]:
-    """Lock manifests in the order of their ids; returns those that exist.
+    """Lock manifests in the order of their ids; returns the ids that exist.
 
     This is a statement of its own: other rows that the locking statement reads may be older than
     the lock.

@@ -1,4 +1,4 @@
-"""Putting the scheduler together: the one place that knows all of its parts."""
+"""The composition root of the scheduler: connects its parts and starts its passes."""
 
 import os
 import socket
@@ -20,7 +20,7 @@ from headway_scheduler.healing.healing import Healing
 from headway_scheduler.notifications.delivery import Delivery
 from headway_scheduler.notifications.recorder import Recorder
 from headway_scheduler.notifications.webhook import Webhook, webhook_of
-from headway_scheduler.operate.desk import Desk, Followers
+from headway_scheduler.operate.desk import Desk
 from headway_scheduler.operate.enqueue import Enqueue
 from headway_scheduler.operate.pause import Windows
 from headway_scheduler.outcomes.intake import settled_intake
@@ -38,29 +38,23 @@ async def start_scheduler(
     give_up_after: int | None = None,
     clock: Clock = DATABASE_CLOCK,
 ) -> Service:
-    """Connect, check the schema, declare what the application defines, then tick."""
+    """Connect, check the schema, declare the application's definitions, and start the passes."""
     webhook = webhook_of(settings)
     service = await open_service(
-        "scheduler",
-        settings,
-        measures=metrics.MEASURES,
-        give_up_after=give_up_after,
+        "scheduler", settings, measures=metrics.MEASURES, give_up_after=give_up_after
     )
+    service.database.clock = service.requests.clock = clock
     try:
         await MIGRATIONS.check(service.database)
         if webhook is not None:
-            service.database.before_commit = Recorder(clock)
+            service.database.before_commit = Recorder(service.database)
         if definitions is not None:
             if settings.generation is not None:
                 definitions = replace(definitions, generation=settings.generation)
             await apply_at_start(
-                service.database,
-                definitions,
-                policy=settings.prune,
-                clock=clock,
-                may_fire=settings.tick == "on",
+                service.database, definitions, policy=settings.prune, may_fire=settings.tick == "on"
             )
-        await _keep_passes(service, settings, clock, webhook)
+        await _start_passes(service, settings, webhook)
         port = await service.answer_for_health(settings.health_address)
     except BaseException:
         await service.stop()
@@ -69,28 +63,21 @@ async def start_scheduler(
     return service
 
 
-async def _keep_passes(
-    service: Service, settings: SchedulerSettings, clock: Clock, webhook: Webhook | None
+async def _start_passes(
+    service: Service, settings: SchedulerSettings, webhook: Webhook | None
 ) -> None:
     database, broker = service.database, service.broker
     holder = f"{socket.gethostname()}:{os.getpid()}:{new_nonce()}"
-    metrics.measure(service, settings, holder=holder, clock=clock)
+    metrics.measure(service, settings, holder=holder)
     relay_wakeup, tick_wakeup = Handover(), Wakeup()
     enqueue_wakeup, windows_wakeup = Wakeup(), Wakeup()
-    tick = Tick(
-        database,
-        holder=holder,
-        max_entries=settings.max_entries_per_cycle,
-        relay=relay_wakeup,
-        clock=clock,
-    )
-    intake = settled_intake(database, broker, clock=clock, tick=tick_wakeup)
-
+    entries = settings.max_entries_per_cycle
+    tick = Tick(database, holder=holder, max_entries=entries, relay=relay_wakeup)
+    intake = settled_intake(database, broker, tick=tick_wakeup)
     healing = Healing(
         database,
         broker,
         holder=holder,
-        clock=clock,
         ask_after_seconds=settings.ask_after_seconds,
         relay=relay_wakeup,
         tick=tick_wakeup,
@@ -101,7 +88,7 @@ async def _keep_passes(
         return 0.0 if result is not None and result.unfinished else None
 
     async def take_in() -> float | None:
-        # Ticking goes on without streams: decisions wait in the outbox until they can be sent.
+        # The tick continues without streams: its messages wait in the outbox.
         try:
             return await intake.run_once()
         except ConsumerMissing as error:
@@ -118,35 +105,30 @@ async def _keep_passes(
 
     delivery = None
     if webhook is not None:
-        delivery = Delivery(database, webhook, settings, clock=clock)
+        delivery = Delivery(database, webhook, settings)
         service.keep("notify", delivery.run_once)
-    await Desk(
+    desk = Desk(
         service.requests,
         broker,
         settings,
         name=holder,
-        clock=clock,
+        wakeups=(relay_wakeup, tick_wakeup, enqueue_wakeup),
+        windows=windows_wakeup,
         delivery=delivery,
-        wake=Followers(
-            relay=relay_wakeup, tick=tick_wakeup, enqueue=enqueue_wakeup, windows=windows_wakeup
-        ),
-    ).listen()
+    )
+    await desk.listen()
     relay = Relay(database, broker, OUTBOX, relay_wakeup, batch=settings.outbox_batch)
     service.keep("relay", relay.run_once, relay_wakeup)
     service.keep("healing", heal, poll=min(SAFETY_POLL, settings.ask_after_seconds / 4))
-    enqueue = Enqueue(database, clock=clock, relay=relay_wakeup, batch=settings.enqueue_batch)
+    enqueue = Enqueue(database, relay=relay_wakeup, batch=settings.enqueue_batch)
     service.keep("enqueue", enqueue.run_once, enqueue_wakeup, poll=settings.enqueue_poll_seconds)
     service.keep("refused", enqueue.look_again)
     clean_up = settings.clean_up_seconds
     retention = Retention(
-        database,
-        days=settings.history_days,
-        clock=clock,
-        every=clean_up,
-        rejected_days=settings.rejected_days,
+        database, days=settings.history_days, every=clean_up, rejected_days=settings.rejected_days
     )
     service.keep("retention", retention.run_once, poll=clean_up)
-    windows = Windows(database, clock=clock, relay=relay_wakeup, tick=tick_wakeup)
+    windows = Windows(database, relay=relay_wakeup, tick=tick_wakeup)
     service.keep("windows", windows.run_once, windows_wakeup)
     await intake.take_over()
     service.keep("intake", take_in)

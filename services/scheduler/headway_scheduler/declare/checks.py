@@ -1,7 +1,8 @@
 """Check definitions against what is stored: owners, jobs, parents and times."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import groupby
 from typing import Any
@@ -14,12 +15,16 @@ from headway.define.definitions import (
     ManifestDefinition,
 )
 from headway.define.inputs import problem_of_input
+from headway.define.packing import UnreadableDefinitions, unpack
+from headway_contract.definitions import ApplyRequest
 from headway_decisions.declaring.lookup import find_cycles
 from headway_decisions.timing import timing
+from headway_errors import Conflict, Invalid
 from headway_postgres_kit import Connection
 
 from headway_scheduler.declare.one_shots import past_messages
 from headway_scheduler.store import manifests
+from headway_scheduler.text import utc
 
 # Manifests that a warning names.
 _MOST_NAMED = 5
@@ -27,6 +32,25 @@ _MOST_NAMED = 5
 
 class ForeignDefinitions(InvalidDefinitions):
     """Definitions that name manifests or jobs of another application."""
+
+
+def unpack_definitions(request: ApplyRequest) -> Definitions:
+    """Unpack the definitions of a request; raises `Invalid`."""
+    try:
+        return unpack(request.definitions)
+    except UnreadableDefinitions as error:
+        raise Invalid(str(error)) from error
+
+
+@contextmanager
+def request_errors() -> Iterator[None]:
+    """Translate problems of definitions to the errors of a request."""
+    try:
+        yield
+    except ForeignDefinitions as error:
+        raise Conflict(str(error)) from error
+    except InvalidDefinitions as error:
+        raise Invalid(str(error)) from error
 
 
 async def refuse_problems(
@@ -43,13 +67,25 @@ async def refuse_problems(
     Only the timings of `retimed` manifests are checked: an old timing that has run out must not
     keep its application from starting.
     """
-    foreign = [*_foreign(definitions, known), *await _foreign_jobs(connection, definitions)]
+    own = {job.name for job in definitions.jobs}
+    named = own | {manifest.job for manifest in definitions.manifests}
+    jobs = {row["name"]: row for row in await connection.fetch(manifests["jobs"], list(named))}
+    foreign = [*_foreign(definitions, known), *_foreign_jobs(definitions, jobs)]
     problems = [
         *found,
         *await asyncio.to_thread(_timings, retimed, now),
-        *_past(definitions, retimed, now),
+        # Code may keep one-shots whose time is past; a request for one is a mistake.
+        *(past_messages(retimed, now) if definitions.owner == API_OWNER else []),
         *foreign,
-        *await _jobs(connection, definitions, known),
+        # Manifests of jobs that another application declares.
+        *(
+            problem
+            for manifest in definitions.manifests
+            if manifest.job not in own
+            for problem in _job_problems(
+                manifest, jobs.get(manifest.job), known.get(manifest.external_id)
+            )
+        ),
         *await _parents(connection, definitions),
     ]
     if problems:
@@ -69,61 +105,35 @@ def _timings(retimed: Sequence[ManifestDefinition], now: datetime) -> list[str]:
     ]
 
 
-def _past(
-    definitions: Definitions, retimed: Sequence[ManifestDefinition], now: datetime
-) -> list[str]:
-    """Find one-shots whose time is past; code may keep them, a request for one is a mistake."""
-    return past_messages(retimed, now) if definitions.owner == API_OWNER else []
-
-
 def _foreign(definitions: Definitions, known: Mapping[str, Any]) -> list[str]:
     """Find manifests that belong to another owner."""
-    return [
-        f"manifest {external_id!r} {_owned_message(known[external_id].owner, external_id)}"
-        for external_id in (manifest.external_id for manifest in definitions.manifests)
-        if external_id in known and known[external_id].owner != definitions.owner
-    ]
+    problems = []
+    for name in (manifest.external_id for manifest in definitions.manifests):
+        if name not in known or known[name].owner == definitions.owner:
+            continue
+        if known[name].owner == API_OWNER:
+            problems.append(
+                f"manifest {name!r} was made at run time and belongs to no application: give this "
+                f"one another id, or delete that one ('headway delete {name}')"
+            )
+        else:
+            owner = known[name].owner
+            problems.append(
+                f"manifest {name!r} belongs to the application {owner!r}: give it another id"
+            )
+    return problems
 
 
-def _owned_message(owner: str, external_id: str) -> str:
-    if owner == API_OWNER:
-        remedy = f"give this one another id, or delete that one ('headway delete {external_id}')"
-        return f"was made at run time and belongs to no application: {remedy}"
-    return f"belongs to the application {owner!r}: give it another id"
-
-
-async def _foreign_jobs(connection: Connection, definitions: Definitions) -> list[str]:
+def _foreign_jobs(definitions: Definitions, declared: Mapping[str, Any]) -> list[str]:
     """Find jobs that another application declares with another input."""
-    own = {job.name: job for job in definitions.jobs}
-    rows = await connection.fetch(manifests["jobs"], list(own))
-    declared = {row["name"]: row for row in rows}
     return [
-        f"job {name!r} is declared by the application {declared[name]['owner']!r} with another "
-        "input: give one of them another name"
-        for name, job in own.items()
-        if name in declared
-        and declared[name]["retired_at"] is None
-        and declared[name]["owner"] != definitions.owner
-        and (declared[name]["input_schema"], declared[name]["takes_input"])
-        != (job.input_schema, job.takes_input)
-    ]
-
-
-async def _jobs(
-    connection: Connection, definitions: Definitions, known: Mapping[str, Any]
-) -> list[str]:
-    """Check manifests of jobs that another application declares."""
-    own = {job.name for job in definitions.jobs}
-    named = {manifest.job for manifest in definitions.manifests} - own
-    rows = await connection.fetch(manifests["jobs"], list(named))
-    declared = {row["name"]: row for row in rows}
-    return [
-        problem
-        for manifest in definitions.manifests
-        if manifest.job not in own
-        for problem in _job_problems(
-            manifest, declared.get(manifest.job), known.get(manifest.external_id)
-        )
+        f"job {job.name!r} is declared by the application {known['owner']!r} with another input: "
+        "give one of them another name"
+        for job in definitions.jobs
+        if (known := declared.get(job.name)) is not None
+        and known["retired_at"] is None
+        and known["owner"] != definitions.owner
+        and (known["input_schema"], known["takes_input"]) != (job.input_schema, job.takes_input)
     ]
 
 
@@ -173,8 +183,8 @@ async def _parents(connection: Connection, definitions: Definitions) -> list[str
 def retired_message(job: str, since: datetime) -> str:
     """Explain that a job is retired, with the remedy."""
     return (
-        f"job {job!r} is retired, because no application declares it since "
-        f"{since:%Y-%m-%d %H:%M:%S} UTC: declare the job again, or use another one"
+        f"job {job!r} is retired, because no application declares it since {utc(since)}: declare "
+        "the job again, or use another one"
     )
 
 

@@ -1,6 +1,6 @@
-"""Resolve definitions, compare them with the stored manifests, and judge who may declare them."""
+"""Compare definitions with the stored manifests: terms, differences, owners, audit data."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -19,11 +19,17 @@ from headway_decisions.declaring.app_sources import (
     Verdict,
     judge_declaration,
 )
+from headway_decisions.declaring.lookup import stored_definition
+from headway_decisions.declaring.ownership import RETRY_FIELDS, manifest_owners
 from headway_decisions.timing.timing import Timing
 from headway_postgres_kit import Connection
 from msgspec import Struct, structs
 
+from headway_scheduler.lookup import queries
 from headway_scheduler.store import applications, manifests
+
+# Fields that operators may own, and the column that holds each; those of a retry policy are apart.
+_OPERATOR_COLUMNS = {"enabled": "enabled", "jitter": "jitter_seconds"}
 
 
 class Known(Struct, frozen=True, kw_only=True):
@@ -35,7 +41,6 @@ class Known(Struct, frozen=True, kw_only=True):
     definition_hash: str
     timing: Any
     batch: str | None
-    disabled_by: str | None
     depends_on: UUID | None
 
 
@@ -52,7 +57,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     @property
     def retimed(self) -> list[ManifestDefinition]:
         """Return the manifests whose timing is new."""
-        return [*self.new, *filter(self.retimes, self.changed)]
+        return list(filter(self.retimes, self.written))
 
     @property
     def written(self) -> list[ManifestDefinition]:
@@ -60,9 +65,10 @@ class Comparison(Struct, frozen=True, kw_only=True):
         return [*self.new, *self.changed]
 
     def retimes(self, definition: ManifestDefinition) -> bool:
-        """Return whether the timing of a changed definition differs from the stored one."""
+        """Return whether the timing of a definition differs from the stored one."""
+        known = self.known.get(definition.external_id)
         try:
-            stored = msgspec.convert(self.known[definition.external_id].timing, Timing)
+            stored = None if known is None else msgspec.convert(known.timing, Timing)
         except msgspec.ValidationError:
             return True  # a newer version wrote it, so it cannot be compared
         return bool(stored != definition.timing)
@@ -103,22 +109,17 @@ async def resolve(connection: Connection, definitions: Definitions) -> Resolved:
     rows = await connection.fetch(manifests["inheriting"], list(own))
     stored = [msgspec.convert(row["sent"], ManifestDefinition) for row in rows]
     following = [manifest for manifest in stored if manifest.external_id not in named]
+
+    def fill(manifest: ManifestDefinition) -> ManifestDefinition:
+        # `refuse_problems` reports undeclared jobs.
+        job = jobs.get(manifest.job)
+        return manifest if job is None else manifest.with_terms_of(job)
+
     return Resolved(
-        definitions=structs.replace(
-            definitions, manifests=tuple(_filled(definitions.manifests, jobs))
-        ),
-        followers=list(_filled(following, jobs)),
+        definitions=structs.replace(definitions, manifests=tuple(map(fill, definitions.manifests))),
+        followers=list(map(fill, following)),
         sent={manifest.external_id: manifest for manifest in (*inheriting, *following)},
     )
-
-
-def _filled(
-    found: Iterable[ManifestDefinition], jobs: Mapping[str, JobDefinition]
-) -> Iterable[ManifestDefinition]:
-    """Fill in the terms of jobs; `refuse_problems` reports undeclared jobs."""
-    for manifest in found:
-        job = jobs.get(manifest.job)
-        yield manifest if job is None else manifest.with_terms_of(job)
 
 
 async def _jobs(connection: Connection, names: set[str]) -> dict[str, JobDefinition]:
@@ -132,9 +133,7 @@ async def _jobs(connection: Connection, names: set[str]) -> dict[str, JobDefinit
 
 
 async def compare(
-    connection: Connection,
-    definitions: Definitions,
-    followers: Sequence[ManifestDefinition] = (),
+    connection: Connection, definitions: Definitions, followers: Sequence[ManifestDefinition] = ()
 ) -> Comparison:
     """Compare definitions and followers with the stored manifests."""
     rows = await connection.fetch(
@@ -142,22 +141,15 @@ async def compare(
         definitions.owner,
         [manifest.external_id for manifest in (*definitions.manifests, *followers)],
     )
-    known = {
-        row["external_id"]: Known(
-            id=row["id"],
-            external_id=row["external_id"],
-            owner=row["owner"],
-            definition_hash=row["definition_hash"],
-            timing=row["timing"],
-            batch=row["batch"],
-            disabled_by=row["disabled_by"],
-            depends_on=row["depends_on"],
-        )
-        for row in rows
-    }
+    known = {row["external_id"]: Known(**dict(row)) for row in rows}
     new = [manifest for manifest in definitions.manifests if manifest.external_id not in known]
     own, following = (
-        [manifest for manifest in found if _differs(manifest, known)]
+        [
+            manifest
+            for manifest in found
+            if (stored := known.get(manifest.external_id)) is not None
+            and stored.definition_hash != manifest.fingerprint()
+        ]
         for found in (definitions.manifests, followers)
     )
     named = {manifest.external_id for manifest in definitions.manifests}
@@ -174,7 +166,70 @@ async def compare(
     )
 
 
-def _differs(manifest: ManifestDefinition, known: Mapping[str, Known]) -> bool:
-    """Return whether a manifest is stored with another definition."""
-    stored = known.get(manifest.external_id)
-    return stored is not None and stored.definition_hash != manifest.fingerprint()
+async def stored_manifests(connection: Connection, ids: Sequence[UUID]) -> dict[str, Any]:
+    """Fetch the rows of manifests by external id."""
+    rows = await connection.fetch(queries["definitions_of"], ids) if ids else []
+    return {row["external_id"]: row for row in rows}
+
+
+def stored_definitions(rows: Mapping[str, Any]) -> dict[str, Any]:
+    """Return stored definitions without the fields that code does not decide."""
+    found = {}
+    for row in rows.values():
+        kept = {
+            _OPERATOR_COLUMNS[name] for name in row["operator_fields"] if name in _OPERATOR_COLUMNS
+        }
+        if row["disabled_by"] not in (None, "code"):
+            kept.add("enabled")
+        stored = {name: value for name, value in stored_definition(row).items() if name not in kept}
+        owned = {RETRY_FIELDS[name] for name in row["operator_fields"] if name in RETRY_FIELDS}
+        retry = stored["retry"]
+        stored["retry"] = {name: retry[name] for name in retry if name not in owned}
+        found[row["external_id"]] = stored
+    return found
+
+
+def kept_messages(definitions: Sequence[ManifestDefinition], rows: Mapping[str, Any]) -> list[str]:
+    """Name each field of changed definitions that stays as an operator set it."""
+    messages = []
+    for manifest in definitions:
+        row = rows[manifest.external_id]
+        wanted = {
+            "enabled": manifest.enabled,
+            "attempts": manifest.retry.attempts,
+            "interval": manifest.retry.interval_seconds,
+            "jitter": manifest.jitter_seconds,
+        }
+        if row["disabled_by"] in ("pruned", "once"):
+            # A declaration enables it although an operator owns the field.
+            del wanted["enabled"]
+        messages += [
+            f"manifest {manifest.external_id!r}: {owner.field} stays {owner.value} as an operator "
+            f"set it, and the code says {wanted[owner.field]}: to let the code decide, run "
+            f"'{owner.give_back}'"
+            for owner in manifest_owners(row)
+            if owner.owner == "operator" and wanted.get(owner.field, owner.value) != owner.value
+        ]
+    return messages
+
+
+def audited_definition(definition: ManifestDefinition, stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the audit data of a declared manifest: the definition, and the one before.
+
+    Fields that have their default before and after are left out.
+    """
+    data: dict[str, Any] = msgspec.to_builtins(definition)
+    known = stored.get(definition.external_id)
+    if known is None:
+        return data
+    fields = {name: getattr(definition, name) for name in definition.__struct_fields__}
+    # Through JSON, as it is stored: tuples become lists.
+    now = msgspec.json.decode(msgspec.json.encode(fields))
+    # Fields of the retry policy that an operator owns are not part of the change.
+    known = {**known, "retry": {**now["retry"], **known["retry"]}}
+    before = {
+        name: known.get(name, value)
+        for name, value in now.items()
+        if name in data or known.get(name, value) != value
+    }
+    return {**data, "before": before}

@@ -7,28 +7,36 @@ owns keep their values.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from headway.define.definitions import API_OWNER, Definitions
 from headway_clock import new_id
 from headway_decisions.declaring.app_sources import MayDeclare, NotTheOwner, Source, Stale
 from headway_decisions.firing import manifest_state
-from headway_postgres_kit import Clock, Connection
+from headway_postgres_kit import Connection, Database
 from msgspec import Struct
 
 from headway_scheduler.declare.checks import ForeignDefinitions, refuse_problems
-from headway_scheduler.declare.compare import Comparison, Known, compare, judge_source, resolve
-from headway_scheduler.declare.group_settings import decide_groups, write_groups
-from headway_scheduler.declare.one_shots import late_messages, past_messages
-from headway_scheduler.declare.stored_definitions import (
+from headway_scheduler.declare.compare import (
+    Comparison,
+    Known,
+    Resolved,
     audited_definition,
+    compare,
+    judge_source,
     kept_messages,
+    resolve,
     stored_definitions,
     stored_manifests,
 )
+from headway_scheduler.declare.one_shots import late_messages, past_messages
 from headway_scheduler.declare.write import (
+    GroupChange,
+    decide_groups,
     find_parents,
     give_up_shots,
+    write_groups,
     write_jobs,
     write_manifests,
     write_parents,
@@ -42,7 +50,6 @@ from headway_scheduler.fire.decide import (
 from headway_scheduler.fire.record import announce_switches
 from headway_scheduler.store import (
     DECLARE_LOCK,
-    HISTORY,
     applications,
     audit,
     groups,
@@ -67,11 +74,10 @@ class Declared(Struct, frozen=True, kw_only=True):
 
 
 async def declare(
-    connection: Connection,
+    database: Database,
     definitions: Definitions,
     *,
     source: str,
-    clock: Clock,
     declares: Source = "code",
     take_over: bool = False,
     may_fire: bool = True,
@@ -81,66 +87,51 @@ async def declare(
     `source` is the author in the audit, `declares` whether that is code or files. Without
     `may_fire` (a scheduler that does not tick), times that old timings missed are skipped.
     """
-    await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
-    declared_at = await clock.now(connection)
-    verdict = await judge_source(connection, definitions, declares, take_over=take_over)
-    match verdict:
-        case NotTheOwner() if declares == "files":
-            raise ForeignDefinitions([verdict.reason])
-        case NotTheOwner():
-            return Declared(at=declared_at, stale=True, remarks=[verdict.reason])
-        case Stale():
-            remark = (
-                f"a newer generation of {definitions.owner!r} than {definitions.generation} has "
-                "declared its manifests already: nothing was changed"
-            )
-            return Declared(at=declared_at, stale=True, remarks=[remark])
-    await _note_application(connection, definitions, declares, source, verdict, declared_at)
-    resolved = await resolve(connection, definitions)
-    definitions = resolved.definitions
-    compared = await compare(connection, definitions, resolved.followers)
-    await refuse_problems(
-        connection, definitions, compared.known, retimed=compared.retimed, now=declared_at
-    )
-    ids = {manifest.external_id: new_id() for manifest in compared.new} | {
-        external_id: stored.id for external_id, stored in compared.known.items()
-    }
-    changed = {ids[manifest.external_id] for manifest in compared.changed}
-    touched = changed | await members_to_switch(connection, definitions)
-    locked = await lock_manifests(connection, touched)
-    # After the locks: the tick may have fired while we waited for them.
-    now = await clock.now(connection)
-    rows = await stored_manifests(connection, list(changed))
-    retimed = {ids[manifest.external_id] for manifest in filter(compared.retimes, compared.changed)}
-    await _finish_the_past(connection, locked, now, retimed, may_fire=may_fire)
-    parents = await find_parents(connection, compared.written, ids)
-    leaving = set(locked) & _leaving_parents(compared, ids, parents)
-    await leave_parents(connection, leaving, now=now)
-    await write_jobs(connection, definitions, source, now)
-    used = [manifest.group for manifest in (*definitions.manifests, *compared.changed)]
-    changed_groups = await write_groups(connection, definitions, used, source=source, now=now)
-    await write_manifests(connection, definitions, compared, ids, resolved.sent, now)
-    await write_parents(connection, compared.written, ids, parents)
-    locked = await lock_manifests(
-        connection, touched | {ids[manifest.external_id] for manifest in compared.new}
-    )
-    await reschedule_wake(connection, locked, now=now)
-    await announce_switches(connection, locked, now=now)
-    await give_up_shots(connection, compared.retimed, ids, now)
-    # One-shots that were enabled after their time have nothing left to fire.
-    late = await connection.fetch(manifests["retire"], locked)
-    stored = stored_definitions(rows)
-    records = [
-        audit(
-            "headway.manifest.declared.v1",
-            manifest.external_id,
-            source,
-            audited_definition(manifest, stored),
-            now,
+    async with database.transaction() as connection:
+        await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
+        declared_at = await database.clock.now(connection)
+        verdict = await judge_source(connection, definitions, declares, take_over=take_over)
+        match verdict:
+            case NotTheOwner() if declares == "files":
+                raise ForeignDefinitions([verdict.reason])
+            case NotTheOwner():
+                return Declared(at=declared_at, stale=True, remarks=[verdict.reason])
+            case Stale():
+                remark = (
+                    f"a newer generation of {definitions.owner!r} than {definitions.generation} "
+                    "has declared its manifests already: nothing was changed"
+                )
+                return Declared(at=declared_at, stale=True, remarks=[remark])
+        await _note_application(connection, definitions, declares, source, verdict, declared_at)
+        resolved = await resolve(connection, definitions)
+        compared = await compare(connection, resolved.definitions, resolved.followers)
+        await refuse_problems(
+            connection,
+            resolved.definitions,
+            compared.known,
+            retimed=compared.retimed,
+            now=declared_at,
         )
-        for manifest in compared.written
-    ]
-    await HISTORY.append(connection, records, now=now)
+        ids = {manifest.external_id: new_id() for manifest in compared.new} | {
+            external_id: stored.id for external_id, stored in compared.known.items()
+        }
+        changed = {ids[manifest.external_id] for manifest in compared.changed}
+        affected = changed | await members_to_switch(connection, resolved.definitions)
+        locked = await lock_manifests(connection, affected)
+        # After the locks: the tick may have fired while this transaction waited for them.
+        now = await database.clock.now(connection)
+        rows = await stored_manifests(connection, list(changed))
+        retimed = {ids[each.external_id] for each in filter(compared.retimes, compared.changed)}
+        await _finish_the_past(connection, locked, now, retimed, may_fire=may_fire)
+        changed_groups, late = await _write(
+            connection, resolved, compared, ids, locked, source, now
+        )
+        stored = stored_definitions(rows)
+        entries = [
+            (manifest.external_id, audited_definition(manifest, stored))
+            for manifest in compared.written
+        ]
+        await audit(connection, "headway.manifest.declared.v1", source, entries, now=now)
     return Declared(
         at=declared_at,
         created=sorted(manifest.external_id for manifest in compared.new),
@@ -157,6 +148,35 @@ async def declare(
     )
 
 
+async def _write(
+    connection: Connection,
+    resolved: Resolved,
+    compared: Comparison,
+    ids: dict[str, UUID],
+    locked: Sequence[UUID],
+    source: str,
+    now: datetime,
+) -> tuple[list[GroupChange], Sequence[Any]]:
+    """Write jobs, groups and manifests; returns changed groups, and one-shots enabled too late."""
+    definitions = resolved.definitions
+    parents = await find_parents(connection, compared.written, ids)
+    leaving = set(locked) & _leaving_parents(compared, ids, parents)
+    await leave_parents(connection, leaving, now=now)
+    await write_jobs(connection, definitions, source, now)
+    used = [manifest.group for manifest in (*definitions.manifests, *compared.changed)]
+    changed_groups = await write_groups(connection, definitions, used, source=source, now=now)
+    await write_manifests(connection, definitions, compared, ids, resolved.sent, now)
+    await write_parents(connection, compared.written, ids, parents)
+    new = {ids[manifest.external_id] for manifest in compared.new}
+    locked = await lock_manifests(connection, {*locked, *new})
+    await reschedule_wake(connection, locked, now=now)
+    await announce_switches(connection, locked, now=now)
+    await give_up_shots(connection, compared.retimed, ids, now)
+    # One-shots that were enabled after their time have nothing left to fire.
+    late = await connection.fetch(manifests["retire"], locked)
+    return changed_groups, late
+
+
 async def _note_application(
     connection: Connection,
     definitions: Definitions,
@@ -170,14 +190,20 @@ async def _note_application(
     name, generation = definitions.owner, definitions.generation
     if verdict.taken_over:
         data = {"generation": generation, "remark": verdict.remarks[0]}
-        record = audit("headway.application.taken_over.v1", name, source, data, now)
-        await HISTORY.append(connection, [record], now=now)
+        kind = "headway.application.taken_over.v1"
+        await audit(connection, kind, source, [(name, data)], now=now)
     await connection.execute(applications["declare"], name, generation, now, declares, source)
 
 
 async def members_to_switch(connection: Connection, definitions: Definitions) -> set[UUID]:
     """Find manifests whose group is switched, or whose job is retired or restored."""
-    members = await _members_of_switched_jobs(connection, definitions)
+    members: set[UUID] = set()
+    if definitions.owner != API_OWNER:
+        jobs = [job.name for job in definitions.jobs]
+        rows = await connection.fetch(
+            manifests["members_of_switched_jobs"], definitions.owner, jobs
+        )
+        members = {row["id"] for row in rows}
     for change in await decide_groups(connection, definitions):
         if "enabled" in change.replaced:
             rows = await connection.fetch(groups["members"], change.after.name)
@@ -209,18 +235,6 @@ async def _finish_the_past(
     await skip_missed_during_pause(
         connection, gone, until=now, now=now, otherwise=manifest_state.RETIMED
     )
-
-
-async def _members_of_switched_jobs(connection: Connection, definitions: Definitions) -> set[UUID]:
-    """Find the manifests of jobs that this declaration retires or restores."""
-    if definitions.owner == API_OWNER:
-        return set()
-    rows = await connection.fetch(
-        manifests["members_of_switched_jobs"],
-        definitions.owner,
-        [job.name for job in definitions.jobs],
-    )
-    return {row["id"] for row in rows}
 
 
 def _leaving_parents(

@@ -59,13 +59,22 @@ def changes(
     moves: Sequence[Move], horizon: datetime
 ) -> tuple[list[FireChange], FiresLeftOut | None]:
     """Return the fire times that change up to the horizon, and what the answer leaves out."""
-    comparison = _Comparison(horizon)
-    found, not_compared = [], 0
+    found, not_compared, computed = [], 0, 0
+    # Equal moves, as a batch has them, are compared once.
+    known: dict[Hashable, _Difference] = {}
     for move in moves:
-        difference = comparison.compare(move)
-        if difference is None:
-            not_compared += 1
-        elif difference.vanish or difference.appear or difference.compared_until is not None:
+        firings = [firing for firing in (move.before, move.after) if firing is not None]
+        has_jitter = any(firing.jitter_seconds for firing in firings)
+        key = (move.before, move.after, move.now, move.external_id if has_jitter else None)
+        if key not in known:
+            if computed >= MOST_COMPUTED:
+                not_compared += 1
+                continue
+            before, after = (_times(move, side, horizon) for side in (move.before, move.after))
+            computed += len(before) + len(after)
+            known[key] = _difference(move, before, after)
+        difference = known[key]
+        if difference.vanish or difference.appear or difference.compared_until is not None:
             found.append((move, difference))
     listed, unlisted = found[:MOST_MANIFESTS], found[MOST_MANIFESTS:]
     left_out = FiresLeftOut(
@@ -81,43 +90,20 @@ def changes(
     )
 
 
-class _Comparison:
-    """Compares sides up to the horizon; equal ones, as a batch has them, only once."""
-
-    def __init__(self, horizon: datetime) -> None:
-        self._horizon = horizon
-        self._known: dict[Hashable, _Difference] = {}
-        self._computed = 0
-
-    def compare(self, move: Move) -> _Difference | None:
-        """Return the difference, or `None` if too many times were computed before."""
-        firings = [firing for firing in (move.before, move.after) if firing is not None]
-        has_jitter = any(firing.jitter_seconds for firing in firings)
-        key = (move.before, move.after, move.now, move.external_id if has_jitter else None)
-        if key not in self._known:
-            if self._computed >= MOST_COMPUTED:
-                return None
-            before, after = self._times(move, move.before), self._times(move, move.after)
-            self._known[key] = _difference(move, before, after)
-        return self._known[key]
-
-    def _times(self, move: Move, firing: Firing | None) -> list[datetime]:
-        """Return the next due times, one more than are compared if there are more."""
-        found: list[datetime] = []
-        if firing is None or firing.first is None:
-            return found
-        start = firing.first - _INSTANT if _is_ahead(move, firing, firing.first) else move.now
-        due_at = timing.next_allowed(firing.timing, start)
-        while due_at is not None and due_at <= self._horizon and len(found) <= MOST_COMPARED:
-            found.append(due_at)
-            due_at = timing.next_allowed(firing.timing, due_at)
-        self._computed += len(found)
+def _times(move: Move, firing: Firing | None, horizon: datetime) -> list[datetime]:
+    """Return the next due times up to the horizon, one more than are compared if there are more."""
+    found: list[datetime] = []
+    if firing is None or firing.first is None:
         return found
-
-
-def _is_ahead(move: Move, firing: Firing, first: datetime) -> bool:
-    """Return whether the first due time can still fire: late by jitter, or a one-shot."""
-    return isinstance(firing.timing.cadence, Once) or _fires_at(move, firing, first) > move.now
+    # The first due time can still fire if jitter delays it, or if it is a one-shot.
+    is_once = isinstance(firing.timing.cadence, Once)
+    is_ahead = is_once or _fires_at(move, firing, firing.first) > move.now
+    start = firing.first - _INSTANT if is_ahead else move.now
+    due_at = timing.next_allowed(firing.timing, start)
+    while due_at is not None and due_at <= horizon and len(found) <= MOST_COMPARED:
+        found.append(due_at)
+        due_at = timing.next_allowed(firing.timing, due_at)
+    return found
 
 
 def _fires_at(move: Move, firing: Firing | None, due_at: datetime) -> datetime:

@@ -11,6 +11,7 @@ from headway_decisions.timing.cadence import Once
 from headway_decisions.timing.timing import Timing
 
 from headway_scheduler.fire.preview import first_ahead
+from headway_scheduler.text import utc
 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -37,8 +38,8 @@ def past_shots(definitions: Sequence[ManifestDefinition], now: datetime) -> dict
 def past_messages(definitions: Sequence[ManifestDefinition], now: datetime) -> list[str]:
     """Warn about one-shots that are declared too late."""
     return [
-        f"manifest {external_id!r} was to fire once at {at:%Y-%m-%d %H:%M:%S} UTC, which is past: "
-        "it does not fire, unless it is given a later time"
+        f"manifest {external_id!r} was to fire once at {utc(at)}, which is past: it does not fire, "
+        "unless it is given a later time"
         for external_id, at in past_shots(definitions, now).items()
     ]
 

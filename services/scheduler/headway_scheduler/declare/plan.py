@@ -6,32 +6,32 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from headway.define.definitions import (
-    API_OWNER,
-    Definitions,
-    InvalidDefinitions,
-    ManifestDefinition,
-)
-from headway.define.packing import UnreadableDefinitions, unpack
-from headway.define.packing import problems_of as problems_of_definitions
+from headway.define.definitions import API_OWNER, Definitions, ManifestDefinition
+from headway.define.packing import problems_of
 from headway_contract.definitions import ApplyAnswer, ApplyRequest, PrunePolicy
 from headway_decisions.declaring.app_sources import MayDeclare, NotTheOwner, Stale
 from headway_decisions.timing.timing import Timing
-from headway_errors import Conflict, Invalid
 from headway_postgres_kit import Connection
 from msgspec import structs
 
 from headway_scheduler.declare.checks import (
-    ForeignDefinitions,
     refuse_problems,
+    request_errors,
     retired_use_warnings,
+    unpack_definitions,
 )
-from headway_scheduler.declare.compare import Comparison, Known, compare, judge_source, resolve
+from headway_scheduler.declare.compare import (
+    Comparison,
+    Known,
+    compare,
+    judge_source,
+    kept_messages,
+    resolve,
+)
 from headway_scheduler.declare.fire_changes import Firing, Move, changes
-from headway_scheduler.declare.group_settings import decide_groups, shown
 from headway_scheduler.declare.one_shots import first_due, has_come, late_messages, past_messages
-from headway_scheduler.declare.startup import Leavers, leaving
-from headway_scheduler.declare.stored_definitions import kept_messages
+from headway_scheduler.declare.startup import leaving
+from headway_scheduler.declare.write import decide_groups, shown
 from headway_scheduler.lookup import queries
 
 
@@ -39,7 +39,7 @@ async def plan(
     connection: Connection, request: ApplyRequest, *, policy: PrunePolicy, now: datetime
 ) -> ApplyAnswer:
     """Return what applying these definitions would create, change, prune and disable."""
-    definitions = _read(request)
+    definitions = unpack_definitions(request)
     verdict = await judge_source(connection, definitions, "files", take_over=request.take_over)
     refused = verdict.reason if isinstance(verdict, NotTheOwner) else ""
     remarks = verdict.remarks if isinstance(verdict, MayDeclare) else ()
@@ -53,9 +53,16 @@ async def plan(
     resolved = await resolve(connection, definitions)
     definitions = resolved.definitions
     compared = await compare(connection, definitions, resolved.followers)
-    await _refuse_problems(connection, definitions, compared, now)
-    leavers = leaving(definitions, compared.gone)
-    pruned, silenced = _leave(leavers, request.prune or policy)
+    problems = await asyncio.to_thread(problems_of, definitions)
+    with request_errors():
+        await refuse_problems(
+            connection, definitions, compared.known, problems, retimed=compared.retimed, now=now
+        )
+    batches, orphans = leaving(definitions, compared.gone)
+    prune = request.prune or policy
+    pruned = [manifest for left in batches.values() for manifest in left]
+    pruned += orphans if prune == "delete" else []
+    silenced = orphans if prune == "disable" else []
     stored = await _stored(connection, compared, [*pruned, *silenced])
     # Manifests that an earlier declaration disabled do not change.
     disabled = [
@@ -91,37 +98,6 @@ async def plan(
             *await _retired_jobs(connection, definitions, pruned),
         ],
     )
-
-
-def _read(request: ApplyRequest) -> Definitions:
-    try:
-        return unpack(request.definitions)
-    except UnreadableDefinitions as error:
-        raise Invalid(str(error)) from error
-
-
-async def _refuse_problems(
-    connection: Connection, definitions: Definitions, compared: Comparison, now: datetime
-) -> None:
-    found = await asyncio.to_thread(problems_of_definitions, definitions)
-    try:
-        await refuse_problems(
-            connection, definitions, compared.known, found, retimed=compared.retimed, now=now
-        )
-    except ForeignDefinitions as error:
-        raise Conflict(str(error)) from error
-    except InvalidDefinitions as error:
-        raise Invalid(str(error)) from error
-
-
-def _leave(leavers: Leavers, policy: PrunePolicy) -> tuple[list[Known], list[Known]]:
-    """Return the manifests that would be deleted, and those that would be disabled."""
-    pruned = [manifest for left in leavers.batches.values() for manifest in left]
-    if policy == "delete":
-        return [*pruned, *leavers.orphans], []
-    if policy == "disable":
-        return pruned, leavers.orphans
-    return pruned, []
 
 
 async def _stored(
@@ -161,33 +137,26 @@ def _moves(
 def _before(row: Any) -> Firing | None:
     if not row["enabled"]:
         return None
-    return Firing(
-        timing=msgspec.convert(row["timing"], Timing),
-        jitter_seconds=row["jitter_seconds"],
-        first=row["next_due_at"],
-    )
+    timing = msgspec.convert(row["timing"], Timing)
+    return Firing(timing=timing, jitter_seconds=row["jitter_seconds"], first=row["next_due_at"])
 
 
 def _new(definition: ManifestDefinition, now: datetime) -> Firing | None:
     if not definition.enabled:
         return None
-    return Firing(
-        timing=definition.timing,
-        jitter_seconds=definition.jitter_seconds,
-        first=first_due(definition, now),
-    )
+    timing, jitter = definition.timing, definition.jitter_seconds
+    return Firing(timing=timing, jitter_seconds=jitter, first=first_due(definition, now))
 
 
 def _changed(definition: ManifestDefinition, row: Any, now: datetime) -> Firing | None:
     """Return how a changed manifest fires; fields that an operator owns keep their values."""
-    operator_fields = row["operator_fields"]
     retimed = msgspec.convert(row["timing"], Timing) != definition.timing
     if not _is_enabled(definition, row, retimed):
         return None
-    jitter = row["jitter_seconds"] if "jitter" in operator_fields else definition.jitter_seconds
+    owned = "jitter" in row["operator_fields"]
     return Firing(
         timing=definition.timing,
-        jitter_seconds=jitter,
+        jitter_seconds=row["jitter_seconds"] if owned else definition.jitter_seconds,
         first=first_due(definition, now) if retimed else row["next_due_at"],
     )
 
@@ -204,19 +173,16 @@ def _late(compared: Comparison, stored: Mapping[str, Any], now: datetime) -> lis
 
 
 def _is_enabled(definition: ManifestDefinition, row: Any, retimed: bool) -> bool:
-    """Return whether a changed manifest would be enabled."""
-    enabled: bool = row["enabled"] if _stays_switched(row, retimed) else definition.enabled
-    return enabled
-
-
-def _stays_switched(row: Any, retimed: bool) -> bool:
-    """Return whether a declaration keeps the stored switch, by the rule of `update_manifest`."""
+    """Return whether a changed manifest would be enabled, by the rule of `update_manifest`."""
     match row["disabled_by"]:
         case "pruned":
-            return False
+            keeps = False
         case "once":
-            return not retimed
-    return "enabled" in row["operator_fields"]
+            keeps = not retimed
+        case _:
+            keeps = "enabled" in row["operator_fields"]
+    enabled: bool = row["enabled"] if keeps else definition.enabled
+    return enabled
 
 
 async def _jobs(connection: Connection, definitions: Definitions) -> list[str]:

@@ -12,18 +12,10 @@ from uuid import UUID
 
 from headway_postgres_kit import Connection
 
-from headway_scheduler.declare.group_settings import remove_empty_groups
+from headway_scheduler.declare.write import remove_empty_groups
 from headway_scheduler.fire.decide import leave_parents, reschedule_wake
 from headway_scheduler.fire.outbound_events import announce_pruned
-from headway_scheduler.store import (
-    DECLARE_LOCK,
-    HISTORY,
-    OUTBOX,
-    audit,
-    manifests,
-    occurrences,
-    works,
-)
+from headway_scheduler.store import DECLARE_LOCK, OUTBOX, audit, manifests, occurrences, works
 
 
 async def mark(
@@ -44,22 +36,10 @@ async def mark(
     rows = await connection.fetch(manifests["mark_pruning"], locked, now, reason)
     await connection.execute(manifests["orphan_children"], locked)
     await reschedule_wake(connection, children, now=now)
-    await OUTBOX.add(
-        connection,
-        [announce_pruned(row, reason=reason, now=now) for row in rows],
-    )
-    records = [
-        audit(
-            "headway.manifest.pruned.v1",
-            row["external_id"],
-            source,
-            {"id": str(row["id"]), "reason": reason},
-            now,
-        )
-        for row in rows
-    ]
-    await HISTORY.append(connection, records, now=now)
-    return sorted(row["external_id"] for row in rows)
+    await OUTBOX.add(connection, [announce_pruned(row, now=now) for row in rows])
+    entries = [(row["manifest"], {"id": str(row["manifest_id"]), "reason": reason}) for row in rows]
+    await audit(connection, "headway.manifest.pruned.v1", source, entries, now=now)
+    return sorted(row["manifest"] for row in rows)
 
 
 async def confirm(connection: Connection, ids: Sequence[UUID], *, now: datetime) -> None:

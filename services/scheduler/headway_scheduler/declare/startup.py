@@ -2,40 +2,34 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 
 from headway.define.definitions import API_OWNER, Definitions
 from headway_contract.definitions import PrunePolicy
 from headway_decisions.declaring.app_sources import Source
 from headway_decisions.firing import manifest_state
-from headway_postgres_kit import Clock, Connection, Database, DatabaseUnavailable
+from headway_postgres_kit import Connection, Database, DatabaseUnavailable
 from headway_tracing.log import get_logger
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from headway_scheduler.declare import prune
 from headway_scheduler.declare.checks import retired_use_warnings
 from headway_scheduler.declare.compare import Known
 from headway_scheduler.declare.declare import Declared, declare
-from headway_scheduler.declare.group_settings import remove_empty_groups
+from headway_scheduler.declare.write import remove_empty_groups
 from headway_scheduler.fire.decide import reschedule_wake, skip_missed_during_pause
 from headway_scheduler.fire.record import announce_switches
-from headway_scheduler.store import (
-    DECLARE_LOCK,
-    HISTORY,
-    applications,
-    audit,
-    lock_manifests,
-    manifests,
-)
+from headway_scheduler.store import DECLARE_LOCK, applications, audit, lock_manifests, manifests
 
 log = get_logger(__name__)
 
 _RETRIES = 5
 _FIRST_PAUSE = 2.0
+_OVERTAKEN = "another start has declared meanwhile, and prunes instead of this one"
 
 
-class Applied(Struct, frozen=True, kw_only=True):
+class Applied(Struct, kw_only=True):
     """The result of applying definitions, with warnings for their author."""
 
     declared: Declared
@@ -44,19 +38,11 @@ class Applied(Struct, frozen=True, kw_only=True):
     warnings: list[str] = []
 
 
-class Leavers(Struct, frozen=True, kw_only=True):
-    """Undeclared manifests: those of batches that prune, and all others (orphans)."""
-
-    batches: dict[str, list[Known]]
-    orphans: list[Known]
-
-
 async def apply(
     database: Database,
     definitions: Definitions,
     *,
     policy: PrunePolicy,
-    clock: Clock,
     source: str | None = None,
     declares: Source = "code",
     take_over: bool = False,
@@ -64,154 +50,48 @@ async def apply(
 ) -> Applied:
     """Declare in one transaction; then prune batches and orphans, each in its own."""
     source = source or f"app/{definitions.owner}"
-    async with database.transaction() as connection:
-        declared = await declare(
-            connection,
-            definitions,
-            source=source,
-            clock=clock,
-            declares=declares,
-            take_over=take_over,
-            may_fire=may_fire,
-        )
+    declared = await declare(
+        database,
+        definitions,
+        source=source,
+        declares=declares,
+        take_over=take_over,
+        may_fire=may_fire,
+    )
+    applied = Applied(declared=declared, warnings=list(declared.remarks))
     if declared.stale:
-        return Applied(declared=declared, warnings=declared.remarks)
-    leavers = leaving(definitions, declared.gone)
-    cleaning = _Cleaning(database, definitions.owner, declared, clock=clock, source=source)
-    applied = Applied(declared=declared, warnings=declared.remarks)
-    for batch, members in leavers.batches.items():
-        applied = await cleaning.prune(applied, members, f"left the batch {batch}")
-    if policy == "delete":
-        applied = await cleaning.prune(applied, leavers.orphans, "no longer declared")
-    else:
-        applied = await cleaning.keep(applied, leavers.orphans, silence=policy == "disable")
-    if definitions.owner == API_OWNER:
         return applied
-    await cleaning.remove_empty_groups([group.name for group in definitions.groups])
-    async with database.acquire() as connection:
-        uses = await connection.fetch(manifests["use_retired_jobs"], definitions.owner)
-    return structs.replace(applied, warnings=[*applied.warnings, *retired_use_warnings(uses)])
+    batches, orphans = leaving(definitions, declared.gone)
+    cleaning = _Cleaning(database, definitions.owner, applied, source=source)
+    for batch, members in batches.items():
+        await cleaning.prune(members, f"left the batch {batch}")
+    if policy == "delete":
+        await cleaning.prune(orphans, "no longer declared")
+    else:
+        await cleaning.keep(orphans, silence=policy == "disable")
+    if definitions.owner != API_OWNER:
+        await cleaning.remove_empty_groups([group.name for group in definitions.groups])
+        async with database.acquire() as connection:
+            uses = await connection.fetch(manifests["use_retired_jobs"], definitions.owner)
+        applied.warnings += retired_use_warnings(uses)
+    return applied
 
 
 async def apply_at_start(
-    database: Database,
-    definitions: Definitions,
-    *,
-    policy: PrunePolicy,
-    clock: Clock,
-    may_fire: bool,
+    database: Database, definitions: Definitions, *, policy: PrunePolicy, may_fire: bool
 ) -> Applied:
     """Apply the application's definitions; retries five times while the database is unavailable."""
     pause = _FIRST_PAUSE
     for retries_left in range(_RETRIES, -1, -1):
         try:
-            applied = await apply(
-                database, definitions, policy=policy, clock=clock, may_fire=may_fire
-            )
+            applied = await apply(database, definitions, policy=policy, may_fire=may_fire)
+            break
         except DatabaseUnavailable as error:
             if not retries_left:
                 raise
             log.warning("declaration failed; retrying", error=error, retry_seconds=pause)
             await asyncio.sleep(pause)
             pause *= 2
-        else:
-            _log(definitions, applied)
-            return applied
-    raise AssertionError("unreachable")
-
-
-def leaving(definitions: Definitions, gone: Sequence[Known]) -> Leavers:
-    """Sort undeclared manifests; a batch that does not prune keeps those that left it."""
-    pruning = {batch.name: batch.prune for batch in definitions.batches}
-    batches: dict[str, list[Known]] = {name: [] for name, prunes in pruning.items() if prunes}
-    orphans = []
-    for manifest in gone:
-        if manifest.batch in batches:
-            batches[manifest.batch].append(manifest)
-        elif manifest.batch not in pruning and definitions.owner != API_OWNER:
-            orphans.append(manifest)
-    return Leavers(batches={name: left for name, left in batches.items() if left}, orphans=orphans)
-
-
-class _Cleaning:
-    """The steps after a declaration, each in a transaction of its own."""
-
-    def __init__(
-        self, database: Database, owner: str, declared: Declared, *, clock: Clock, source: str
-    ) -> None:
-        self._database = database
-        self._owner = owner
-        self._declared_at = declared.at
-        self._clock = clock
-        self._source = source
-
-    async def prune(self, applied: Applied, left: Sequence[Known], reason: str) -> Applied:
-        """Delete undeclared manifests; a failure becomes a warning and rolls nothing else back."""
-        if not left:
-            return applied
-        try:
-            async with self._step() as step:
-                if step is None:
-                    return _overtaken(applied)
-                connection, now = step
-                ids = [manifest.id for manifest in left]
-                pruned = await prune.mark(
-                    connection, ids, source=self._source, reason=reason, now=now
-                )
-        except Exception as error:
-            log.exception("prune failed", reason=reason)
-            warning = f"pruning manifests ({reason}) failed; the next start tries again: {error}"
-            return structs.replace(applied, warnings=[*applied.warnings, warning])
-        return structs.replace(applied, pruned=sorted([*applied.pruned, *pruned]))
-
-    async def keep(self, applied: Applied, left: Sequence[Known], *, silence: bool) -> Applied:
-        """Keep undeclared manifests, and disable them if `silence` is set."""
-        if not left:
-            return applied
-        async with self._step() as step:
-            if step is None:
-                return _overtaken(applied)
-            connection, now = step
-            locked = await lock_manifests(connection, [manifest.id for manifest in left])
-            if silence:
-                # Times that came due before were missed; being undeclared is not their reason.
-                await skip_missed_during_pause(
-                    connection, locked, until=now, now=now, otherwise=manifest_state.MISSED
-                )
-            rows = await connection.fetch(manifests["undeclare"], locked, now, silence)
-            if silence:
-                await reschedule_wake(connection, locked, now=now)
-            await announce_switches(connection, locked, now=now)
-            undeclared = sorted(row["external_id"] for row in rows)
-            kind, data = "headway.manifest.undeclared.v1", {"disabled": silence}
-            records = [audit(kind, name, self._source, data, now) for name in undeclared]
-            await HISTORY.append(connection, records, now=now)
-        return structs.replace(applied, disabled=undeclared if silence else [])
-
-    async def remove_empty_groups(self, stated: Sequence[str]) -> None:
-        """Delete groups without manifests."""
-        async with self._step() as step:
-            if step is not None:
-                connection, now = step
-                await remove_empty_groups(connection, now=now, owner=self._owner, stated=stated)
-
-    @asynccontextmanager
-    async def _step(self) -> AsyncIterator[tuple[Connection, datetime] | None]:
-        """Open a transaction with the declaration lock; yields `None` if another start declared."""
-        async with self._database.transaction() as connection:
-            await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
-            latest = self._owner == API_OWNER or await connection.fetchval(
-                applications["declared_last"], self._owner, self._declared_at
-            )
-            yield (connection, await self._clock.now(connection)) if latest else None
-
-
-def _overtaken(applied: Applied) -> Applied:
-    warning = "another start has declared meanwhile, and prunes instead of this one"
-    return structs.replace(applied, warnings=[*applied.warnings, warning])
-
-
-def _log(definitions: Definitions, applied: Applied) -> None:
     declared = applied.declared
     if not declared.stale:
         log.info(
@@ -225,3 +105,96 @@ def _log(definitions: Definitions, applied: Applied) -> None:
         )
     for warning in applied.warnings:
         log.warning("declaration warning", app=definitions.owner, warning=warning)
+    return applied
+
+
+def leaving(
+    definitions: Definitions, gone: Sequence[Known]
+) -> tuple[dict[str, list[Known]], list[Known]]:
+    """Return undeclared manifests: those of batches that prune, and orphans.
+
+    A batch that does not prune keeps the manifests that left it.
+    """
+    pruning = {batch.name: batch.prune for batch in definitions.batches}
+    batches: dict[str, list[Known]] = {name: [] for name, prunes in pruning.items() if prunes}
+    orphans = []
+    for manifest in gone:
+        if manifest.batch in batches:
+            batches[manifest.batch].append(manifest)
+        elif manifest.batch not in pruning and definitions.owner != API_OWNER:
+            orphans.append(manifest)
+    return {name: left for name, left in batches.items() if left}, orphans
+
+
+class _Overtaken(Exception):
+    """Another start has declared meanwhile, and prunes instead of this one."""
+
+
+class _Cleaning:
+    """The steps after a declaration, each in a transaction of its own; notes their results."""
+
+    def __init__(self, database: Database, owner: str, applied: Applied, *, source: str) -> None:
+        self._database = database
+        self._owner = owner
+        self._applied = applied
+        self._source = source
+
+    async def prune(self, left: Sequence[Known], reason: str) -> None:
+        """Delete undeclared manifests; a failure becomes a warning and rolls nothing else back."""
+        if not left:
+            return
+        ids = [manifest.id for manifest in left]
+        try:
+            async with self._step() as (connection, now):
+                pruned = await prune.mark(
+                    connection, ids, source=self._source, reason=reason, now=now
+                )
+            self._applied.pruned = sorted([*self._applied.pruned, *pruned])
+        except _Overtaken:
+            self._applied.warnings.append(_OVERTAKEN)
+        except Exception as error:
+            log.exception("prune failed", reason=reason)
+            self._applied.warnings.append(
+                f"pruning manifests ({reason}) failed; the next start tries again: {error}"
+            )
+
+    async def keep(self, left: Sequence[Known], *, silence: bool) -> None:
+        """Keep undeclared manifests, and disable them if `silence` is set."""
+        if not left:
+            return
+        try:
+            async with self._step() as (connection, now):
+                locked = await lock_manifests(connection, [manifest.id for manifest in left])
+                if silence:
+                    # Times that came due before were missed; being undeclared is not their reason.
+                    await skip_missed_during_pause(
+                        connection, locked, until=now, now=now, otherwise=manifest_state.MISSED
+                    )
+                rows = await connection.fetch(manifests["undeclare"], locked, now, silence)
+                if silence:
+                    await reschedule_wake(connection, locked, now=now)
+                await announce_switches(connection, locked, now=now)
+                undeclared = sorted(row["external_id"] for row in rows)
+                kind = "headway.manifest.undeclared.v1"
+                entries = [(name, {"disabled": silence}) for name in undeclared]
+                await audit(connection, kind, self._source, entries, now=now)
+            self._applied.disabled = undeclared if silence else []
+        except _Overtaken:
+            self._applied.warnings.append(_OVERTAKEN)
+
+    async def remove_empty_groups(self, stated: Sequence[str]) -> None:
+        """Delete groups without manifests."""
+        with suppress(_Overtaken):
+            async with self._step() as (connection, now):
+                await remove_empty_groups(connection, now=now, owner=self._owner, stated=stated)
+
+    @asynccontextmanager
+    async def _step(self) -> AsyncIterator[tuple[Connection, datetime]]:
+        """Open a transaction with the declaration lock; raises if another start declared."""
+        async with self._database.transaction() as connection:
+            await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
+            if self._owner != API_OWNER and not await connection.fetchval(
+                applications["declared_last"], self._owner, self._applied.declared.at
+            ):
+                raise _Overtaken
+            yield connection, await self._database.clock.now(connection)

@@ -7,7 +7,8 @@ from uuid import UUID
 
 import msgspec
 from headway_contract.manifests import ExplainAnswer, LedgerEntry
-from headway_decisions.firing import due, identity, jitter, manifest_state
+from headway_decisions.declaring.lookup import by_whom
+from headway_decisions.firing import due, identity, manifest_state
 from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Manual, Once, Spaced
 from headway_decisions.timing.timing import Timing
@@ -16,10 +17,10 @@ from msgspec import Struct
 
 from headway_scheduler.declare import one_shots
 from headway_scheduler.explain import messages
-from headway_scheduler.explain.ledger_check import GRACE, Version
-from headway_scheduler.explain.messages import Decision, Policies, Subject, Switch
+from headway_scheduler.explain.ledger_check import GRACE, Version, read_versions
+from headway_scheduler.explain.messages import Decision, Subject
 from headway_scheduler.fire.manifest import Manifest, hold_of, read_manifests
-from headway_scheduler.fire.preview import first_ahead, note_of
+from headway_scheduler.fire.preview import fires_at_of, first_ahead, note_of
 from headway_scheduler.lookup import queries
 from headway_scheduler.store import works
 
@@ -54,7 +55,7 @@ async def _gather(
     before += [entry for entry in covering if entry not in before]
     after = await connection.fetch(queries["entries_after"], row["id"], instant, _FEW)
     outstanding = await connection.fetch(works["outstanding_of"], [row["id"]])
-    versions = await connection.fetch(queries["timing_versions"], [row["id"]])
+    versions = await read_versions(connection, row["id"])
     [manifest] = await read_manifests(connection, [row["id"]], now=now)
     if at is None:
         explained = next(iter(before), None)
@@ -63,30 +64,24 @@ async def _gather(
     group, until = row["group_name"], min(now, instant)
     if explained is not None:
         group, until = explained["policies"]["group"], explained["last_due_at"]
+    kept = msgspec.convert(row["timing"], Timing)
     subject = Subject(
         row=row,
-        timing=msgspec.convert(row["timing"], Timing),
-        policies=msgspec.convert(row["policies"], Policies),
+        timing=kept,
         one_shot_remedy=one_shots.remedy(row) if one_shots.is_spent(row, now) else "",
         working_since=outstanding[0]["queued_at"] if outstanding else None,
-        switches=await _switches(connection, row, group, until),
-        switches_now=await _switches(connection, row, row["group_name"], now),
+        switches=await _switches(connection, row, kept, group, until),
+        switches_now=await _switches(connection, row, kept, row["group_name"], now),
     )
     return _Explanation(
         row=row,
         subject=subject,
         view=manifest.view if isinstance(manifest, Manifest) else None,
-        versions=[
-            Version(version["since"], msgspec.convert(version["timing"], Timing))
-            for version in versions
-        ],
+        versions=versions,
         before=[_entry(entry) for entry in before],
         after=[_entry(entry) for entry in after],
         more_after=len(after) == _FEW,
-        policies={
-            entry["cause"]: msgspec.convert(entry["policies"], Policies)
-            for entry in (*before, *after)
-        },
+        policies={entry["cause"]: entry["policies"] for entry in (*before, *after)},
         under_way=frozenset(work["id"] for work in outstanding),
         kept_days=kept_days,
         now=now,
@@ -94,32 +89,25 @@ async def _gather(
 
 
 async def _switches(
-    connection: Connection, row: Any, group: str, until: datetime
-) -> dict[str, Switch | None]:
-    """Find who last disabled a manifest and a group, up to some time."""
+    connection: Connection, row: Any, kept: Timing, group: str, until: datetime
+) -> dict[str, str]:
+    """Describe who last disabled a manifest and a group, up to some time."""
     names = {
         "manifest": (row["external_id"], _MANIFEST_SWITCHES),
         "group": (group, _GROUP_SWITCHES),
     }
-    found: dict[str, Switch | None] = {}
+    found = {}
     for name, (subject, kinds) in names.items():
         record = await connection.fetchrow(queries["switched_off"], subject, kinds, until)
-        found[name] = None if record is None else Switch(record["source"], record["occurred_at"])
+        found[name] = ""
+        if record is not None:
+            when = timing.local(kept, record["occurred_at"])
+            found[name] = f" ({by_whom(record['source'])} at {when})"
     return found
 
 
 def _entry(row: Any) -> LedgerEntry:
-    return LedgerEntry(
-        cause=row["cause"],
-        first_due_at=row["first_due_at"],
-        last_due_at=row["last_due_at"],
-        decision=row["decision"],
-        reason=row["reason"],
-        work=row["work_id"],
-        outcome=row["outcome"],
-        decided_at=row["decided_at"],
-        actor=row["actor"],
-    )
+    return LedgerEntry(**{field: row[field] for field in LedgerEntry.__struct_fields__})
 
 
 _Answer = tuple[list[str], list[LedgerEntry]]
@@ -138,7 +126,7 @@ class _Explanation(Struct, frozen=True, kw_only=True):
     before: Sequence[LedgerEntry]
     after: Sequence[LedgerEntry]
     more_after: bool
-    policies: dict[str, Policies]
+    policies: dict[str, dict[str, str]]
     under_way: frozenset[UUID]
     kept_days: float
     now: datetime
@@ -156,7 +144,8 @@ class _Explanation(Struct, frozen=True, kw_only=True):
         if why is not None:
             text.append(messages.hold(subject, why))
         if row["owed"]:
-            text.append(f"{row['owed']} decision(s) wait for room.")
+            wait = "decision waits" if row["owed"] == 1 else "decisions wait"
+            text.append(f"{row['owed']} {wait} for room.")
         if self.view is not None and why is not None and due.owes_success(self.view):
             text.append(messages.owed_success(row["parent"], self.view.parent_success, why))
         text.append(self._next(why))
@@ -233,7 +222,7 @@ class _Explanation(Struct, frozen=True, kw_only=True):
         shown, row = self.subject.at(at), self.row
         next_due_at = row["next_due_at"]
         is_open = next_due_at is not None and at >= next_due_at
-        fires_at = jitter.fire_at(kept, row["external_id"], at, row["jitter_seconds"])
+        fires_at = fires_at_of(row, kept, at)
         excluded = timing.excluded_by(kept, at)
         if excluded is not None and (at > self.now or is_open):
             why_not = messages.reason(self.subject, f"{manifest_state.EXCLUDED}: {excluded}")
@@ -366,9 +355,7 @@ class _Explanation(Struct, frozen=True, kw_only=True):
         allowed = timing.next_allowed(kept, first - _INSTANT)
         if allowed is None:
             return "Its exclusions cover all of its times to come."
-        fires_at = jitter.fire_at(
-            kept, self.row["external_id"], allowed, self.row["jitter_seconds"]
-        )
+        fires_at = fires_at_of(self.row, kept, allowed)
         would = "would fire" if why is not None else "fires"
         skipped = ""
         if allowed != first:

@@ -1,29 +1,30 @@
 """Check that the ledger has every fire time exactly once. The comparison is pure.
 
-The expected fire times follow from the timings that were in force: a timing counts from
-just after it was declared until its successor was, that moment included. Due times from
-the manifest's `next_due_at` on are undecided yet, which is as it should be while the
-manifest is paused, or nothing but excluded times has passed.
+The expected fire times follow from the timings that were in force: each counts from just after its
+declaration up to the next one. Due times from the manifest's `next_due_at` on are not decided yet,
+which is right while the manifest is paused, or only excluded times have passed.
 
-Times that were decided together (a stretch) are stepped over, so a long pause of a dense
-cadence costs nothing to check.
+Times that were decided together (a stretch) are stepped over, so a long pause of a dense cadence is
+cheap to check.
 """
 
 import asyncio
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import msgspec
 from headway_contract.manifests import LedgerAnswer, LedgerGap, LedgerQuestion
 from headway_decisions.firing import due, jitter
+from headway_decisions.firing.manifest_state import ManifestView
 from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Once, Spaced
 from headway_decisions.timing.timing import Timing
 from headway_postgres_kit import Connection
 from msgspec import Struct
 
-from headway_scheduler.fire.manifest import Manifest, UnreadableManifest, read_manifests
+from headway_scheduler.fire.manifest import UnreadableManifest, read_manifests
 from headway_scheduler.lookup import find_manifest, queries
 
 UNDECIDED = "no decision is in the ledger"
@@ -31,8 +32,7 @@ TWICE = "decided more than once"
 NOT_DUE = "decided although it was no due time"
 OVERDUE = "still undecided: does a scheduler tick?"
 
-# How many fire times are compared for one manifest, and for one page of them: an answer must
-# come while somebody still waits for it.
+# Fire times that are compared for one manifest and for one page, so that the answer is in time.
 MOST_OF_A_MANIFEST = 100_000
 _MOST_OF_A_PAGE = 50_000
 _MOST_GAPS = 1000
@@ -57,19 +57,6 @@ class Decided(Struct, frozen=True):
     last: datetime
 
 
-class Facts(Struct, frozen=True, kw_only=True):
-    """The facts about one manifest; `versions` and `decided` are in the order of time."""
-
-    external_id: str
-    versions: Sequence[Version]
-    decided: Sequence[Decided]
-    next_due_at: datetime | None
-    paused: bool = False
-    jitter_seconds: float = 0.0
-    # How late a one-shot may be declared and still be due.
-    threshold_seconds: float = 60.0
-
-
 class Gap(Struct, frozen=True):
     """Times that have one trouble in common."""
 
@@ -92,39 +79,50 @@ class _Segment(Struct, frozen=True):
     timing: Timing
 
 
-def check(facts: Facts, *, since: datetime, now: datetime, most: int = 100_000) -> Checked:
-    """Compare the fire times after `since` with the ledger, at most so many of them."""
-    segments = _segments(facts, now)
-    decided = sorted(facts.decided, key=lambda row: (row.first, row.last))
-    counted, gaps, until = _missing(facts, segments, decided, since, now, most)
+def check(
+    view: ManifestView,
+    versions: Sequence[Version],
+    decided: Sequence[Decided],
+    *,
+    paused: bool = False,
+    since: datetime,
+    now: datetime,
+    most: int = 100_000,
+) -> Checked:
+    """Compare at most so many fire times after `since` with the ledger; `versions` are sorted."""
+    segments = _segments(versions, now, timedelta(seconds=view.misfire.threshold_seconds))
+    decided = sorted(decided, key=lambda row: (row.first, row.last))
+    end = now if view.next_due_at is None else min(now, view.next_due_at - _INSTANT)
+    counted, gaps, until = _missing(segments, decided, since, end, most)
     gaps += _overlapping([row for row in decided if not _was_given_up(segments, row)])
     gaps += _not_due(segments, [row for row in decided if row.first > since])
-    gaps += _overdue(facts, now)
+    if versions and not paused:
+        gaps += _overdue(view, versions[-1].timing, now)
     return Checked(counted, sorted(gaps, key=lambda gap: gap.first), until)
 
 
-def _segments(facts: Facts, now: datetime) -> list[_Segment]:
-    """The stretches of time in which each timing was in force."""
-    ends = [version.since for version in facts.versions[1:]] + [now]
-    segments = []
-    for version, end in zip(facts.versions, ends, strict=True):
-        after = version.since
-        if isinstance(version.timing.cadence, Once):
-            after -= timedelta(seconds=facts.threshold_seconds)
-        segments.append(_Segment(after, end, version.timing))
-    return segments
+def _segments(versions: Sequence[Version], now: datetime, threshold: timedelta) -> list[_Segment]:
+    """Return the periods in which each timing was in force; a one-shot may be declared late."""
+    ends = [version.since for version in versions[1:]] + [now]
+    return [
+        _Segment(
+            version.since
+            - (threshold if isinstance(version.timing.cadence, Once) else timedelta()),
+            end,
+            version.timing,
+        )
+        for version, end in zip(versions, ends, strict=True)
+    ]
 
 
 def _missing(
-    facts: Facts,
     segments: Sequence[_Segment],
     decided: Sequence[Decided],
     since: datetime,
-    now: datetime,
+    end: datetime,
     most: int,
 ) -> tuple[int, list[Gap], datetime | None]:
-    """Due times that no row covers; those that follow each other are one gap."""
-    end = now if facts.next_due_at is None else min(now, facts.next_due_at - _INSTANT)
+    """Find due times up to the end that no row covers; consecutive ones are one gap."""
     gaps: list[Gap] = []
     position, counted, open_gap = 0, 0, False
     for segment in segments:
@@ -147,7 +145,7 @@ def _missing(
 
 
 def _was_given_up(segments: Sequence[_Segment], row: Decided) -> bool:
-    """Whether a one-shot was declared long after its time, which may be another timing's, too."""
+    """Return whether a row is a one-shot that was declared long after its time."""
     return any(
         isinstance(segment.timing.cadence, Once)
         and row.first <= segment.after
@@ -165,7 +163,7 @@ def _overlapping(decided: Sequence[Decided]) -> Iterator[Gap]:
 
 
 def _not_due(segments: Sequence[_Segment], decided: Sequence[Decided]) -> Iterator[Gap]:
-    """Rows whose ends no timing that was in force then knows."""
+    """Find rows whose first or last time was no due time of a timing in force."""
     if not segments:
         return
     for row in decided:
@@ -178,34 +176,36 @@ def _not_due(segments: Sequence[_Segment], decided: Sequence[Decided]) -> Iterat
 def _names(segment: _Segment, at: datetime) -> bool:
     named = timing.next_due(segment.timing, at - _INSTANT) == at
     if isinstance(segment.timing.cadence, Once):
-        # One that was declared long after its time is given up, and says so.
+        # Also if it was declared long after its time: then it is recorded as missed.
         return named
     if isinstance(segment.timing.cadence, Spaced):
-        # When it is due follows from its runs, which the ledger does not hold; a new one at once.
+        # Its due times follow from its runs, which the ledger does not have.
         return segment.after <= at <= segment.until
     return named and segment.after < at <= segment.until
 
 
-def _overdue(facts: Facts, now: datetime) -> list[Gap]:
+def _overdue(view: ManifestView, kept: Timing, now: datetime) -> list[Gap]:
     """Find overdue times; excluded times wait for the next time that is allowed."""
-    first = facts.next_due_at
-    if first is None or facts.paused or not facts.versions:
-        return []
-    kept = facts.versions[-1].timing
-    allowed: datetime | None = first
-    if not isinstance(kept.cadence, Spaced):
+    first = allowed = view.next_due_at
+    if first is not None and not isinstance(kept.cadence, Spaced):
         allowed = timing.next_allowed(kept, first - _INSTANT)
-    if allowed is None:
+    if first is None or allowed is None:
         return []
-    if jitter.fire_at(kept, facts.external_id, allowed, facts.jitter_seconds) + GRACE > now:
+    if jitter.fire_at(kept, view.external_id, allowed, view.jitter_seconds) + GRACE > now:
         return []
     return [Gap(first, timing.latest_due(kept, first, now) or first, OVERDUE)]
+
+
+async def read_versions(connection: Connection, manifest: UUID) -> list[Version]:
+    """Read the timings of a manifest, oldest first."""
+    rows = await connection.fetch(queries["timing_versions"], [manifest])
+    return [Version(row["since"], msgspec.convert(row["timing"], Timing)) for row in rows]
 
 
 async def check_page(
     connection: Connection, question: LedgerQuestion, *, kept: timedelta, now: datetime
 ) -> LedgerAnswer:
-    """Compare one page of manifests; decisions older than those kept are nobody's fault."""
+    """Check one page of manifests, as far back as decisions are kept."""
     since = now - kept if question.since is None else max(question.since, now - kept)
     if question.manifest is not None:
         await find_manifest(connection, question.manifest)
@@ -217,7 +217,15 @@ async def check_page(
     for row in rows[: question.limit]:
         found = await _check_manifest(connection, row, since, now)
         counted += found.fire_times
-        gaps += _ledger_gaps(row["external_id"], found)
+        gaps += [
+            LedgerGap(
+                manifest=row["external_id"],
+                first_due_at=gap.first,
+                last_due_at=gap.last,
+                trouble=gap.trouble,
+            )
+            for gap in found.gaps
+        ]
         if found.until is not None:
             unfinished[row["external_id"]] = found.until - _INSTANT
         last, checked = row["external_id"], checked + 1
@@ -239,38 +247,24 @@ async def _check_manifest(
     [manifest] = await read_manifests(connection, [row["id"]], now=now)
     if isinstance(manifest, UnreadableManifest):
         return Checked(0, [Gap(since, now, f"cannot be checked: {manifest.trouble}")])
-    versions = await connection.fetch(queries["timing_versions"], [row["id"]])
     decided = await connection.fetch(
         queries["scheduled_entries"], row["id"], since, MOST_OF_A_MANIFEST + 1
     )
+    rows = [Decided(each["first_due_at"], each["last_due_at"]) for each in decided]
+    # A spaced manifest with work under way has no due time to be late for.
+    paused = due.wake_at(manifest.view) is None
     try:
-        facts = _facts(manifest, versions, decided)
+        versions = await read_versions(connection, row["id"])
         # In a thread, because the tick shares this process.
-        return await asyncio.to_thread(check, facts, since=since, now=now, most=MOST_OF_A_MANIFEST)
+        return await asyncio.to_thread(
+            check,
+            manifest.view,
+            versions,
+            rows,
+            paused=paused,
+            since=since,
+            now=now,
+            most=MOST_OF_A_MANIFEST,
+        )
     except (msgspec.ValidationError, ValueError) as error:
         return Checked(0, [Gap(since, now, f"cannot be checked: {error}")])
-
-
-def _facts(manifest: Manifest, versions: Sequence[Any], decided: Sequence[Any]) -> Facts:
-    view = manifest.view
-    return Facts(
-        external_id=view.external_id,
-        versions=[
-            Version(row["since"], msgspec.convert(row["timing"], Timing)) for row in versions
-        ],
-        decided=[Decided(row["first_due_at"], row["last_due_at"]) for row in decided],
-        next_due_at=view.next_due_at,
-        # A spaced manifest with work under way has no due time to be late for.
-        paused=due.wake_at(view) is None,
-        jitter_seconds=view.jitter_seconds,
-        threshold_seconds=view.misfire.threshold_seconds,
-    )
-
-
-def _ledger_gaps(external_id: str, checked: Checked) -> list[LedgerGap]:
-    return [
-        LedgerGap(
-            manifest=external_id, first_due_at=gap.first, last_due_at=gap.last, trouble=gap.trouble
-        )
-        for gap in checked.gaps
-    ]

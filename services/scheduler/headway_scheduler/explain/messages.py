@@ -6,12 +6,13 @@ from typing import Any
 
 from headway_contract.manifests import LedgerEntry
 from headway_decisions import wording
-from headway_decisions.declaring.lookup import by_whom
 from headway_decisions.firing import identity, manifest_state
 from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Manual, Spaced
 from headway_decisions.timing.timing import Timing
 from msgspec import Struct
+
+from headway_scheduler.text import utc
 
 # Up to this delay a fire is not called late.
 _PUNCTUAL_SECONDS = 2.0
@@ -22,7 +23,7 @@ _OUTCOMES = {
     "dead_lettered": "failed for good and became a dead letter",
     "coalesced": "was folded into other work of it that was waiting already",
     "expired": "was not started in time and expired",
-    "unknown": "was lost from all records before its outcome arrived: nobody knows how it ended",
+    "unknown": "was lost from all records before its outcome arrived: its outcome is unknown",
 }
 _CAUSES = {
     "trigger": "a trigger",
@@ -46,7 +47,7 @@ _REASONS = {
     "run stands for all of them.",
     "job_retired": "its job was retired: no application declared it any more. Declare the job "
     "again, or delete the manifest.",
-    "cancelled": "somebody cancelled all work of it. Trigger it if it should run after all.",
+    "cancelled": "all work of it was cancelled. Trigger it if it should run after all.",
     "invalid_input": "its input does not fit the job ({detail}). Correct the input, or the schema "
     "of the job.",
     "invalid_key": "its input makes no concurrency key ({detail}). Correct the input, or the key "
@@ -58,33 +59,23 @@ _SHORTER = "Make the job shorter than its cadence."
 _LET_WAIT = "Use overlap='queue_one' to let one wait, or make the job shorter than its cadence."
 
 
-class Policies(Struct, frozen=True, kw_only=True):
-    """The policies and the group of a manifest, now or when a decision was made."""
-
-    misfire: str
-    overlap: str
-    group: str
-
-
-class Switch(Struct, frozen=True):
-    """The audit entry that disabled something."""
-
-    source: str
-    at: datetime
-
-
 class Subject(Struct, frozen=True, kw_only=True):
-    """The manifest that is explained: its row, and the audit entries that disabled it."""
+    """The manifest that is explained: its row, and who disabled it."""
 
     row: Any
     timing: Timing
-    policies: Policies
     working_since: datetime | None = None
-    # The entries that had disabled the manifest and its group at the time of the decision, and now.
-    switches: Mapping[str, Switch | None] = {}
-    switches_now: Mapping[str, Switch | None] = {}
+    # Author and time of disabling the manifest and its group: at the decision, and now.
+    switches: Mapping[str, str] = {}
+    switches_now: Mapping[str, str] = {}
     # The remedy for a one-shot that is over: enabling it would have no effect.
     one_shot_remedy: str = ""
+
+    @property
+    def policies(self) -> dict[str, str]:
+        """Return the current policies and the group: `misfire`, `overlap`, `group`."""
+        policies: dict[str, str] = self.row["policies"]
+        return policies
 
     def at(self, instant: datetime) -> str:
         """Format an instant in the manifest's zone."""
@@ -95,7 +86,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     """A ledger entry and the policies at its time; `made_up` if a later fire made up for it."""
 
     entry: LedgerEntry
-    policies: Policies
+    policies: dict[str, str]
     made_up: bool
     under_way: bool
 
@@ -135,29 +126,29 @@ def reason(subject: Subject, code: str, decision: Decision | None = None) -> str
     made_up = decision is None or decision.made_up
     match kind:
         case manifest_state.MISSED:
-            remedy = "" if then.misfire == "catch_up" else "Was the scheduler down then?"
-            missed = f"no scheduler decided it in time, and {_made_up(then.misfire, made_up)}."
-            return _joined(missed, remedy, _changed(subject, "misfire", then.misfire))
+            remedy = "" if then["misfire"] == "catch_up" else "Was the scheduler down then?"
+            missed = f"no scheduler decided it in time, and {_made_up(then['misfire'], made_up)}."
+            return _joined(missed, remedy, _changed(subject, "misfire", then["misfire"]))
         case manifest_state.PAUSED:
             why = f" ({detail})" if detail else ""
-            paused = f"it was paused then{why}, and {_made_up(then.misfire, made_up)}."
-            return _joined(paused, _changed(subject, "misfire", then.misfire))
+            paused = f"it was paused then{why}, and {_made_up(then['misfire'], made_up)}."
+            return _joined(paused, _changed(subject, "misfire", then["misfire"]))
         case manifest_state.STILL_OUTSTANDING:
-            remedy = _changed(subject, "overlap", then.overlap) or _LET_WAIT
+            remedy = _changed(subject, "overlap", then["overlap"]) or _LET_WAIT
             return (
                 "earlier work of it was still under way, and its overlap policy was "
-                f"{then.overlap!r}. {remedy}"
+                f"{then['overlap']!r}. {remedy}"
             )
         case manifest_state.ONE_ALREADY_WAITS:
-            remedy = _changed(subject, "overlap", then.overlap) or _SHORTER
+            remedy = _changed(subject, "overlap", then["overlap"]) or _SHORTER
             return (
                 "work of it was under way and one more was waiting already (overlap policy "
-                f"{then.overlap!r}). {remedy}"
+                f"{then['overlap']!r}). {remedy}"
             )
         case "group_disabled":
-            return _group_disabled(subject, then.group)
+            return _group_disabled(subject, then["group"])
         case "manifest_disabled":
-            by = _by(subject, subject.switches["manifest"])
+            by = subject.switches["manifest"]
             enabled = subject.row["disabled_by"] is None
             return f"it was disabled{by}. {'It is enabled again.' if enabled else _enable(subject)}"
         case "blocked_by_dead_letter":
@@ -172,7 +163,7 @@ def reason(subject: Subject, code: str, decision: Decision | None = None) -> str
 
 def hold(subject: Subject, why: str) -> str:
     """Explain what keeps a manifest from firing now, with the remedy."""
-    external_id, group = subject.row["external_id"], subject.policies.group
+    external_id, group = subject.row["external_id"], subject.policies["group"]
     match why:
         case "job_retired":
             return (
@@ -182,15 +173,16 @@ def hold(subject: Subject, why: str) -> str:
         case "group_disabled":
             return (
                 f"It is held: its group {group!r} is disabled"
-                f"{_by(subject, subject.switches_now['group'])}. "
+                f"{subject.switches_now['group']}. "
                 f"Enable it with 'headway group {group} --enable'."
             )
         case "manifest_disabled":
             return _disabled_now(subject)
         case manifest_state.PAUSED:
             return (
-                f"It is paused{_pause(subject.row)}: nothing of it begins, and what comes due is "
-                f"decided when that ends, by its misfire policy {subject.policies.misfire!r}. "
+                f"It is paused{_pause(subject.row)}: no work of it starts, and times that come due "
+                "are decided when the pause ends, by its misfire policy "
+                f"{subject.policies['misfire']!r}. "
                 f"Resume it with 'headway resume {external_id}'."
             )
         case "blocked_by_dead_letter":
@@ -221,7 +213,7 @@ def _while_under_way(subject: Subject) -> str:
         return "; a success of its parent meanwhile is followed when that has ended"
     if isinstance(subject.timing.cadence, Manual | Spaced):
         return ""
-    policy = subject.policies.overlap
+    policy = subject.policies["overlap"]
     return f"; its times are skipped until that has ended (overlap policy {policy!r})"
 
 
@@ -258,18 +250,18 @@ def _work(subject: Subject, entry: LedgerEntry, under_way: bool) -> str:
 
 def _group_disabled(subject: Subject, group: str) -> str:
     remedy = f"Enable it with 'headway group {group} --enable'."
-    if group != subject.policies.group:
-        remedy = f"It is in group {subject.policies.group!r} now."
+    if group != subject.policies["group"]:
+        remedy = f"It is in group {subject.policies['group']!r} now."
     elif subject.row["group_enabled"]:
         remedy = "It is enabled again."
-    return f"its group {group!r} was disabled{_by(subject, subject.switches['group'])}. {remedy}"
+    return f"its group {group!r} was disabled{subject.switches['group']}. {remedy}"
 
 
 def _disabled_now(subject: Subject) -> str:
-    by = _by(subject, subject.switches_now["manifest"])
+    by = subject.switches_now["manifest"]
     match subject.row["disabled_by"]:
         case "once":
-            return "It is a one-shot that has had its shot, and has disabled itself."
+            return "It is a one-shot whose time is over, and has disabled itself."
         case "pruned":
             return f"It is held: its application no longer declares it{by}. Declare it again."
         case "code" if not subject.one_shot_remedy:
@@ -288,15 +280,11 @@ def _enable(subject: Subject) -> str:
     return f"Enable it with 'headway enable {subject.row['external_id']}'."
 
 
-def _by(subject: Subject, switch: Switch | None) -> str:
-    return "" if switch is None else f" ({by_whom(switch.source)} at {subject.at(switch.at)})"
-
-
 def _pause(row: Any) -> str:
     until, by, why = row["paused_until"], row["paused_by"], row["pause_reason"]
     return (
-        f" since {row['paused_at']:%Y-%m-%d %H:%M:%S} UTC"
-        + (f" until {until:%Y-%m-%d %H:%M:%S} UTC" if until is not None else "")
+        f" since {utc(row['paused_at'])}"
+        + (f" until {utc(until)}" if until is not None else "")
         + (f" by {by}" if by else "")
         + (f" ({why})" if why else "")
     )
@@ -315,7 +303,7 @@ def _made_up(misfire: str, made_up: bool) -> str:
 
 
 def _changed(subject: Subject, kind: str, then: str) -> str:
-    now = getattr(subject.policies, kind)
+    now = subject.policies[kind]
     return "" if then == now else f"Its {kind} policy is {now!r} now."
 
 

@@ -2,23 +2,24 @@
 
 Outcomes, operators and declarations change a manifest in the same four steps: lock it, call
 `skip_missed_during_pause`, make the change, call `reschedule_wake`. The tick then fires it
-(`advance`). Only triggers and backfills queue work at once (`queue_owed`).
+(`advance`). Only triggers and backfills queue work at once.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import asyncpg
 from headway_decisions.firing import due, manifest_state
-from headway_decisions.firing.manifest_state import Verdict
+from headway_decisions.firing.manifest_state import Entry, ManifestView, Verdict
 from headway_jetstream_kit.tasks import end
 from headway_postgres_kit import Connection
 from headway_relay import OutboxMessage
 from headway_tracing.log import get_logger
-from msgspec import Struct, structs
+from msgspec import structs
 
 from headway_scheduler.fire.manifest import (
     LedgerRow,
@@ -55,11 +56,8 @@ Rule = Callable[..., Verdict]
 ROW_FAULTS = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError)
 
 
-class _Batch(Struct, frozen=True, kw_only=True):
-    """Decisions that are ready to be recorded, and the messages that announce them."""
-
-    decided: list[Decided]
-    messages: list[OutboxMessage]
+# Decisions that are ready to be recorded, and the messages that announce them.
+_Batch = tuple[list[Decided], list[OutboxMessage]]
 
 
 async def skip_missed_during_pause(
@@ -73,58 +71,58 @@ async def skip_missed_during_pause(
     """Skip times that came due during a pause that is about to end.
 
     A manifest that is not paused only skips its excluded times. With `otherwise` it skips all of
-    its due times for that reason, also those that only jitter delays.
+    its due times for that reason, also times that only jitter delays.
     """
-    ids = list(ids)
-    if not ids:
-        return
-    rows: list[LedgerRow] = []
-    moved: list[manifest_state.ManifestView] = []
-    for manifest in await read_manifests(connection, ids, now=now):
-        if isinstance(manifest, UnreadableManifest):
-            continue
-        view = manifest.view
+
+    def skip(view: ManifestView) -> tuple[ManifestView, list[Entry]]:
         end = until if isinstance(until, datetime) else until[view.id]
-        try:
-            view, entries = _skip_missed(view, end, otherwise)
-        except Exception:
-            # Nothing is lost: the times stay undecided until they can be judged.
-            log.exception("missed times cannot be judged", manifest=manifest.external_id)
-            continue
-        rows += [LedgerRow.skipped(view.id, entry) for entry in entries]
-        moved += [view] if entries else []
-    await write_ledger(connection, rows, now=now)
-    await move_on(
-        connection,
-        [
-            Verdict(manifest=view.id, next_due_at=view.next_due_at, seen_success=view.seen_success)
-            for view in moved
-        ],
-    )
+        return _skip_missed(view, end, otherwise)
+
+    await _decide_past(connection, ids, skip, now)
 
 
 async def leave_parents(connection: Connection, ids: Iterable[UUID], *, now: datetime) -> None:
     """Decide the open successes of parents for dependents that are about to lose them."""
-    decided = []
+    await _decide_past(connection, ids, partial(due.leave_parent, now=now), now)
+
+
+async def _decide_past(
+    connection: Connection,
+    ids: Iterable[UUID],
+    rule: Callable[[ManifestView], tuple[ManifestView, list[Entry]]],
+    now: datetime,
+) -> None:
+    """Write the entries by which a rule closes the past of manifests."""
+    ids = list(ids)
+    if not ids:
+        return
+    rows: list[LedgerRow] = []
+    moved: list[Verdict] = []
     for manifest in await read_manifests(connection, ids, now=now):
         if isinstance(manifest, UnreadableManifest):
             continue
-        view, entries = due.leave_parent(manifest.view, now=now)
-        verdict = Verdict(
-            manifest=view.id,
-            entries=tuple(entries),
-            next_due_at=view.next_due_at,
-            seen_success=view.seen_success,
-        )
-        decided += [(manifest, verdict)] if entries else []
-    rows = [row for manifest, verdict in decided for row in rows_of(manifest, verdict)]
+        try:
+            view, entries = rule(manifest.view)
+        except Exception:
+            # Nothing is lost: the times stay undecided until they can be judged.
+            log.exception("missed times cannot be judged", manifest=manifest.external_id)
+            continue
+        if entries:
+            verdict = Verdict(
+                manifest=view.id,
+                entries=tuple(entries),
+                next_due_at=view.next_due_at,
+                seen_success=view.seen_success,
+            )
+            rows += rows_of(manifest, verdict)
+            moved.append(verdict)
     await write_ledger(connection, rows, now=now)
-    await move_on(connection, [verdict for _, verdict in decided])
+    await move_on(connection, moved)
 
 
 def _skip_missed(
-    view: manifest_state.ManifestView, until: datetime, otherwise: str | None
-) -> tuple[manifest_state.ManifestView, list[manifest_state.Entry]]:
+    view: ManifestView, until: datetime, otherwise: str | None
+) -> tuple[ManifestView, list[Entry]]:
     reason = due.pause(view) or otherwise
     if reason is None:
         return due.skip_excluded(view, until=until)
@@ -149,30 +147,18 @@ async def reschedule_wake(
 
 
 async def advance(
-    connection: Connection, ids: Iterable[UUID], *, now: datetime, one_by_one: bool = True
-) -> Advanced:
-    """Decide all that is due and record it.
-
-    A manifest that cannot be recorded is postponed. Without `one_by_one` the fault is raised
-    instead, which saves the savepoints.
-    """
-    return await _decide(connection, ids, due.judge, now, one_by_one=one_by_one)
-
-
-async def queue_owed(connection: Connection, ids: Iterable[UUID], *, now: datetime) -> Advanced:
-    """Queue owed decisions only."""
-    return await _decide(connection, ids, due.queue_owed, now)
-
-
-async def _decide(
     connection: Connection,
     ids: Iterable[UUID],
-    rule: Rule,
-    now: datetime,
     *,
+    now: datetime,
+    rule: Rule = due.judge,
     one_by_one: bool = True,
 ) -> Advanced:
-    """Decide in batches: judge one batch while the database reads and records another."""
+    """Decide about manifests by a rule and record it; `due.queue_owed` only queues owed decisions.
+
+    Judges one batch while the database reads and records another. A manifest that cannot be
+    recorded is postponed; without `one_by_one` the fault is raised, which saves the savepoints.
+    """
     wanted = sorted(ids)
     batches = [wanted[start : start + _BATCH] for start in range(0, len(wanted), _BATCH)]
     troubles: dict[UUID, str] = {}
@@ -181,12 +167,12 @@ async def _decide(
     try:
         for batch in [*batches, []]:
             rows = await read_rows(connection, batch) if batch else []
-            ready = await judging if judging else _Batch(decided=[], messages=[])
+            decided, messages = await judging if judging else ([], [])
             judging = asyncio.create_task(_prepare(rows, rule, troubles, now))
             if one_by_one:
-                recorded += await _record_all(connection, ready.decided, troubles, now)
-            elif ready.decided:
-                recorded += await record(connection, ready.decided, ready.messages, now=now)
+                recorded += await _record_all(connection, decided, troubles, now)
+            elif decided:
+                recorded += await record(connection, decided, messages, now=now)
     finally:
         await end([judging] if judging else [])
     await _postpone(connection, troubles, now)
@@ -203,13 +189,13 @@ async def _prepare(
         Decided(manifest=manifest, verdict=verdict, rows=list(rows_of(manifest, verdict)))
         for manifest, verdict in judged
     ]
-    return _Batch(decided=decided, messages=announce_ahead(decided, now=now))
+    return decided, announce_ahead(decided, now=now)
 
 
 async def _judge(
     rows: Sequence[Any], rule: Rule, troubles: dict[UUID, str], now: datetime
 ) -> list[tuple[Manifest, Verdict]]:
-    """Judge each manifest by a rule, and collect the troubles of those that cannot be judged."""
+    """Judge each manifest by a rule, and collect the troubles of unjudged ones."""
     judged = []
     for number, row in enumerate(rows, start=1):
         manifest = read_manifest(row, now=now)

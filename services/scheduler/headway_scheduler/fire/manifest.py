@@ -1,4 +1,4 @@
-"""Read manifests for a decision, and turn verdicts into rows of the ledger."""
+"""Gather: read manifests for a decision, and turn verdicts into rows of the ledger."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -13,7 +13,6 @@ from headway_contract.work import WorkTerms
 from headway_decisions.capacity.keys import InvalidKey, render_key
 from headway_decisions.firing import identity
 from headway_decisions.firing.manifest_state import (
-    Entry,
     Hold,
     ManifestView,
     Misfire,
@@ -27,137 +26,6 @@ from headway_postgres_kit import Connection
 from msgspec import Struct, structs
 
 from headway_scheduler.store import manifests
-
-
-class OwedEntry(Struct, frozen=True, kw_only=True):
-    """An owed decision, with the values for its work."""
-
-    cause: str
-    due_at: datetime
-    explicit: bool = False
-    has_input: bool = False
-    input: Any = None
-    not_before: datetime | None = None
-    traceparent: str | None = None
-    priority: int | None = None
-    start_within_seconds: float | None = None
-    decided_at: datetime | None = None
-
-
-class Manifest(Struct, frozen=True, kw_only=True):
-    """A manifest: its view for the rules, and the values for its work."""
-
-    view: ManifestView
-    job: str
-    group: str
-    input: Any
-    input_schema: dict[str, Any] | None
-    takes_input: bool
-    terms: WorkTerms
-    owed: dict[str, OwedEntry]
-    # The trace of its parent's last success.
-    parent_traceparent: str | None = None
-
-    @property
-    def external_id(self) -> str:
-        """Return the id that users know."""
-        return self.view.external_id
-
-
-class UnreadableManifest(Struct, frozen=True, kw_only=True):
-    """A manifest whose row cannot be decoded, for example because a newer version wrote it."""
-
-    id: UUID
-    external_id: str
-    trouble: str
-
-
-async def read_manifests(
-    connection: Connection, ids: Iterable[UUID], *, now: datetime
-) -> list[Manifest | UnreadableManifest]:
-    """Read manifests in the order of their ids; the caller has locked them."""
-    return [read_manifest(row, now=now) for row in await read_rows(connection, ids)]
-
-
-async def read_rows(connection: Connection, ids: Iterable[UUID]) -> list[asyncpg.Record]:
-    """Fetch the rows of manifests for `read_manifest`."""
-    return await connection.fetch(manifests["views"], list(ids))
-
-
-def hold_of(row: Any) -> Hold | None:
-    """Return what keeps a manifest from firing: the widest reason, or `None`."""
-    if row["job_retired_at"] is not None:
-        return "job_retired"
-    if not row["group_enabled"]:
-        return "group_disabled"
-    if not row["enabled"]:
-        return "manifest_disabled"
-    if row["paused_at"] is not None and row["resumed_at"] is None:
-        return "paused"
-    return None if row["blocked_by"] is None else "blocked_by_dead_letter"
-
-
-def window_of(row: Any) -> Window | None:
-    """Return the last pause window of a manifest."""
-    if row["paused_at"] is None:
-        return None
-    return Window(since=row["paused_at"], until=row["resumed_at"], reason=row["pause_reason"])
-
-
-def read_manifest(row: Any, *, now: datetime) -> Manifest | UnreadableManifest:
-    """Decode one manifest."""
-    try:
-        return _manifest(row, now)
-    except msgspec.ValidationError as error:
-        return UnreadableManifest(
-            id=row["id"], external_id=row["external_id"], trouble=f"its record: {error}"
-        )
-
-
-# Thousands of manifests share few timings, policies and terms.
-_timing = lru_cache(maxsize=4096)(msgspec.json.Decoder(Timing).decode)
-_misfire = lru_cache(maxsize=256)(msgspec.json.Decoder(Misfire).decode)
-_overlap = lru_cache(maxsize=256)(msgspec.json.Decoder(Overlap).decode)
-_terms = lru_cache(maxsize=1024)(msgspec.json.Decoder(WorkTerms).decode)
-
-
-def _manifest(row: Any, now: datetime) -> Manifest:
-    owed = [msgspec.convert(entry, OwedEntry) for entry in row["owed"] or ()]
-    delayed = [entry.not_before for entry in owed if entry.not_before and entry.not_before > now]
-    view = ManifestView(
-        id=row["id"],
-        external_id=row["external_id"],
-        timing=_timing(row["timing"]),
-        next_due_at=row["next_due_at"],
-        jitter_seconds=row["jitter_seconds"],
-        misfire=_misfire(row["misfire"]),
-        overlap=_overlap(row["overlap"]),
-        hold=hold_of(row),
-        also_disabled=not row["group_enabled"] and not row["enabled"],
-        slots=tuple(row["slots"]),
-        owed=tuple(
-            Owed(cause=entry.cause, explicit=entry.explicit)
-            for entry in owed
-            if entry.not_before is None or entry.not_before <= now
-        ),
-        next_owed_at=min(delayed, default=None),
-        settled_at=row["last_settled_at"],
-        parent=row["depends_on"],
-        parent_success=None if row["dormant"] else row["parent_success"],
-        seen_success=row["seen_success"],
-        window=window_of(row),
-    )
-    return Manifest(
-        view=view,
-        job=row["job"],
-        group=row["group_name"],
-        input=row["input"],
-        input_schema=row["input_schema"],
-        takes_input=row["takes_input"],
-        terms=_terms(row["terms"]),
-        owed={entry.cause: entry for entry in owed},
-        parent_traceparent=row["parent_traceparent"],
-    )
 
 
 class LedgerRow(Struct, frozen=True, kw_only=True):
@@ -204,81 +72,160 @@ class LedgerRow(Struct, frozen=True, kw_only=True):
         backfilled = identity.kind_of(self.cause) == "backfill"
         return self.decided_at if backfilled and self.decided_at else self.first_due_at
 
-    @classmethod
-    def skipped(cls, manifest: UUID, entry: Entry) -> "LedgerRow":
-        """Build a decision that makes no work."""
-        return cls(
-            manifest=manifest,
-            cause=entry.cause,
-            first_due_at=entry.first_due_at,
-            last_due_at=entry.last_due_at,
-            decision="skipped",
-            reason=entry.reason,
+
+class Manifest(Struct, frozen=True, kw_only=True):
+    """A manifest: its view for the rules, and the values for its work."""
+
+    view: ManifestView
+    job: str
+    group: str
+    input: Any
+    input_schema: dict[str, Any] | None
+    takes_input: bool
+    terms: WorkTerms
+    owed: dict[str, LedgerRow]
+    # The trace of its parent's last success.
+    parent_traceparent: str | None = None
+
+    @property
+    def external_id(self) -> str:
+        """Return the id that users know."""
+        return self.view.external_id
+
+
+class UnreadableManifest(Struct, frozen=True, kw_only=True):
+    """A manifest whose row cannot be decoded, for example because a newer version wrote it."""
+
+    id: UUID
+    external_id: str
+    trouble: str
+
+
+async def read_manifests(
+    connection: Connection, ids: Iterable[UUID], *, now: datetime
+) -> list[Manifest | UnreadableManifest]:
+    """Read manifests in the order of their ids; the caller has locked them."""
+    return [read_manifest(row, now=now) for row in await read_rows(connection, ids)]
+
+
+async def read_rows(connection: Connection, ids: Iterable[UUID]) -> list[asyncpg.Record]:
+    """Fetch the rows of manifests for `read_manifest`."""
+    return await connection.fetch(manifests["views"], list(ids))
+
+
+def hold_of(row: Any) -> Hold | None:
+    """Return what keeps a manifest from firing: the widest reason, or `None`."""
+    if row["job_retired_at"] is not None:
+        return "job_retired"
+    if not row["group_enabled"]:
+        return "group_disabled"
+    if not row["enabled"]:
+        return "manifest_disabled"
+    if row["paused_at"] is not None and row["resumed_at"] is None:
+        return "paused"
+    return None if row["blocked_by"] is None else "blocked_by_dead_letter"
+
+
+def read_manifest(row: Any, *, now: datetime) -> Manifest | UnreadableManifest:
+    """Decode one manifest."""
+    try:
+        return _manifest(row, now)
+    except msgspec.ValidationError as error:
+        return UnreadableManifest(
+            id=row["id"], external_id=row["external_id"], trouble=f"its record: {error}"
         )
+
+
+# Thousands of manifests share few timings, policies and terms.
+_timing = lru_cache(maxsize=4096)(msgspec.json.Decoder(Timing).decode)
+_misfire = lru_cache(maxsize=256)(msgspec.json.Decoder(Misfire).decode)
+_overlap = lru_cache(maxsize=256)(msgspec.json.Decoder(Overlap).decode)
+_terms = lru_cache(maxsize=1024)(msgspec.json.Decoder(WorkTerms).decode)
+
+
+def _manifest(row: Any, now: datetime) -> Manifest:
+    owed = [msgspec.convert(entry, LedgerRow) for entry in row["owed"] or ()]
+    delayed = [entry.not_before for entry in owed if entry.not_before and entry.not_before > now]
+    window = None
+    if row["paused_at"] is not None:
+        window = Window(since=row["paused_at"], until=row["resumed_at"], reason=row["pause_reason"])
+    view = ManifestView(
+        id=row["id"],
+        external_id=row["external_id"],
+        timing=_timing(row["timing"]),
+        next_due_at=row["next_due_at"],
+        jitter_seconds=row["jitter_seconds"],
+        misfire=_misfire(row["misfire"]),
+        overlap=_overlap(row["overlap"]),
+        hold=hold_of(row),
+        also_disabled=not row["group_enabled"] and not row["enabled"],
+        slots=tuple(row["slots"]),
+        owed=tuple(
+            Owed(cause=entry.cause, explicit=entry.explicit)
+            for entry in owed
+            if entry.not_before is None or entry.not_before <= now
+        ),
+        next_owed_at=min(delayed, default=None),
+        settled_at=row["last_settled_at"],
+        parent=row["depends_on"],
+        parent_success=None if row["dormant"] else row["parent_success"],
+        seen_success=row["seen_success"],
+        window=window,
+    )
+    return Manifest(
+        view=view,
+        job=row["job"],
+        group=row["group_name"],
+        input=row["input"],
+        input_schema=row["input_schema"],
+        takes_input=row["takes_input"],
+        terms=_terms(row["terms"]),
+        owed={entry.cause: entry for entry in owed},
+        parent_traceparent=row["parent_traceparent"],
+    )
 
 
 def rows_of(manifest: Manifest, verdict: Verdict) -> Iterator[LedgerRow]:
     """Build the ledger rows of a verdict."""
     for entry in verdict.entries:
-        row = LedgerRow.skipped(verdict.manifest, entry)
-        if entry.decision == "owed":
-            row = structs.replace(row, decision="owed")
-        elif entry.decision == "queued":
-            row = queue(manifest, structs.replace(row, slot=entry.slot, input=manifest.input))
-        yield row
+        row = LedgerRow(manifest=verdict.manifest, **structs.asdict(entry))
+        yield _queue(manifest, row) if entry.decision == "queued" else row
     for release in verdict.releases:
         owed = manifest.owed[release.cause]
-        yield queue(manifest, _owed_row(manifest, owed, release.slot))
+        yield _queue(manifest, structs.replace(owed, slot=release.slot))
 
 
-def queue(manifest: Manifest, row: LedgerRow) -> LedgerRow:
+def _queue(manifest: Manifest, row: LedgerRow) -> LedgerRow:
     """Queue the work of a decision, or skip it if its input or its key is invalid."""
-    given = row.input if row.has_input else manifest.input
-    problem = problem_of_input(manifest.input_schema, manifest.takes_input, given)
+    work_input = row.input if row.has_input else manifest.input
+    problem = problem_of_input(manifest.input_schema, manifest.takes_input, work_input)
     if problem is not None:
         return structs.replace(row, decision="skipped", reason=f"invalid_input: {problem}")
     try:
-        key = key_of(manifest, given)
+        key = key_of(manifest, work_input)
     except InvalidKey as error:
         return structs.replace(row, decision="skipped", reason=f"invalid_key: {error}")
     return structs.replace(
         row,
         decision="queued",
         reason=None,
-        input=given,
+        input=work_input,
         concurrency_key=key,
         work=identity.work_id(row.manifest, row.cause, row.made_at),
     )
 
 
-def key_of(manifest: Manifest, given: Any) -> str | None:
-    """Render the concurrency key for an input; raises `InvalidKey`."""
-    if manifest.terms.concurrency_key is None:
-        return None
-    return render_key(
+def key_of(manifest: Manifest, work_input: Any) -> str | None:
+    """Render the concurrency key of work of a manifest; raises `InvalidKey`."""
+    return concurrency_key(
         manifest.terms.concurrency_key,
-        input=given,
+        input=work_input,
         manifest=manifest.external_id,
         group=manifest.group,
         job=manifest.job,
     )
 
 
-def _owed_row(manifest: Manifest, owed: OwedEntry, slot: int) -> LedgerRow:
-    return LedgerRow(
-        manifest=manifest.view.id,
-        cause=owed.cause,
-        first_due_at=owed.due_at,
-        last_due_at=owed.due_at,
-        decision="owed",
-        slot=slot,
-        explicit=owed.explicit,
-        has_input=owed.has_input,
-        input=owed.input,
-        not_before=owed.not_before,
-        priority=owed.priority,
-        start_within_seconds=owed.start_within_seconds,
-        release=True,
-        traceparent=owed.traceparent,
-        decided_at=owed.decided_at,
-    )
+def concurrency_key(template: str | None, **fields: Any) -> str | None:
+    """Render a concurrency key; `None` without a template. Raises `InvalidKey`."""
+    return None if template is None else render_key(template, **fields)

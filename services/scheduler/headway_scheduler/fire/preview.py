@@ -12,6 +12,8 @@ from headway_decisions.timing.calendar import SEARCH
 from headway_decisions.timing.timing import Timing
 from msgspec import structs
 
+from headway_scheduler.text import utc
+
 _INSTANT = timedelta(microseconds=1)
 # Limits of folding: excluded times that are counted, and exclusions that are named.
 _MOST_COUNTED = 25_000
@@ -22,7 +24,7 @@ _HOLDS = {
     "one does",
     "group_disabled": "its group is disabled: these times will be skipped until it is enabled",
     "manifest_disabled": "it is disabled: these times will be skipped until it is enabled",
-    "paused": "it is paused: what comes due meanwhile is decided when that ends, by its misfire "
+    "paused": "it is paused: times that come due are decided when the pause ends, by its misfire "
     "policy",
     "blocked_by_dead_letter": "a dead letter blocks it: these times will be skipped until that "
     "is resolved",
@@ -40,13 +42,16 @@ def fire_time(external_id: str, kept: Timing, due_at: datetime, jitter_seconds: 
     )
 
 
+def fires_at_of(row: Any, kept: Timing, due_at: datetime) -> datetime:
+    """Return when a stored manifest fires for a due time, with its jitter."""
+    return jitter.fire_at(kept, row["external_id"], due_at, row["jitter_seconds"])
+
+
 def first_ahead(row: Any, kept: Timing, now: datetime) -> datetime | None:
     """Return the next due time that can still fire, also one that jitter delays."""
     stored: datetime | None = row["next_due_at"]
-    if stored is not None:
-        fires_at = jitter.fire_at(kept, row["external_id"], stored, row["jitter_seconds"])
-        if fires_at > now:
-            return stored
+    if stored is not None and fires_at_of(row, kept, stored) > now:
+        return stored
     if isinstance(kept.cadence, Once):
         # A one-shot whose time was decided never fires again.
         return None
@@ -62,11 +67,16 @@ def note_of(row: Any, kept: Timing, hold: str | None, *, has_times: bool) -> str
         woken = "only when a run of it asks for that" if row["dormant"] else "after each success"
         notes.append(f"it has no times of its own: it follows {row['parent']!r}, {woken}")
     elif isinstance(kept.cadence, Manual):
-        notes.append("it has no times: it runs when somebody triggers it")
+        notes.append("it has no times: it runs when it is triggered")
     elif isinstance(kept.cadence, Spaced):
         notes.append(_spaced(row, kept, kept.cadence))
     elif isinstance(kept.cadence, Once) and not has_times:
-        notes.append(_shot(row["next_due_at"]))
+        due_at = row["next_due_at"]
+        notes.append(
+            "it is a one-shot and its time was decided: it will not fire again"
+            if due_at is None
+            else f"it is a one-shot whose one time, {utc(due_at)}, is not decided yet"
+        )
     elif not has_times:
         notes.append("its timing names no further time within ten years")
     over = isinstance(kept.cadence, Once) and row["next_due_at"] is None
@@ -76,13 +86,7 @@ def note_of(row: Any, kept: Timing, hold: str | None, *, has_times: bool) -> str
 
 
 def previewed(
-    row: Any,
-    kept: Timing,
-    *,
-    count: int,
-    after: datetime | None,
-    now: datetime,
-    each: bool = False,
+    row: Any, kept: Timing, *, count: int, after: datetime | None, now: datetime, each: bool = False
 ) -> list[FireTime]:
     """Return the next fire times after `after` or now; excluded times between them are folded."""
     first = first_ahead(row, kept, now) if after is None else timing.next_due(kept, after)
@@ -142,20 +146,11 @@ def _exclusions(kept: Timing, at: datetime | None, last: datetime) -> list[str]:
     return list(found)
 
 
-def _shot(due_at: datetime | None) -> str:
-    if due_at is None:
-        return "it is a one-shot and its time was decided: it will not fire again"
-    return f"it is a one-shot whose one time, {due_at:%Y-%m-%d %H:%M:%S} UTC, is not decided yet"
-
-
 def _spaced(row: Any, kept: Timing, cadence: Spaced) -> str:
     spacing = wording.duration(cadence.seconds)
     if row["outstanding"]:
         return f"it fires {spacing} after the work under way has ended"
     if row["next_due_at"] is not None:
-        fires_at = jitter.fire_at(
-            kept, row["external_id"], row["next_due_at"], row["jitter_seconds"]
-        )
-        next_at = f"{fires_at:%Y-%m-%d %H:%M:%S} UTC"
-        return f"it fires next at {next_at}, and then {spacing} after its work has ended"
+        fires_at = utc(fires_at_of(row, kept, row["next_due_at"]))
+        return f"it fires next at {fires_at}, and then {spacing} after its work has ended"
     return f"it fires {spacing} after its work has ended"

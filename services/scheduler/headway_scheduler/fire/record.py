@@ -5,28 +5,41 @@ The caller has locked the manifests and opened the transaction.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from itertools import groupby
 from uuid import UUID
 
+from headway.define.inputs import schema_id
+from headway_contract import Event, event, subjects
+from headway_contract.work import WorkQueued
+from headway_contract.work_queue import NamedWork
 from headway_decisions.firing import due, identity
 from headway_decisions.firing.jitter import fire_at
 from headway_decisions.firing.manifest_state import MISSED, Verdict
 from headway_decisions.timing.cadence import Once
 from headway_postgres_kit import Connection, json_array, note
-from headway_relay import OutboxMessage, stamped
+from headway_relay import OutboxMessage, bundled, stamped
+from headway_tracing import is_recording, new_trace, traceparent
 from headway_tracing.log import get_logger
 from msgspec import Struct, structs
 
 from headway_scheduler.fire.manifest import LedgerRow, Manifest, read_manifests
-from headway_scheduler.fire.outbound_events import announce_cancels, announce_switch, announce_work
+from headway_scheduler.fire.outbound_events import announce_cancel, announce_switch
 from headway_scheduler.metrics import Fired, Skipped
-from headway_scheduler.notifications.facts import Missed
-from headway_scheduler.store import OUTBOX, manifests, occurrences, works
+from headway_scheduler.notifications.recorder import Missed
+from headway_scheduler.store import OUTBOX, SOURCE, columns, manifests, occurrences, works
 
 log = get_logger(__name__)
 
 _REPLACED = "a newer occurrence takes its place"
+
+# Work that follows a parent goes before scheduled work.
+DEPENDENT_BOOST = 16
+_BY_PARENTS = ("success", "activation")
+HIGHEST_PRIORITY = 31
+
+_LEDGER = ("manifest", "cause", "first_due_at", "last_due_at", "decision", "reason", "work")
+_NEXT_TIMES = ("manifest", "next_due_at", "wake_at", "seen_success")
 
 
 class Advanced(Struct, frozen=True, kw_only=True):
@@ -72,17 +85,82 @@ def announce_ahead(decided: Sequence[Decided], *, now: datetime) -> list[OutboxM
     """
     if any(row.release for decision in decided for row in decision.rows):
         return []
-    return _announce(decided, now=now)
+    return _announce(decided, now)
 
 
-def _announce(decided: Sequence[Decided], *, now: datetime) -> list[OutboxMessage]:
+def _announce(decided: Sequence[Decided], now: datetime) -> list[OutboxMessage]:
     queued = [
-        (decision.manifest, row)
+        queued_work(decision.manifest, row, now=now)
         for decision in decided
         for row in decision.rows
         if row.decision == "queued"
     ]
     return announce_work(queued, now=now)
+
+
+def announce_work(
+    queued: Iterable[tuple[WorkQueued, str | None]], *, now: datetime
+) -> list[OutboxMessage]:
+    """Announce new work, each with the trace of its cause, bundled by group."""
+    ordered = sorted(queued, key=lambda pair: pair[0].group)
+    traced = is_recording()
+    return [
+        message
+        for group, members in groupby(ordered, key=lambda pair: pair[0].group)
+        for message in bundled(
+            subjects.work(group),
+            [_work_event(work, now, cause, traced=traced) for work, cause in members],
+        )
+    ]
+
+
+def _work_event(work: WorkQueued, now: datetime, cause: str | None, *, traced: bool) -> Event:
+    """Build the event of new work; it starts a trace that is linked to its cause."""
+    context = None
+    if traced:
+        source = {"job": work.job} if work.manifest is None else {"manifest": work.manifest}
+        with new_trace("decide", cause=cause, **source, work=str(work.work)):
+            context = traceparent()
+    return event(
+        work,
+        id=f"{work.work}.{work.round}",
+        source=SOURCE,
+        subject=work.work,
+        time=now,
+        traceparent=context,
+    )
+
+
+def queued_work(
+    manifest: Manifest, row: LedgerRow, *, now: datetime
+) -> tuple[WorkQueued, str | None]:
+    """Return the work of a queued decision, and the trace of its cause."""
+    assert row.work is not None  # noqa: S101 - only queued decisions are announced
+    terms, kind = manifest.terms, identity.kind_of(row.cause)
+    within = row.start_within_seconds or terms.start_within_seconds
+    start_from = row.due_at or row.not_before or now
+    priority = terms.priority if row.priority is None else row.priority
+    boost = DEPENDENT_BOOST if kind in _BY_PARENTS else 0
+    work = WorkQueued(
+        work=row.work,
+        manifest_id=row.manifest,
+        manifest=manifest.external_id,
+        group=manifest.group,
+        job=manifest.job,
+        input=row.input,
+        input_schema=schema_id(manifest.input_schema),
+        cause=row.cause,
+        due_at=identity.occurrence_of(row.cause),
+        queued_at=now,
+        slot=row.slot,
+        not_before=row.not_before,
+        terms=terms,
+        priority=min(priority + boost, HIGHEST_PRIORITY),
+        start_by=None if within is None else start_from + timedelta(seconds=within),
+        concurrency_key=row.concurrency_key,
+        explicit=row.explicit,
+    )
+    return work, manifest.parent_traceparent if kind == "success" else row.traceparent
 
 
 async def record(
@@ -95,15 +173,24 @@ async def record(
     """Record decisions; `messages` are those of `announce_ahead`, if there are any."""
     rows = [row for decision in decided for row in decision.rows]
     verdicts = [decision.verdict for decision in decided]
-    releases = [row for row in rows if row.release]
-    fresh = await _write_decisions(
-        connection, [row for row in rows if not row.release], verdicts, messages, now
-    )
-    fresh |= await _write_releases(connection, releases, now)
-    _log_duplicates(rows, fresh)
+    fresh = await _write(connection, rows, verdicts, messages, now)
     if len(fresh) < len(rows) or not messages:
-        decided, messages = [_only(decision, fresh) for decision in decided], ()
-        await OUTBOX.add(connection, _announce(decided, now=now))
+        for row in rows:
+            if row.key not in fresh:
+                # The ledger held it already, which is not expected: it makes no work.
+                log.warning(
+                    "duplicate decision ignored",
+                    manifest=row.manifest,
+                    cause=row.cause,
+                    decision=row.decision,
+                    due_at=row.first_due_at.isoformat(),
+                )
+        decided = [
+            structs.replace(decision, rows=[row for row in decision.rows if row.key in fresh])
+            for decision in decided
+        ]
+        messages = ()
+        await OUTBOX.add(connection, _announce(decided, now))
     to_cancel = [decision for decision in decided if decision.verdict.cancel_running]
     await _cancel(connection, to_cancel, now)
     pairs = [(decision.manifest, row) for decision in decided for row in decision.rows]
@@ -120,17 +207,66 @@ async def record(
     )
 
 
-def _log_duplicates(rows: Sequence[LedgerRow], fresh: set[tuple[UUID, str]]) -> None:
-    """Log decisions that the ledger held already: each made no work, and is not expected."""
-    for row in rows:
-        if row.key not in fresh:
-            log.warning(
-                "duplicate decision ignored",
-                manifest=row.manifest,
-                cause=row.cause,
-                decision=row.decision,
-                due_at=row.first_due_at.isoformat(),
-            )
+async def _write(
+    connection: Connection,
+    rows: Sequence[LedgerRow],
+    verdicts: Sequence[Verdict],
+    messages: Sequence[OutboxMessage],
+    now: datetime,
+) -> set[tuple[UUID, str]]:
+    """Write decisions, their work and the next times; returns the keys of new decisions.
+
+    The first statement adds the messages to the outbox only if all decisions are new.
+    """
+    scheduled = [row for row in rows if not row.release]
+    releases = [row for row in rows if row.release]
+    written = await connection.fetch(
+        occurrences["record"],
+        now,
+        *columns(scheduled, *_LEDGER, "slot"),
+        *columns(verdicts, *_NEXT_TIMES),
+        *OUTBOX.columns(messages),
+    )
+    if releases:
+        released = columns(releases, "manifest", "cause", "work", "reason", "slot")
+        written += await connection.fetch(occurrences["release"], *released, now)
+    return {(row["manifest_id"], row["cause"]) for row in written}
+
+
+async def _cancel(connection: Connection, decided: Sequence[Decided], now: datetime) -> None:
+    """Cancel the outstanding work of manifests, because a newer occurrence replaces it."""
+    if not decided:
+        return
+    ids = [decision.verdict.manifest for decision in decided]
+    outstanding = [
+        NamedWork(**dict(row)) for row in await connection.fetch(works["named"], ids, None)
+    ]
+    messages = [announce_cancel(work.cancel_requested(_REPLACED, now)) for work in outstanding]
+    await OUTBOX.add(connection, messages)
+    work_ids = [work.work for work in outstanding]
+    await connection.execute(works["note_cancel"], work_ids, _REPLACED, now)
+
+
+async def _correct_wakes(
+    connection: Connection, verdicts: Sequence[Verdict], made: Mapping[UUID, int], now: datetime
+) -> list[Verdict]:
+    """Recompute the schedule of manifests whose work row was not created."""
+    wrong = [
+        verdict.manifest
+        for verdict in verdicts
+        if made[verdict.manifest]
+        < len(verdict.releases) + sum(entry.decision == "queued" for entry in verdict.entries)
+    ]
+    if not wrong:
+        return []
+    found = await read_manifests(connection, wrong, now=now)
+    corrected = [
+        due.reschedule_wake(due.after_empty_fire(manifest.view, now=now), now=now)
+        for manifest in found
+        if isinstance(manifest, Manifest)
+    ]
+    await move_on(connection, corrected)
+    return corrected
 
 
 async def _retire(
@@ -165,94 +301,9 @@ def _facts(manifest: Manifest, row: LedgerRow, now: datetime) -> Iterator[Fired 
         late = None
         if row.due_at is not None:
             view = manifest.view
-            late = (
-                now - fire_at(view.timing, view.external_id, row.due_at, view.jitter_seconds)
-            ).total_seconds()
+            due_at = fire_at(view.timing, view.external_id, row.due_at, view.jitter_seconds)
+            late = (now - due_at).total_seconds()
         yield Fired(manifest.group, identity.kind_of(row.cause), late)
-
-
-def _only(decided: Decided, fresh: set[tuple[UUID, str]]) -> Decided:
-    """Keep the rows that were not in the ledger before."""
-    return structs.replace(decided, rows=[row for row in decided.rows if row.key in fresh])
-
-
-async def _write_decisions(
-    connection: Connection,
-    rows: Sequence[LedgerRow],
-    verdicts: Sequence[Verdict],
-    messages: Sequence[OutboxMessage],
-    now: datetime,
-) -> set[tuple[UUID, str]]:
-    """Write scheduled decisions, their work and the next times; returns the new ledger keys.
-
-    The statement adds the messages to the outbox only if all decisions are new.
-    """
-    if not verdicts:
-        return set()
-    written = await connection.fetch(
-        occurrences["record"],
-        now,
-        *_decision_columns(rows),
-        [row.slot for row in rows],
-        *_verdict_columns(verdicts),
-        *OUTBOX.columns(messages),
-    )
-    return {(row["manifest_id"], row["cause"]) for row in written}
-
-
-async def _write_releases(
-    connection: Connection, rows: Sequence[LedgerRow], now: datetime
-) -> set[tuple[UUID, str]]:
-    if not rows:
-        return set()
-    freed = await connection.fetch(
-        occurrences["release"],
-        [row.manifest for row in rows],
-        [row.cause for row in rows],
-        [row.work for row in rows],
-        [row.reason for row in rows],
-        [row.slot for row in rows],
-        now,
-    )
-    return {(row["manifest_id"], row["cause"]) for row in freed}
-
-
-async def _correct_wakes(
-    connection: Connection, verdicts: Sequence[Verdict], made: Mapping[UUID, int], now: datetime
-) -> list[Verdict]:
-    """Recompute the schedule of manifests whose work row was not created."""
-    wrong = [
-        verdict.manifest
-        for verdict in verdicts
-        if made[verdict.manifest]
-        < len(verdict.releases) + sum(entry.decision == "queued" for entry in verdict.entries)
-    ]
-    if not wrong:
-        return []
-    found = await read_manifests(connection, wrong, now=now)
-    corrected = [
-        due.reschedule_wake(due.after_empty_fire(manifest.view, now=now), now=now)
-        for manifest in found
-        if isinstance(manifest, Manifest)
-    ]
-    await move_on(connection, corrected)
-    return corrected
-
-
-async def _cancel(connection: Connection, decided: Sequence[Decided], now: datetime) -> None:
-    if not decided:
-        return
-    by_id = {decision.verdict.manifest: decision.manifest for decision in decided}
-    rows = await connection.fetch(works["outstanding_of"], list(by_id))
-    await OUTBOX.add(
-        connection,
-        announce_cancels(
-            [(by_id[row["manifest_id"]], row["id"], row["round"]) for row in rows],
-            reason=_REPLACED,
-            now=now,
-        ),
-    )
-    await connection.execute(works["note_cancel"], [row["id"] for row in rows], _REPLACED, now)
 
 
 async def write_ledger(
@@ -263,29 +314,22 @@ async def write_ledger(
         return set()
     written = await connection.fetch(
         occurrences["decide"],
-        *_decision_columns(rows),
+        *columns(rows, *_LEDGER),
         now,
-        [row.actor for row in rows],
-        [row.explicit for row in rows],
-        [row.has_input for row in rows],
+        *columns(rows, "actor", "explicit", "has_input"),
         json_array(row.input for row in rows),
-        [row.not_before for row in rows],
+        *columns(rows, "not_before", "priority", "start_within_seconds"),
     )
     fresh = {(row["manifest_id"], row["cause"]) for row in written}
-    note(
-        *(
-            Skipped(row.reason or "")
-            for row in rows
-            if row.decision == "skipped" and row.key in fresh
-        )
-    )
+    skipped = [row for row in rows if row.decision == "skipped" and row.key in fresh]
+    note(*(Skipped(row.reason or "") for row in skipped))
     return fresh
 
 
 async def move_on(connection: Connection, verdicts: Sequence[Verdict]) -> None:
     """Write the next times of manifests."""
     if verdicts:
-        await connection.execute(manifests["move_on"], *_verdict_columns(verdicts))
+        await connection.execute(manifests["move_on"], *columns(verdicts, *_NEXT_TIMES))
 
 
 async def announce_switches(
@@ -294,26 +338,3 @@ async def announce_switches(
     """Announce which of these manifests were enabled or disabled."""
     rows = await connection.fetch(manifests["switched"], locked)
     await OUTBOX.add(connection, [announce_switch(row, now=now) for row in rows])
-
-
-def _decision_columns(rows: Sequence[LedgerRow]) -> tuple[list[Any], ...]:
-    """Return ledger rows as statement parameters."""
-    return (
-        [row.manifest for row in rows],
-        [row.cause for row in rows],
-        [row.first_due_at for row in rows],
-        [row.last_due_at for row in rows],
-        [row.decision for row in rows],
-        [row.reason for row in rows],
-        [row.work for row in rows],
-    )
-
-
-def _verdict_columns(verdicts: Sequence[Verdict]) -> tuple[list[Any], ...]:
-    """Return the next times of manifests as statement parameters."""
-    return (
-        [verdict.manifest for verdict in verdicts],
-        [verdict.next_due_at for verdict in verdicts],
-        [verdict.wake_at for verdict in verdicts],
-        [verdict.seen_success for verdict in verdicts],
-    )

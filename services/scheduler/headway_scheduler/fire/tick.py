@@ -9,7 +9,7 @@ from datetime import datetime
 from uuid import UUID
 
 from headway_decisions.firing.fairness import DueGroup, cycles_ahead, in_cycles, share
-from headway_postgres_kit import Clock, Connection, Database
+from headway_postgres_kit import Connection, Database
 from headway_relay import Handover
 from headway_tracing import span
 from msgspec import Struct
@@ -46,19 +46,12 @@ class Tick:
     """Ticks for one scheduler process."""
 
     def __init__(
-        self,
-        database: Database,
-        *,
-        holder: str,
-        max_entries: int | None,
-        relay: Handover,
-        clock: Clock,
+        self, database: Database, *, holder: str, max_entries: int | None, relay: Handover
     ) -> None:
         self._database = database
         self._holder = holder
         self._max_entries = max_entries
         self._relay = relay
-        self._clock = clock
         self._known = False
         # The manifests of the next cycles, if more are due than one cycle takes.
         self._ahead: deque[list[UUID]] = deque()
@@ -81,7 +74,7 @@ class Tick:
         limit = self._max_entries
         beyond = None if limit is None else limit + 1
         async with self._database.acquire() as connection:
-            now = await self._clock.now(connection)
+            now = await self._database.clock.now(connection)
             if not self._ahead:
                 *rows, later = await connection.fetch(manifests["awake"], now, beyond)
                 if limit is None or len(rows) <= limit:
@@ -99,25 +92,26 @@ class Tick:
                 return TickResult(led=False, rest=_LOST_THE_LOCK)
             locked = [row["id"] for row in led[1:]]
             with span("tick", due=len(seen.due)):
-                now = await self._clock.now(connection)
+                now = await self._database.clock.now(connection)
                 advanced = await advance(connection, locked, now=now, one_by_one=one_by_one)
             next_at = earliest((seen.next_at, advanced.wake_at))
-            rest = _rest(next_at, await self._clock.now(connection))
+            rest = _rest(next_at, await self._database.clock.now(connection))
         if advanced.left_in_outbox:
             self._relay.call()
         self._relay.hand(advanced.messages)
         return TickResult(
-            led=True,
-            fired=advanced.queued,
-            skipped=advanced.skipped,
-            next_at=next_at,
-            rest=rest,
+            led=True, fired=advanced.queued, skipped=advanced.skipped, next_at=next_at, rest=rest
         )
 
 
 async def _fair_cycles(connection: Connection, now: datetime, limit: int) -> list[list[UUID]]:
     """Share this and the next cycles fairly among the groups with due manifests."""
-    groups = await _due_groups(connection, now, limit)
+    counted = await connection.fetch(manifests["awake_groups"], now)
+    if sum(row["due"] for row in counted) >= _MOST_COUNTED:
+        # Groups behind a backlog that is longer than the bound are counted separately.
+        names = [row["name"] for row in counted]
+        counted += await connection.fetch(manifests["awake_others"], now, names, limit)
+    groups = [DueGroup(**dict(row)) for row in counted]
     room = limit * cycles_ahead(sum(group.due for group in groups), limit)
     shares = share(groups, room)
     rows = await connection.fetch(
@@ -127,18 +121,6 @@ async def _fair_cycles(connection: Connection, now: datetime, limit: int) -> lis
     for row in rows:
         shared[row["name"]].append(row["id"])
     return in_cycles(shared, limit)
-
-
-async def _due_groups(connection: Connection, now: datetime, limit: int) -> list[DueGroup]:
-    """Count due manifests by group, also groups behind a backlog beyond the count's bound."""
-    rows = await connection.fetch(manifests["awake_groups"], now)
-    if sum(row["due"] for row in rows) >= _MOST_COUNTED:
-        counted = [row["name"] for row in rows]
-        rows += await connection.fetch(manifests["awake_others"], now, counted, limit)
-    return [
-        DueGroup(name=row["name"], priority=row["priority"], due=row["due"], since=row["since"])
-        for row in rows
-    ]
 
 
 def _rest(next_at: datetime | None, now: datetime) -> float | None:

@@ -1,15 +1,13 @@
-"""Healing: ask the dispatcher about everything that is waited for, and tell again what is lost.
+"""The healing pass: reconcile outstanding work with the dispatcher.
 
-The broker may lose anything at any time, its whole storage included. So outstanding work is
-asked about after a minute, and again after pauses that double up to an hour; at once and all
-of it when a stream turns out to be new or to have gone back. An outcome that was lost comes
-with the answer. Work that the dispatcher does not know is told again, but only if its message
-cannot be waiting in the stream any more (`headway_decisions.healing`): a dispatcher that is
-down for a day finds every message once. The same goes for cancels, and for what is to come first.
-What was told again and is still not known is told with pauses that double, too.
+Work is reconciled after a minute, and again after pauses that double up to an hour; all of it at
+once if a stream is new or went back in time. A lost outcome comes with the answer. Work that the
+dispatcher does not know is republished, but only if its message cannot wait in the stream any more
+(`headway_decisions.healing`), so a dispatcher that was down for a day finds every message once. The
+same holds for requests to cancel work and to bring it forward. Republished work that stays unknown
+is republished with doubling pauses too.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -26,56 +24,45 @@ from headway_contract.settled import WorkSettled
 from headway_decisions import healing
 from headway_decisions.healing import AskAgain, Expired, Lost, Mark, Settled, Sight, Verdict
 from headway_jetstream_kit import Broker
-from headway_jetstream_kit.stream_watch import done_through, see
-from headway_postgres_kit import Clock, Database
+from headway_postgres_kit import Database
 from headway_service_kit.passes import Wakeup
 from headway_tracing import span
-from msgspec import Struct
+from headway_tracing.log import get_logger
+from msgspec import Struct, structs
 
 from headway_scheduler.healing.reconcile import CannotAsk, Turn, ask_dispatcher
-from headway_scheduler.healing.reconcile_settings import Standing, told
+from headway_scheduler.healing.reconcile_settings import SettingsReconciler, received
 from headway_scheduler.healing.republish import republish_cancels, republish_forward, republish_work
-from headway_scheduler.healing.stream_marks import read_marks, take_mark
+from headway_scheduler.healing.stream_marks import read_marks, read_sights, take_marks
 from headway_scheduler.outcomes.intake import take_in
 from headway_scheduler.store import heals
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _MOST_PAGES = 20
+_MOST_COUNTED = 30
 _CONNECTION = "connection"
-_IN_WORDS = {"new_stream": "a new stream", "rolled_back": "a stream that went back"}
 
 
-class HealResult(Struct, frozen=True, kw_only=True):
-    """What a pass found."""
+class HealResult(Struct, kw_only=True):
+    """Counts of a pass; `requests` are republished requests to cancel or to bring forward."""
 
-    asked: int = 0
+    reconciled: int = 0
     settled: int = 0
-    told_again: int = 0
+    republished: int = 0
     expired: int = 0
-    # Cancels, and requests to come first, that were told again.
     requests: int = 0
-    # There is more to ask about right away.
+    # More work is due for reconciliation right away.
     unfinished: bool = False
 
     @property
     def healed(self) -> int:
-        """How much was made good."""
-        return self.settled + self.told_again + self.expired + self.requests
-
-    def __add__(self, other: "HealResult") -> "HealResult":
-        return HealResult(
-            asked=self.asked + other.asked,
-            settled=self.settled + other.settled,
-            told_again=self.told_again + other.told_again,
-            expired=self.expired + other.expired,
-            requests=self.requests + other.requests,
-            unfinished=self.unfinished or other.unfinished,
-        )
+        """Return the number of repairs."""
+        return self.settled + self.republished + self.expired + self.requests
 
 
-class Doubt(Struct, frozen=True, kw_only=True):
-    """A reason to ask about everything at once, and the sign by which it is known again."""
+class Suspicion(Struct, frozen=True, kw_only=True):
+    """A reason to reconcile everything at once; `sign` identifies its occurrence."""
 
     about: str
     sign: Mark | int
@@ -83,7 +70,7 @@ class Doubt(Struct, frozen=True, kw_only=True):
 
 
 class Healing:
-    """Heals for one scheduler process; one of them at a time."""
+    """The pass of one scheduler process; one process heals at a time."""
 
     def __init__(
         self,
@@ -91,74 +78,67 @@ class Healing:
         broker: Broker,
         *,
         holder: str,
-        clock: Clock,
         ask_after_seconds: float,
         relay: Wakeup,
         tick: Wakeup,
     ) -> None:
         self._database = database
         self._broker = broker
-        self._clock = clock
         self._first_pause = timedelta(seconds=ask_after_seconds)
+        # For long transactions: only work that is twice as old is reconciled.
+        self._leeway = self._first_pause / 2
         self._relay = relay
         self._tick = tick
         self._turn = Turn(database, holder=holder)
-        self._standing = Standing(database, ask=self._ask, every=ask_after_seconds, clock=clock)
-        # The sign of each doubt after which everything was asked about.
+        self._settings = SettingsReconciler(database, ask=self._ask, every=ask_after_seconds)
+        # The sign of each suspicion after which everything was reconciled.
         self._dealt_with: dict[str, Mark | int] = {_CONNECTION: broker.reconnects}
-        # Doubts for which all work was made due; it may not all have been asked about yet.
-        self._spread: list[Doubt] = []
-        self._spent: Mark | None = None
+        # Suspicions that made all work due; it may not all be reconciled yet.
+        self._spread: list[Suspicion] = []
+        self._used_mark: Mark | None = None
         self._is_alone = False
 
-    @property
-    def _leeway(self) -> timedelta:
-        """For transactions that take long: asked about is only what is twice as old."""
-        return self._first_pause / 2
-
     async def run_once(self) -> HealResult | None:
-        """Ask about all that is due; returns `None` if another scheduler does, or nobody can."""
+        """Reconcile everything that is due; `None` if another scheduler does, or it is impossible.
+
+        That is so while no dispatcher answers, or a stream is missing.
+        """
         if not await self._turn.take():
             return None
         try:
             result = await self._heal()
         except CannotAsk as reason:
-            self._note_alone(reason)
+            if not self._is_alone:
+                log.warning("healing waits", reason=reason)
+            self._is_alone = True
             return None
         finally:
             await self._turn.end()
         if result is not None and result.healed:
-            logger.warning(
-                "healed: %d outcome(s) heard late, %d piece(s) of work told again, %d expired, "
-                "%d request(s) to cancel or to come first told again",
-                result.settled,
-                result.told_again,
-                result.expired,
-                result.requests,
-            )
+            log.warning("healed", **structs.asdict(result))
             self._tick.call()
         return result
 
     async def _heal(self) -> HealResult | None:
         reconnects = self._broker.reconnects
-        sights = await self._look()
+        sights = await read_sights(self._broker)
         if sights is None:
+            # The dispatcher creates missing streams, or reports them.
             return None
         marks = await read_marks(self._database)
-        doubts = self._doubts(marks, sights, reconnects)
-        if doubts and doubts != self._spread:
-            await self._ask_about_all(doubts)
-            self._spread = doubts
-        work_mark, work_sight = marks.get(subjects.WORK_STREAM), sights[subjects.WORK_STREAM]
-        result = await self._ask_pages(work_mark, work_sight)
+        suspicions = self._suspicions(marks, sights, reconnects)
+        if suspicions and suspicions != self._spread:
+            await self._reconcile_all_now(suspicions)
+            self._spread = suspicions
+        mark, sight = marks.get(subjects.WORK_STREAM), sights[subjects.WORK_STREAM]
+        result = await self._reconcile_work(mark, sight)
         if result.unfinished:
             return result
-
-        result += await self._ask_about_standing(work_mark, work_sight)
-        if result.told_again or result.requests:
+        result.republished += await self._reconcile_settings(mark, sight)
+        if result.republished or result.requests:
             self._relay.call()
-        await take_mark(self._database, self._broker, marks, sights, clock=self._clock)
-        self._dealt_with |= {doubt.about: doubt.sign for doubt in doubts}
+        await take_marks(self._database, self._broker, marks, sights)
+        self._dealt_with |= {suspicion.about: suspicion.sign for suspicion in suspicions}
         self._spread = []
         return result
 
@@ -167,78 +147,61 @@ class Healing:
         self._is_alone = False
         return answer
 
-    def _note_alone(self, reason: CannotAsk) -> None:
-        """Log that nobody can be asked, once until somebody answers again."""
-        if not self._is_alone:
-            logger.warning("healing waits: %s", reason)
-        self._is_alone = True
+    def _suspicions(
+        self, marks: Mapping[str, Mark], sights: Mapping[str, Sight], reconnects: int
+    ) -> list[Suspicion]:
+        """Return the reasons to reconcile everything at once that were not dealt with."""
+        suspicions = [
+            Suspicion(about=stream, sign=mark, reason=f"{stream}: {reached}")
+            for stream, mark in marks.items()
+            if (reached := healing.reach(mark, sights[stream])) in ("new_stream", "rolled_back")
+        ]
+        suspicions.append(Suspicion(about=_CONNECTION, sign=reconnects, reason="reconnected"))
+        return [each for each in suspicions if self._dealt_with.get(each.about) != each.sign]
 
-    async def _ask_about_standing(self, mark: Mark | None, sight: Sight) -> HealResult:
-        """Each mark serves once, because whatever was told again by it comes behind it."""
-        usable = None if mark == self._spent else mark
+    async def _reconcile_all_now(self, suspicions: Sequence[Suspicion]) -> None:
+        self._settings.run_at_once()
+        async with self._database.transaction() as connection:
+            now = await self._database.clock.now(connection)
+            works = await connection.fetchval(heals["reconcile_all"], now)
+        if works:
+            reasons = ", ".join(suspicion.reason for suspicion in suspicions)
+            log.warning("reconciling all outstanding work at once", reasons=reasons, works=works)
 
-        def may_be_lost(told_at: datetime) -> bool:
-            lost = healing.is_lost(told_at, usable, sight, leeway=self._leeway) is not None
+    async def _reconcile_settings(self, mark: Mark | None, sight: Sight) -> int:
+        # Each mark serves once: messages that were republished because of it come behind it.
+        usable = None if mark == self._used_mark else mark
+
+        def is_lost(announced_at: datetime) -> bool:
+            lost = healing.is_lost(announced_at, usable, sight, leeway=self._leeway) is not None
             if lost:
-                self._spent = mark
+                self._used_mark = mark
             return lost
 
-        return HealResult(told_again=await self._standing.ask_about(may_be_lost))
+        return await self._settings.run(is_lost)
 
-    async def _look(self) -> dict[str, Sight] | None:
-        """The two streams between the services; none while one is missing.
-
-        What is missing is the dispatcher's business, which makes it again or says so.
-        """
-        sights: dict[str, Sight] = {}
-        for stream, consumer in (
-            (subjects.WORK_STREAM, subjects.WORK_CONSUMER),
-            (subjects.SETTLED_STREAM, subjects.SETTLED_CONSUMER),
-        ):
-            seen = await see(self._broker, stream)
-            if seen is None:
-                return None
-            done = await done_through(self._broker, stream, consumer, seen)
-            sights[stream] = Sight(
-                created=seen.created, last_sequence=seen.last_sequence, done_through=done or 0
-            )
-        return sights
-
-    def _doubts(
-        self, marks: Mapping[str, Mark], sights: Mapping[str, Sight], reconnects: int
-    ) -> list[Doubt]:
-        """Return why everything should be asked about at once, without what was dealt with."""
-        doubts = [
-            Doubt(about=stream, sign=mark, reason=f"{stream} is {_IN_WORDS[reached]}")
-            for stream, mark in marks.items()
-            if (reached := healing.reach(mark, sights[stream])) in _IN_WORDS
-        ]
-        doubts.append(
-            Doubt(about=_CONNECTION, sign=reconnects, reason="the connection was made anew")
-        )
-        return [one for one in doubts if self._dealt_with.get(one.about) != one.sign]
-
-    async def _ask_about_all(self, doubts: Sequence[Doubt]) -> None:
-        self._standing.ask_at_once()
-        async with self._database.transaction() as connection:
-            now = await self._clock.now(connection)
-            woken = await connection.fetchval(heals["ask_all"], now)
-        if woken:
-            reasons = ", ".join(doubt.reason for doubt in doubts)
-            logger.warning("%s: asking about all outstanding work at once (%d)", reasons, woken)
-
-    async def _ask_pages(self, mark: Mark | None, sight: Sight) -> HealResult:
-        """Ask page by page, so many in one pass."""
+    async def _reconcile_work(self, mark: Mark | None, sight: Sight) -> HealResult:
+        """Reconcile due work page by page, a limited number of pages in one pass."""
         result = HealResult()
         for _ in range(_MOST_PAGES):
             async with self._database.acquire() as connection:
-                now = await self._clock.now(connection)
+                now = await self._database.clock.now(connection)
                 rows = await connection.fetch(
                     heals["due"], now, now - self._first_pause, RECONCILE_LIMIT
                 )
             if not rows:
                 return result
-            works = [_asked(row) for row in rows]
+            works = [
+                OutstandingWork(
+                    work=row["id"],
+                    round=row["round"],
+                    manifest_id=row["manifest_id"],
+                    queued_at=row["queued_at"],
+                    cancelled=row["cancel_requested_at"] is not None,
+                    brought_forward_at=row["forward_requested_at"],
+                )
+                for row in rows
+            ]
             with span("heal", works=len(works)):
                 answer = await self._ask(ReconcileQuestion(works=works))
                 verdicts = healing.judge(
@@ -249,100 +212,78 @@ class Healing:
                     sight=sight,
                     leeway=self._leeway,
                 )
-                page = await self._record(rows, verdicts)
-                page += await self._tell_requests(rows, answer, mark, sight)
-            result += page
-            if page.asked == 0:
+                await self._record(rows, verdicts, result)
+                await self._republish_requests(rows, answer, mark, sight, result)
+            if all(isinstance(verdict, AskAgain) for verdict in verdicts.values()):
                 return result
-        return result + HealResult(unfinished=True)
+        result.unfinished = True
+        return result
 
-    async def _record(self, rows: Sequence[Any], verdicts: Mapping[UUID, Verdict]) -> HealResult:
-        """Outcomes as the intake records them; then what is told again, and when to ask next."""
+    async def _record(
+        self, rows: Sequence[Any], verdicts: Mapping[UUID, Verdict], result: HealResult
+    ) -> None:
+        """Take in outcomes as the intake does, then republish lost work and set the next times."""
         by_id = {row["id"]: row for row in rows}
         lost = [work for work, verdict in verdicts.items() if isinstance(verdict, Lost)]
         async with self._database.transaction() as connection:
-            now = await self._clock.now(connection)
+            now = await self._database.clock.now(connection)
             ends = [end for row in rows if (end := _end(row, verdicts[row["id"]], now))]
-            await take_in(connection, [told(one, one.work, now) for one in ends], now=now)
+            await take_in(connection, [received(end, end.work, now) for end in ends], now=now)
         async with self._database.transaction() as connection:
-            told_again = await republish_work(connection, lost, now=now) if lost else 0
-            again = {
-                work: self._next_ask(by_id[work], verdict, now)
+            if lost:
+                result.republished += await republish_work(connection, lost, now=now)
+            due = {
+                work: self._next_time(by_id[work], verdict, now)
                 for work, verdict in verdicts.items()
                 if not isinstance(verdict, Settled | Expired)
             }
-            await connection.execute(
-                heals["asked"],
-                list(again),
-                [at for at, _ in again.values()],
-                [asks for _, asks in again.values()],
-                now,
-            )
-        left = sum(isinstance(verdict, AskAgain) for verdict in verdicts.values())
+            times, counts = [at for at, _ in due.values()], [count for _, count in due.values()]
+            await connection.execute(heals["reconciled"], list(due), times, counts, now)
+        result.reconciled += sum(not isinstance(each, AskAgain) for each in verdicts.values())
         expired = sum(isinstance(verdict, Expired) for verdict in verdicts.values())
-        return HealResult(
-            asked=len(rows) - left,
-            settled=len(ends) - expired,
-            told_again=told_again,
-            expired=expired,
-        )
+        result.expired += expired
+        result.settled += len(ends) - expired
 
-    async def _tell_requests(
-        self, rows: Sequence[Any], answer: ReconcileAnswer, mark: Mark | None, sight: Sight
-    ) -> HealResult:
-        """What was asked of work that is under way, and never came."""
-        cancels = healing.unheard(
-            answer.not_cancelled,
-            _times(rows, "cancel_requested_at"),
-            mark,
-            sight,
-            leeway=self._leeway,
-        )
-        forward = healing.unheard(
-            answer.not_brought_forward,
-            _times(rows, "forward_requested_at"),
-            mark,
-            sight,
-            leeway=self._leeway,
-        )
-        if not (cancels or forward):
-            return HealResult()
-        async with self._database.transaction() as connection:
-            now = await self._clock.now(connection)
-            told = await republish_cancels(connection, cancels, now=now)
-            told += await republish_forward(connection, forward, now=now)
-        return HealResult(requests=told)
-
-    def _next_ask(self, row: Any, verdict: Verdict, now: datetime) -> tuple[datetime, int]:
-        asks: int = row["reconcile_count"]
+    def _next_time(self, row: Any, verdict: Verdict, now: datetime) -> tuple[datetime, int]:
+        """Return when work is reconciled next, and how often in a row it was under way."""
+        count: int = row["reconcile_count"]
         match verdict:
             case AskAgain():
-                return now, asks
+                return now, count
             case Lost():
                 return now + healing.pause(row["republish_count"], first=self._first_pause), 0
-            case _:
-                pause = healing.pause(asks, first=self._first_pause)
-                return now + pause, min(asks + 1, 30)
+        pause = healing.pause(count, first=self._first_pause)
+        return now + pause, min(count + 1, _MOST_COUNTED)
+
+    async def _republish_requests(
+        self,
+        rows: Sequence[Any],
+        answer: ReconcileAnswer,
+        mark: Mark | None,
+        sight: Sight,
+        result: HealResult,
+    ) -> None:
+        """Republish requests about outstanding work that the dispatcher never received."""
+        cancels, forward = (
+            healing.unheard(ids, _times(rows, column), mark, sight, leeway=self._leeway)
+            for ids, column in (
+                (answer.not_cancelled, "cancel_requested_at"),
+                (answer.not_brought_forward, "forward_requested_at"),
+            )
+        )
+        if cancels or forward:
+            async with self._database.transaction() as connection:
+                now = await self._database.clock.now(connection)
+                result.requests += len(await republish_cancels(connection, cancels, now=now))
+                result.requests += await republish_forward(connection, forward, now=now)
 
 
 def _times(rows: Sequence[Any], column: str) -> dict[UUID, datetime]:
-    """When each was told, where it was."""
     return {row["id"]: row[column] for row in rows if row[column] is not None}
 
 
-def _asked(row: Any) -> OutstandingWork:
-    return OutstandingWork(
-        work=row["id"],
-        round=row["round"],
-        manifest_id=row["manifest_id"],
-        queued_at=row["queued_at"],
-        cancelled=row["cancel_requested_at"] is not None,
-        brought_forward_at=row["forward_requested_at"],
-    )
-
-
 def _end(row: Any, verdict: Verdict, now: datetime) -> WorkSettled | None:
-    """The outcome that a verdict brings, if it brings one."""
+    """Return the outcome of a verdict, or `None` if the work is not settled."""
     match verdict:
         case Settled(end=end):
             return end

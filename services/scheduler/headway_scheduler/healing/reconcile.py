@@ -1,8 +1,8 @@
-"""Asking the dispatcher what became of something, one scheduler at a time.
+"""Ask the dispatcher for reconciliation, one scheduler at a time.
 
-A turn is a row with a time and not a lock: no transaction stays open while the dispatcher is
-asked. A scheduler that dies in its turn is followed by another when the turn has lapsed. Should
-two ever heal at once, something is told twice, which does no harm.
+A turn is a row with a time, not a lock, so no transaction is open during a request. If a scheduler
+dies in its turn, another takes over when the turn has lapsed. Two schedulers at once would only
+republish a message twice, which is harmless.
 """
 
 from datetime import timedelta
@@ -18,33 +18,33 @@ from headway_service_kit.passes import ExpectedFault
 from headway_scheduler.store import heals
 
 _ANSWER_SECONDS = 10.0
-# Longer than a question and the recording of its answer usually take.
+# Longer than a request and the recording of its answer usually take.
 _TURN = timedelta(seconds=20)
 
 
 class CannotAsk(Exception):
-    """Nobody can be asked now: no dispatcher runs, or another scheduler asks by now."""
+    """No dispatcher runs, or another scheduler heals by now."""
 
 
 class ReconcileFailed(ExpectedFault):
-    """A dispatcher was asked, and its answer did not come or is an error."""
+    """The dispatcher's answer did not arrive or is an error."""
 
 
 class Turn:
-    """The right of one scheduler to heal; kept for as long as it asks."""
+    """The right of one scheduler to heal; every request extends it."""
 
     def __init__(self, database: Database, *, holder: str) -> None:
         self._database = database
         self._holder = holder
 
     async def take(self) -> bool:
-        """Begin or prolong the turn; false if it is another scheduler's."""
+        """Begin or extend the turn; false if another scheduler has it."""
         async with self._database.acquire() as connection:
             taken = await connection.fetchval(heals["take_turn"], self._holder, _TURN)
         return taken is not None
 
     async def end(self) -> None:
-        """Let others heal at once."""
+        """Let another scheduler heal at once."""
         async with self._database.acquire() as connection:
             await connection.execute(heals["end_turn"], self._holder)
 
@@ -57,11 +57,7 @@ async def ask_dispatcher(
         raise CannotAsk("another scheduler heals")
     try:
         return await ask(
-            broker,
-            subjects.RECONCILE_QUESTION,
-            question,
-            ReconcileAnswer,
-            timeout=_ANSWER_SECONDS,
+            broker, subjects.RECONCILE_QUESTION, question, ReconcileAnswer, timeout=_ANSWER_SECONDS
         )
     except NoResponder as error:
         raise CannotAsk(str(error)) from error

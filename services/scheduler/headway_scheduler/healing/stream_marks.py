@@ -1,4 +1,4 @@
-"""Marks: where a stream ended when all that had been decided before was published."""
+"""Marks: the end of a stream at a time when every earlier decision was published."""
 
 import asyncio
 from collections.abc import Mapping
@@ -8,18 +8,37 @@ from headway_contract import subjects
 from headway_decisions import healing
 from headway_decisions.healing import Mark, Sight
 from headway_jetstream_kit import Broker
-from headway_jetstream_kit.stream_watch import see
-from headway_postgres_kit import Clock, Database
+from headway_jetstream_kit.stream_watch import done_through, see
+from headway_postgres_kit import Database
 
 from headway_scheduler.store import heals
 
-# How long to wait for the relay, which hardly ever takes longer.
+# How long to wait for the relay, which rarely takes longer.
 _TRIES = 20
-_TRY_AGAIN = 0.1
+_PAUSE_SECONDS = 0.1
+
+_CONSUMERS = {
+    subjects.WORK_STREAM: subjects.WORK_CONSUMER,
+    subjects.SETTLED_STREAM: subjects.SETTLED_CONSUMER,
+}
+
+
+async def read_sights(broker: Broker) -> dict[str, Sight] | None:
+    """Read the state of the streams between the services; `None` if one is missing."""
+    sights: dict[str, Sight] = {}
+    for stream, consumer in _CONSUMERS.items():
+        seen = await see(broker, stream)
+        if seen is None:
+            return None
+        done = await done_through(broker, stream, consumer, seen)
+        sights[stream] = Sight(
+            created=seen.created, last_sequence=seen.last_sequence, done_through=done or 0
+        )
+    return sights
 
 
 async def read_marks(database: Database) -> dict[str, Mark]:
-    """The marks by stream."""
+    """Read the marks by stream."""
     async with database.acquire() as connection:
         rows = await connection.fetch(heals["marks"])
     return {
@@ -30,43 +49,40 @@ async def read_marks(database: Database) -> dict[str, Mark]:
     }
 
 
-async def take_mark(
-    database: Database,
-    broker: Broker,
-    marks: Mapping[str, Mark],
-    sights: Mapping[str, Sight],
-    *,
-    clock: Clock,
+async def take_marks(
+    database: Database, broker: Broker, marks: Mapping[str, Mark], sights: Mapping[str, Sight]
 ) -> None:
-    """Mark the streams anew, unless the consumer of work has yet to come to its mark.
+    """Mark the streams again, except a stream of work whose consumer is still before its mark.
 
     A mark that moved on with a stream that is never consumed would never be passed.
     """
-    mark = marks.get(subjects.WORK_STREAM)
-    if mark is None or healing.reach(mark, sights[subjects.WORK_STREAM]) != "waiting":
-        taken_at = await _published(database, clock)
-        seen = None if taken_at is None else await see(broker, subjects.WORK_STREAM)
+    work, settled = subjects.WORK_STREAM, subjects.SETTLED_STREAM
+    mark = marks.get(work)
+    if mark is None or healing.reach(mark, sights[work]) != "waiting":
+        taken_at = await _published_until(database)
+        seen = None if taken_at is None else await see(broker, work)
         if taken_at is not None and seen is not None:
-            now = Sight(created=seen.created, last_sequence=seen.last_sequence)
-            await _write(database, subjects.WORK_STREAM, now, taken_at)
+            await _write(database, work, seen.created, seen.last_sequence, taken_at)
     async with database.acquire() as connection:
-        now_is = await clock.now(connection)
-    await _write(database, subjects.SETTLED_STREAM, sights[subjects.SETTLED_STREAM], now_is)
+        now = await database.clock.now(connection)
+    await _write(database, settled, sights[settled].created, sights[settled].last_sequence, now)
 
 
-async def _published(database: Database, clock: Clock) -> datetime | None:
-    """The time before which everything was published; none while the relay does not get on."""
+async def _published_until(database: Database) -> datetime | None:
+    """Return a time before which everything was published; `None` while the relay is behind."""
     async with database.acquire() as connection:
-        now = await clock.now(connection)
+        now = await database.clock.now(connection)
         last = await connection.fetchval(heals["last_message"])
     for _ in range(_TRIES):
         async with database.acquire() as connection:
             if last is None or await connection.fetchval(heals["published"], last):
                 return now
-        await asyncio.sleep(_TRY_AGAIN)
+        await asyncio.sleep(_PAUSE_SECONDS)
     return None
 
 
-async def _write(database: Database, stream: str, seen: Sight, at: datetime) -> None:
+async def _write(
+    database: Database, stream: str, created: str, sequence: int, at: datetime
+) -> None:
     async with database.acquire() as connection:
-        await connection.execute(heals["mark"], stream, seen.created, seen.last_sequence, at)
+        await connection.execute(heals["mark"], stream, created, sequence, at)

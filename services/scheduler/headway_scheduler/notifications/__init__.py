@@ -1,9 +1,8 @@
 """Notifications by webhook: dead letters, missed fires and blocked manifests.
 
-Whoever records such a fact notes it (`facts`). If a webhook is configured, `Recorder` writes the
-noted facts to `scheduler.notification` just before the transaction commits, so there is a
-notification exactly if there is the fact. `Delivery` is the pass that sends them: it claims a few,
-posts each (`webhook`), and writes down how that ended. Failures are repeated with growing pauses
-until a horizon. A crowd of one type is folded into a digest, so that a flood is a few requests.
-Every final outcome is in the audit.
+Transactions note such facts. If a webhook is configured, `Recorder` writes the noted facts to
+`scheduler.notification` just before the commit, so there is a notification exactly if there is the
+fact. `Delivery` is the pass that sends them: it claims a few, posts each (`webhook`) and stores the
+outcome. Failed attempts are repeated with growing pauses up to a horizon. Many notifications of one
+type are folded into a digest. Every final outcome is in the audit.
 """

@@ -1,7 +1,6 @@
-"""The pass that sends notifications, and the test that somebody asks for."""
+"""The pass that sends notifications, and the test notification."""
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,27 +10,28 @@ from headway_clock import jitter, new_id
 from headway_contract import Event
 from headway_contract.notifications import Digest, Trial
 from headway_decisions.retries.retries import after_failed_notification
-from headway_history import Record
-from headway_postgres_kit import Clock, Database, note
+from headway_postgres_kit import Database, note
+from headway_tracing.log import get_logger
 from msgspec import Struct
 
 from headway_scheduler.metrics import Notified
 from headway_scheduler.notifications.webhook import Webhook
 from headway_scheduler.settings import SchedulerSettings
-from headway_scheduler.store import HISTORY, SOURCE, audit, notifications
+from headway_scheduler.store import SOURCE, audit, columns, notifications
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
-# How many are sent at once, and how long others keep off one whose sender may have died.
-_AT_ONCE = 4
+# Notifications that are sent at once.
+_BATCH = 4
+# How long after its timeout an attempt stays claimed, in case its process died.
 _SLACK_SECONDS = 30.0
-# How many notifications a digest stands for, and how many subjects it names.
+# Notifications that a digest replaces, and subjects that it names.
 _FOLDED = 1000
 _SUBJECTS = 100
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """How one attempt ended: `state` is what becomes of the notification."""
+    """The outcome of one attempt: `state` is the new state of the notification."""
 
     id: UUID
     type: str
@@ -45,100 +45,98 @@ class Attempt(Struct, frozen=True, kw_only=True):
 class Delivery:
     """Sends notifications for one scheduler process; all schedulers share them."""
 
-    def __init__(
-        self, database: Database, webhook: Webhook, settings: SchedulerSettings, *, clock: Clock
-    ) -> None:
+    def __init__(self, database: Database, webhook: Webhook, settings: SchedulerSettings) -> None:
         self._database = database
         self._webhook = webhook
         self._settings = settings
-        self._clock = clock
 
     async def run_once(self) -> float | None:
-        """Send what is due, a few at a time; returns how long to rest."""
+        """Send a few notifications that are due; returns how long to rest."""
         await self._fold()
         claimed = await self._claim()
         if claimed:
-            attempts = await asyncio.gather(*(self._send(row) for row in claimed))
-            await self._finish(attempts)
-        if len(claimed) == _AT_ONCE:
+            await self._finish(await asyncio.gather(*map(self._send, claimed)))
+        if len(claimed) == _BATCH:
             return 0.0
         async with self._database.acquire() as connection:
             next_at = await connection.fetchval(notifications["next_attempt"])
-            now = await self._clock.now(connection)
+            now = await self._database.clock.now(connection)
         return None if next_at is None else max(0.0, (next_at - now).total_seconds())
 
     async def test(self, actor: str) -> str | None:
-        """Send a test notification once; returns why it was not taken, or `None` if it was."""
-        async with self._database.acquire() as connection:
-            now = await self._clock.now(connection)
-        sent = _event(new_id(), Trial.type, actor, now, Trial(actor=actor))
-        error = await self._webhook.send(sent)
+        """Send a test notification once; returns why it was not accepted, or `None`."""
+        now = await self._now()
+        error = await self._webhook.send(
+            _event(new_id(), Trial.type, actor, now, Trial(actor=actor))
+        )
+        kind = f"headway.notification.{'test_failed' if error else 'tested'}.v1"
+        entry = (actor, {"error": error} if error else {})
         async with self._database.transaction() as connection:
-            kind = "test_failed" if error else "tested"
-            data = {"error": error} if error else {}
-            record = _audit(kind, actor, f"operator/{actor}", data, now)
-            await HISTORY.append(connection, [record], now=now)
+            await audit(connection, kind, f"operator/{actor}", [entry], now=now)
         return error
 
+    async def _now(self) -> datetime:
+        async with self._database.acquire() as connection:
+            return await self._database.clock.now(connection)
+
     async def _fold(self) -> None:
-        """Put digests in place of crowds: one for each type and thousand, in turn."""
+        """Replace many notifications of one type by digests, a thousand by each."""
         burst = self._settings.webhook_burst
         folded = True
         while folded:
             async with self._database.transaction() as connection:
-                now = await self._clock.now(connection)
-                crowd = await connection.fetchval(notifications["crowd"], Digest.type, burst)
-                terms = (crowd, new_id(), Digest.type, _FOLDED, _SUBJECTS, now)
-                folded = crowd is not None and await connection.fetchval(
+                now = await self._database.clock.now(connection)
+                kind = await connection.fetchval(notifications["crowd"], Digest.type, burst)
+                terms = (kind, new_id(), Digest.type, _FOLDED, _SUBJECTS, now)
+                folded = kind is not None and await connection.fetchval(
                     notifications["fold"], *terms
                 )
 
     async def _claim(self) -> list[Any]:
         async with self._database.transaction() as connection:
-            now = await self._clock.now(connection)
+            now = await self._database.clock.now(connection)
             until = now + timedelta(seconds=self._webhook.timeout + _SLACK_SECONDS)
-            rows: list[Any] = await connection.fetch(notifications["claim"], now, until, _AT_ONCE)
+            rows: list[Any] = await connection.fetch(notifications["claim"], now, until, _BATCH)
         return rows
 
     async def _send(self, row: Any) -> Attempt:
-        sent = _event(row["id"], row["type"], row["subject"], row["created_at"], row["data"])
-        error = await self._webhook.send(sent)
+        event = _event(row["id"], row["type"], row["subject"], row["created_at"], row["data"])
+        error = await self._webhook.send(event)
         common = {name: row[name] for name in ("id", "type", "subject", "attempts")}
         if error is None:
             return Attempt(state="delivered", **common)
-        async with self._database.acquire() as connection:
-            now = await self._clock.now(connection)
         again_at = after_failed_notification(
             attempts=row["attempts"],
             created_at=row["created_at"],
-            now=now,
+            now=await self._now(),
             first_pause=self._settings.webhook_retry_seconds,
             horizon=self._settings.webhook_horizon_hours * 3600,
             spread=jitter(),
         )
         if again_at is None:
-            logger.error(
-                "notification given up after %d attempts: %s of %s: %s",
-                *(row["attempts"], row["type"], row["subject"], error),
-            )
+            log.error("notification given up", **common, error=error)
             return Attempt(state="given_up", error=error, **common)
-        logger.warning("notification not taken: %s of %s: %s", row["type"], row["subject"], error)
+        log.warning("notification not accepted; retrying", **common, error=error)
         return Attempt(state="pending", error=error, next_attempt_at=again_at, **common)
 
     async def _finish(self, attempts: Sequence[Attempt]) -> None:
-        """Write down how attempts ended, and put final outcomes into the audit."""
+        """Store the outcomes of attempts, and audit the final ones."""
         async with self._database.transaction() as connection:
-            now = await self._clock.now(connection)
-            await connection.execute(
-                notifications["finish"],
-                [attempt.id for attempt in attempts],
-                [attempt.state for attempt in attempts],
-                [attempt.next_attempt_at for attempt in attempts],
-                [attempt.error for attempt in attempts],
-                now,
-            )
-            records = [_outcome(attempt, now) for attempt in attempts if attempt.state != "pending"]
-            await HISTORY.append(connection, records, now=now)
+            now = await self._database.clock.now(connection)
+            outcomes = columns(attempts, "id", "state", "next_attempt_at", "error")
+            await connection.execute(notifications["finish"], *outcomes, now)
+            for state in ("delivered", "given_up"):
+                entries = [
+                    (
+                        each.subject,
+                        {"notification": str(each.id), "type": each.type, "attempts": each.attempts}
+                        | ({"error": each.error} if each.error else {}),
+                    )
+                    for each in attempts
+                    if each.state == state
+                ]
+                kind = f"headway.notification.{state}.v1"
+                await audit(connection, kind, SOURCE, entries, now=now)
             note(*(Notified(attempt.state) for attempt in attempts))
 
 
@@ -153,17 +151,3 @@ def _event(identity: UUID, kind: str, subject: str, at: datetime, data: Any) -> 
         datacontenttype="application/json",
         data=data,
     )
-
-
-def _outcome(attempt: Attempt, now: datetime) -> Record:
-    data: dict[str, Any] = {
-        "notification": str(attempt.id),
-        "type": attempt.type,
-        "attempts": attempt.attempts,
-    }
-    data |= {"error": attempt.error} if attempt.error else {}
-    return _audit(attempt.state, attempt.subject, SOURCE, data, now)
-
-
-def _audit(kind: str, subject: str, source: str, data: dict[str, Any], now: datetime) -> Record:
-    return audit(f"headway.notification.{kind}.v1", subject, source, data, now)

@@ -1,7 +1,7 @@
-"""The webhook: one URL, signed requests, no redirects, and an end to every wait.
+"""The webhook: one URL, signed requests with a timeout, and no redirects.
 
-Requests are signed as the Standard Webhooks specification has it: the header `webhook-signature`
-holds an HMAC-SHA256 of `webhook-id`, `webhook-timestamp` and the body for each secret.
+Requests are signed by the Standard Webhooks specification: the header `webhook-signature` holds an
+HMAC-SHA256 of `webhook-id`, `webhook-timestamp` and the body for each secret.
 """
 
 import asyncio
@@ -26,16 +26,16 @@ _SHORTEST_SECRET, _LONGEST_SECRET = 24, 64
 
 
 class Webhook(Struct, frozen=True, kw_only=True):
-    """Where notifications go, and with which secrets they are signed."""
+    """The URL of notifications, and the secrets that sign them."""
 
     url: str
     secrets: tuple[bytes, ...]
     timeout: float
 
     async def send(self, event: Event) -> str | None:
-        """Post one event once; `None` if the receiver took it, otherwise why it did not.
+        """Post one event once; returns why the receiver did not accept it, or `None`.
 
-        The environment is not asked for proxies: no request goes to anything but the URL.
+        Proxies of the environment are not used: no request goes to anything but the URL.
         """
         body = encode(event)
         headers = {
@@ -47,12 +47,9 @@ class Webhook(Struct, frozen=True, kw_only=True):
             async with (
                 asyncio.timeout(self.timeout),
                 httpx.AsyncClient(
-                    verify=_trusted(),
-                    trust_env=False,
-                    follow_redirects=False,
-                    timeout=self.timeout,
+                    verify=_trusted(), trust_env=False, follow_redirects=False, timeout=self.timeout
                 ) as client,
-                # Only the status is read: an answer of any length costs nothing.
+                # Only the status is read, so a long answer costs nothing.
                 client.stream("POST", self.url, content=body, headers=headers) as reply,
             ):
                 return _refusal(reply.status_code)
@@ -64,7 +61,7 @@ class Webhook(Struct, frozen=True, kw_only=True):
 
 @functools.cache
 def _trusted() -> ssl.SSLContext:
-    """The authorities that we trust, read once: those of `SSL_CERT_FILE`, or else the usual."""
+    """Return the trusted authorities, read once: those of `SSL_CERT_FILE`, or the default ones."""
     return httpx.create_ssl_context()
 
 
@@ -79,7 +76,7 @@ def _refusal(status: int) -> str | None:
 def signed_headers(
     secrets: Sequence[bytes], identity: str, timestamp: int, body: bytes
 ) -> dict[str, str]:
-    """The headers by which a receiver knows that a request is ours, and how old it is."""
+    """Return the headers that prove the origin and the age of a request."""
     content = b".".join((identity.encode(), str(timestamp).encode(), body))
     signatures = [
         base64.b64encode(hmac.new(secret, content, hashlib.sha256).digest()).decode()
@@ -93,7 +90,7 @@ def signed_headers(
 
 
 def webhook_of(settings: SchedulerSettings) -> Webhook | None:
-    """The webhook that the settings describe; `None` if there is none."""
+    """Return the webhook of the settings, or `None`."""
     if settings.webhook_url is None:
         return None
     return Webhook(
@@ -104,11 +101,11 @@ def webhook_of(settings: SchedulerSettings) -> Webhook | None:
 
 
 def read_secrets(text: str) -> tuple[bytes, ...]:
-    """The secrets of a setting, with spaces between them; refuses any that would be weak."""
+    """Return the secrets of a setting, separated by spaces; raises for a missing or weak one."""
     found = tuple(_read_secret(word) for word in text.split())
     if not found:
         raise InvalidSettings(
-            "HEADWAY_WEBHOOK_SECRET is not set, and notifications are signed: make one with "
+            "HEADWAY_WEBHOOK_SECRET is not set, but notifications are signed: make one with "
             "'headway notify secret', and name its file in HEADWAY_WEBHOOK_SECRET_FILE"
         )
     return found

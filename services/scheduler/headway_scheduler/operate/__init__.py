@@ -1,3 +1,5 @@
-"""Operate: requests of people and programs that change manifests, groups, jobs, pauses and
-enqueued work.
+"""Operate: requests of people and programs that change something.
+
+`desk` receives every request and opens its transaction. The other modules carry one kind out:
+`changes` (settings), `pause`, `triggers`, `cancel`, `enqueue` and `applications`.
 """

@@ -1,6 +1,7 @@
-"""Changes of whole applications, each in one transaction of its own and in the audit."""
+"""Change whole applications, each in a transaction of its own and with an audit entry."""
 
 from datetime import datetime
+from typing import Any
 
 from headway.define.definitions import API_OWNER, Definitions
 from headway_contract.definitions import GiveBackAppRequest, RenameAppRequest, RetireAppRequest
@@ -11,75 +12,81 @@ from headway_postgres_kit import Connection
 
 from headway_scheduler.declare import prune
 from headway_scheduler.declare.declare import members_to_switch
-from headway_scheduler.declare.group_settings import remove_empty_groups, write_groups
-from headway_scheduler.declare.write import write_jobs
+from headway_scheduler.declare.write import remove_empty_groups, write_groups, write_jobs
 from headway_scheduler.fire.decide import reschedule_wake, skip_missed_during_pause
-from headway_scheduler.operate.changes import note_change
 from headway_scheduler.store import (
     DECLARE_LOCK,
     applications,
+    audit,
     lock_manifests,
     manifests,
+    operator,
 )
+from headway_scheduler.text import counted, utc
 
 _SEE = "see 'headway apps'"
 
 
 async def rename(connection: Connection, request: RenameAppRequest, *, now: datetime) -> Changed:
-    """Move all that an application owns to another name; history stays with it."""
+    """Move everything that an application owns to another name, with its history."""
     await _lock(connection, request.app)
     if request.to in (request.app, API_OWNER):
-        raise Invalid(f"application {request.app!r} cannot be called {request.to!r}: {_SEE}")
+        raise Invalid(f"application {request.app!r} cannot be renamed to {request.to!r}: {_SEE}")
     if await connection.fetchrow(applications["read"], request.to) is not None:
         raise Conflict(
-            f"there is an application {request.to!r} already: retire that one first "
-            f"('headway apps retire {request.to}'), or choose another name"
+            f"application {request.to!r} exists already: retire it first ('headway apps retire "
+            f"{request.to}'), or choose another name"
         )
     rows = await connection.fetch(applications["manifests"], request.app)
-    # In the order of the tick, to avoid a deadlock.
+    # In the lock order of the tick, to avoid a deadlock.
     await lock_manifests(connection, [row["id"] for row in rows])
     names = (request.app, request.to)
     await connection.execute(applications["rename"], *names)
     await connection.execute(applications["rename_manifests"], *names)
     await connection.execute(applications["rename_jobs"], *names)
     await connection.execute(applications["rename_groups"], *names)
-    for subject in names:
-        data = {"from": request.app, "to": request.to, "manifests": len(rows)}
-        await note_change(connection, "headway.application.renamed.v1", request, subject, data, now)
+    data = {"from": request.app, "to": request.to, "manifests": len(rows)}
+    await audit(
+        connection,
+        "headway.application.renamed.v1",
+        operator(request),
+        [(name, data) for name in names],
+        now=now,
+    )
     return Changed(
-        text=f"{request.app}: is called {request.to} from now on, with {len(rows)} manifest(s); "
+        text=f"{request.app}: renamed to {request.to}, with {counted(len(rows), 'manifest')}; "
         "start its code under that name"
     )
 
 
 async def retire(connection: Connection, request: RetireAppRequest, *, now: datetime) -> Changed:
-    """Prune the manifests of an application, retire its jobs, and forget it."""
+    """Prune the manifests of an application, retire its jobs, and delete it."""
     await _lock(connection, request.app)
     rows = await connection.fetch(applications["manifests"], request.app)
     own = {row["id"] for row in rows}
-    # Retiring an application is declaring nothing of it, and then pruning what it has.
+    # The same as a declaration without definitions, followed by a prune.
     nothing = Definitions(owner=request.app)
     others = await members_to_switch(connection, nothing) - own
-    # All of them at once and in the order of the tick, to avoid a deadlock.
+    # All of them at once, in the lock order of the tick, to avoid a deadlock.
     await connection.fetch(manifests["lock_with_children"], [*own, *others], [*own])
     await skip_missed_during_pause(connection, sorted(others), until=now, now=now)
-    source = f"operator/{request.actor or 'unknown'}"
+    source = operator(request)
     jobs = await write_jobs(connection, nothing, source, now)
     await write_groups(connection, nothing, [], source=source, now=now)
     reason = f"the application {request.app} was retired"
     pruned = await prune.mark(connection, sorted(own), source=source, reason=reason, now=now)
     await reschedule_wake(connection, sorted(others), now=now)
-    # One-shots whose time came while their group was disabled have had their shot.
+    # One-shots whose time came while their group was disabled are over.
     await connection.fetch(manifests["retire"], sorted(others))
     await connection.execute(applications["release_groups"], request.app)
     await remove_empty_groups(connection, now=now, owner=request.app)
     await connection.execute(applications["remove"], request.app)
-    data = {"manifests": pruned, "jobs": jobs}
-    await note_change(connection, "headway.application.retired.v1", request, request.app, data, now)
+    entry = (request.app, {"manifests": pruned, "jobs": jobs})
+    await audit(connection, "headway.application.retired.v1", source, [entry], now=now)
     return Changed(
-        text=f"{request.app}: is retired; {len(pruned)} manifest(s) are deleted as soon as their "
-        f"live runs have ended, {len(jobs)} job(s) are retired. Code that starts under this name "
-        "declares it anew"
+        text=f"{request.app}: retired; {counted(len(pruned), 'manifest')} will be deleted when "
+        f"their live runs have ended, {counted(len(jobs), 'job')} retired. Code that starts under "
+        "this name declares it anew"
     )
 
 
@@ -92,26 +99,25 @@ async def give_back(
         return Changed(text=f"{request.app}: nothing to change, its code declares it")
     await connection.execute(applications["give_back"], request.app)
     data = {"source": "code", "before": {"source": "files", "generation": known["generation"]}}
-    await note_change(
-        connection, "headway.application.given_back.v1", request, request.app, data, now
-    )
+    kind = "headway.application.given_back.v1"
+    await audit(connection, kind, operator(request), [(request.app, data)], now=now)
     return Changed(text=f"{request.app}: its code declares it at its next start")
 
 
-async def _lock(connection: Connection, name: str) -> dict[str, object]:
-    """Let nobody declare meanwhile, and read the application; raises if there is none."""
+async def _lock(connection: Connection, name: str) -> Any:
+    """Lock declarations and read the application; raises if it does not exist."""
     await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
     row = await connection.fetchrow(applications["read"], name)
     if row is not None:
-        return dict(row)
+        return row
     if name == API_OWNER:
         raise Conflict(
-            f"{API_OWNER!r} is no application but owns what is made at run time: delete that "
-            "with 'headway delete'"
+            f"{API_OWNER!r} is no application but the owner of manifests made at run time: delete "
+            "them with 'headway delete'"
         )
     last = await connection.fetchrow(applications["renamed"], name)
     if last is None:
         raise NotFound(f"there is no application {name!r}: {_SEE}")
-    became = f"renamed to {last['to']!r}" if last["to"] else "retired"
-    at, by = f"{last['occurred_at']:%Y-%m-%d %H:%M:%S} UTC", by_whom(last["source"])
-    raise NotFound(f"there is no application {name!r}: it was {became} at {at} {by}")
+    verb = f"renamed to {last['to']!r}" if last["to"] else "retired"
+    when = f"{utc(last['occurred_at'])} {by_whom(last['source'])}"
+    raise NotFound(f"there is no application {name!r}: it was {verb} at {when}")

@@ -1,48 +1,64 @@
-"""Work that applications enqueue: taken up in batches, and queued or refused.
+"""Enqueued work: take it up in batches and queue or refuse it; enqueue and dismiss by request.
 
-`headway.enqueue()` writes a row in the application's own transaction and says nothing to
-anybody: a NOTIFY there would make all transactions that enqueue commit one after the other.
-Instead this pass looks several times a second, which costs one look into an empty index.
+`headway.enqueue()` writes a row in the application's own transaction without a NOTIFY, which would
+serialize the commits of all transactions that enqueue. Instead the pass polls several times a
+second, at the cost of one look into an empty index.
 
-A row is kept until its work is settled: should the broker lose the message, it can be told
-again. What cannot be queued stays as well, refused, with its reason, and is looked at again
-once its job is declared differently.
+A row is kept until its work is settled, so that a lost message can be republished. Refused work
+stays with its reason and is judged again once its job is declared differently.
 """
 
-import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 import msgspec
 from headway.define.definitions import JobTerms
 from headway.define.inputs import problem_of_input, schema_id
 from headway_contract.work import WorkQueued, WorkTerms, terms_of
-from headway_decisions.capacity.keys import InvalidKey, render_key
-from headway_postgres_kit import Clock, Connection, Database, note
+from headway_contract.work_queue import DismissRequest, EnqueueAnswer, EnqueueRequest
+from headway_decisions.capacity.keys import InvalidKey
+from headway_errors import Conflict, Invalid, NotFound, Rejected
+from headway_postgres_kit import Connection, Database, note
 from headway_relay import OutboxMessage
 from headway_service_kit.passes import Wakeup
 from headway_tracing import span
+from headway_tracing.log import get_logger
 from msgspec import Struct
 
 from headway_scheduler.declare.checks import retired_message
-from headway_scheduler.fire.outbound_events import announce_enqueued
+from headway_scheduler.fire.manifest import concurrency_key
+from headway_scheduler.fire.record import announce_work
 from headway_scheduler.metrics import TakenUp
-from headway_scheduler.store import OUTBOX, enqueued, groups, works
+from headway_scheduler.store import (
+    OUTBOX,
+    audit,
+    columns,
+    enqueued,
+    groups,
+    manifests,
+    operator,
+    works,
+)
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
+# Errors with which headway.enqueue() refuses a request; any other is a fault of the service.
+_REFUSALS: dict[type[Exception], type[Rejected]] = {
+    asyncpg.UndefinedObjectError: NotFound,
+    asyncpg.InvalidParameterValueError: Invalid,
+    asyncpg.UniqueViolationError: Conflict,
+    asyncpg.ObjectNotInPrerequisiteStateError: Conflict,
+}
 
-class Queued(Struct, frozen=True, kw_only=True):
-    """Work without a manifest, and the trace in which it was enqueued."""
-
-    event: WorkQueued
-    traceparent: str | None
+# Work without a manifest, and the trace in which it was enqueued.
+Queued = tuple[WorkQueued, str | None]
 
 
 class Refused(Struct, frozen=True, kw_only=True):
-    """Work that cannot be queued, and why."""
+    """Work that cannot be queued, and the reason."""
 
     work: UUID
     job: str
@@ -50,27 +66,28 @@ class Refused(Struct, frozen=True, kw_only=True):
 
 
 class Enqueue:
-    """Takes up what applications enqueue."""
+    """The pass that takes up enqueued work."""
 
-    def __init__(
-        self, database: Database, *, clock: Clock, relay: Wakeup, batch: int = 500
-    ) -> None:
+    def __init__(self, database: Database, *, relay: Wakeup, batch: int = 500) -> None:
         self._database = database
-        self._clock = clock
         self._relay = relay
         self._batch = batch
 
     async def run_once(self) -> float | None:
-        """Queue or refuse one batch; goes on at once while there is more."""
+        """Queue or refuse one batch; continues at once while there is more."""
         async with self._database.acquire() as connection:
             if not await connection.fetchval(enqueued["any"]):
                 return None
+        clock = self._database.clock
         async with self._database.transaction() as connection:
             rows = await connection.fetch(enqueued["take"], self._batch)
-            now = await self._clock.now(connection)
+            now = await clock.now(connection)
             with span("enqueue", rows=len(rows)):
+                # Work that was queued before its job retired still runs, new work does not.
                 verdicts = [
-                    _refused_as_retired(row) or judge(row, now - self._clock.passed(row["age"]))
+                    _judge(row, now - clock.passed(row["age"]))
+                    if row["retired_at"] is None
+                    else _refused(row, retired_message(row["job"], row["retired_at"]))
                     for row in rows
                 ]
                 await _record(connection, verdicts, now)
@@ -79,140 +96,163 @@ class Enqueue:
         return 0.0 if len(rows) == self._batch else None
 
     async def look_again(self) -> float | None:
-        """Let wait again what was refused, where its job is another by now."""
+        """Judge refused work again whose job was declared differently."""
         async with self._database.acquire() as connection:
             status = await connection.execute(enqueued["look_again"])
         if status != "UPDATE 0":
-            logger.info("work that was refused is looked at again: %s", status)
+            log.info("refused work waits again", works=status.removeprefix("UPDATE "))
         return None
 
 
-def _refused_as_retired(row: Any) -> Refused | None:
-    """Refuse new work of a retired job; work that was queued before the job retired still runs."""
-    if row["retired_at"] is None:
-        return None
-    return _refused(row, retired_message(row["job"], row["retired_at"]))
-
-
-def judge(row: Any, enqueued_at: datetime) -> Queued | Refused:
-    """Whether a row becomes work; when it was enqueued is told by the clock of the schedule."""
+def _judge(row: Any, enqueued_at: datetime) -> Queued | Refused:
+    """Return the work of a row, or the reason to refuse it; `enqueued_at` is schedule time."""
     if row["terms"] is None:
         return _refused(row, "its job is not declared: start the application that has it")
     try:
         terms = msgspec.json.decode(row["terms"], type=JobTerms)
-        given = _read(row["input"])
+        work_input = _read_input(row["input"])
     except (ValueError, RecursionError) as error:
         return _refused(row, f"it cannot be read: {error}")
-    problem = problem_of_input(row["input_schema"], row["takes_input"], given)
+    problem = problem_of_input(row["input_schema"], row["takes_input"], work_input)
     if problem is not None:
         return _refused(row, f"invalid_input: {problem}")
-    group = row["group_name"] or terms.group or row["job"]
+    job = row["job"]
+    group = row["group_name"] or terms.group or job
     try:
-        key = _key(row["job"], terms.concurrency_key, group, given)
+        key = concurrency_key(
+            terms.concurrency_key, input=work_input, manifest=None, group=group, job=job
+        )
     except InvalidKey as error:
         return _refused(row, f"invalid_key: {error}")
     not_before = row["not_before"] if row["delay"] is None else enqueued_at + row["delay"]
-    event = WorkQueued(
+    start_by = row["start_by"]
+    if start_by is None and terms.start_within_seconds is not None:
+        start_by = (not_before or enqueued_at) + timedelta(seconds=terms.start_within_seconds)
+    work = WorkQueued(
         work=row["work_id"],
         cause=row["cause"],
-        job=row["job"],
+        job=job,
         group=group,
-        input=given,
+        input=work_input,
         input_schema=schema_id(row["input_schema"]),
         queued_at=enqueued_at,
         not_before=not_before,
         terms=WorkTerms(**terms_of(terms)),
         priority=terms.priority if row["priority"] is None else row["priority"],
-        start_by=row["start_by"] or _start_by(terms, not_before or enqueued_at),
+        start_by=start_by,
         concurrency_key=key,
         explicit=True,
     )
-    return Queued(event=event, traceparent=row["traceparent"])
-
-
-def _key(job: str, template: str | None, group: str, given: Any) -> str | None:
-    """What its work shares with other work of the job, or `InvalidKey`."""
-    if template is None:
-        return None
-    return render_key(template, input=given, manifest=None, group=group, job=job)
-
-
-def _start_by(terms: WorkTerms, may_start_at: datetime) -> datetime | None:
-    """When work of the job expires that states no time itself."""
-    if terms.start_within_seconds is None:
-        return None
-    return may_start_at + timedelta(seconds=terms.start_within_seconds)
+    return work, row["traceparent"]
 
 
 def _refused(row: Any, reason: str) -> Refused:
     return Refused(work=row["work_id"], job=row["job"], reason=reason)
 
 
-def _read(text: str | None) -> Any:
-    """An input as it will travel; numbers that no program can hold are refused."""
+def _read_input(text: str | None) -> Any:
+    """Decode an input; raises `ValueError` for numbers that JSON does not preserve."""
     if text is None:
         return None
-    # A little deeper than it is, as deep as in its event.
+    # As deeply nested as it will be in its event.
     nested = msgspec.json.decode(f"[[[[{text}]]]]")
-    given = nested[0][0][0][0]
     if msgspec.json.decode(msgspec.json.encode(nested)) != nested:
         raise ValueError("it holds a number that does not survive JSON: write it as text")
-    return given
+    return nested[0][0][0][0]
 
 
 async def republish_enqueued(
     connection: Connection, ids: Sequence[UUID], *, now: datetime
 ) -> list[OutboxMessage]:
-    """The messages again of work that is outstanding and never came to the dispatcher.
+    """Build the messages again of outstanding work that the dispatcher never received.
 
-    What its job, as it is by now, does not take is refused after all, and no longer waited for.
+    Work that its job does not accept any more is refused, and no longer outstanding.
     """
     rows = await connection.fetch(enqueued["outstanding"], sorted(ids))
-    verdicts = [judge(row, row["queued_at"]) for row in rows]
-    refused = [one for one in verdicts if isinstance(one, Refused)]
-    await connection.execute(works["remove"], [one.work for one in refused])
+    queued, refused = _sorted([_judge(row, row["queued_at"]) for row in rows])
+    await connection.execute(works["remove"], [verdict.work for verdict in refused])
     await _refuse(connection, refused, now)
-    queued = [verdict for verdict in verdicts if isinstance(verdict, Queued)]
-    return announce_enqueued([(one.event, one.traceparent) for one in queued], now=now)
+    return announce_work(queued, now=now)
+
+
+def _sorted(verdicts: Sequence[Queued | Refused]) -> tuple[list[Queued], list[Refused]]:
+    refused = [verdict for verdict in verdicts if isinstance(verdict, Refused)]
+    return [verdict for verdict in verdicts if not isinstance(verdict, Refused)], refused
 
 
 async def _record(
     connection: Connection, verdicts: Sequence[Queued | Refused], now: datetime
 ) -> None:
-    queued = [verdict for verdict in verdicts if isinstance(verdict, Queued)]
-    refused = [verdict for verdict in verdicts if isinstance(verdict, Refused)]
-    works_queued = [verdict.event for verdict in queued]
-    if works_queued:
-        await _know_groups(connection, sorted({work.group for work in works_queued}), now)
-        nothing = [None] * len(queued)
-        ids, causes = [work.work for work in works_queued], [work.cause for work in works_queued]
-        await connection.execute(works["add"], ids, nothing, causes, [0] * len(queued), now)
-        messages = announce_enqueued([(one.event, one.traceparent) for one in queued], now=now)
-        await OUTBOX.add(connection, messages)
-        await connection.execute(
-            enqueued["queued"],
-            ids,
-            [work.group for work in works_queued],
-            [work.queued_at for work in works_queued],
-            now,
-        )
-        note(*(TakenUp(work.job, "queued") for work in works_queued))
+    queued, refused = _sorted(verdicts)
+    if queued:
+        new = [work for work, _ in queued]
+        ids, causes, names, dates = columns(new, "work", "cause", "group", "queued_at")
+        # Every group has a row, so that operators can limit a group without manifests.
+        await connection.execute(groups["ensure"], sorted(set(names)), None, now)
+        await connection.execute(works["add"], ids, [None] * len(ids), causes, [0] * len(ids), now)
+        await OUTBOX.add(connection, announce_work(queued, now=now))
+        await connection.execute(enqueued["queued"], ids, names, dates, now)
+        note(*(TakenUp(work.job, "queued") for work in new))
     await _refuse(connection, refused, now)
 
 
 async def _refuse(connection: Connection, refused: Sequence[Refused], now: datetime) -> None:
-    for one in refused:
-        logger.error("work %s of job %s is refused: %s", one.work, one.job, one.reason)
-    if refused:
-        await connection.execute(
-            enqueued["refuse"],
-            [one.work for one in refused],
-            [one.reason for one in refused],
-            now,
+    for verdict in refused:
+        log.error(
+            "enqueued work refused", work=verdict.work, job=verdict.job, reason=verdict.reason
         )
-        note(*(TakenUp(one.job, "refused") for one in refused))
+    if refused:
+        await connection.execute(enqueued["refuse"], *columns(refused, "work", "reason"), now)
+        note(*(TakenUp(verdict.job, "refused") for verdict in refused))
 
 
-async def _know_groups(connection: Connection, names: list[str], now: datetime) -> None:
-    """Give every group a row, so that operators can limit one that has no manifests."""
-    await connection.execute(groups["ensure"], names, None, now)
+async def enqueue(
+    connection: Connection, request: EnqueueRequest, *, now: datetime
+) -> EnqueueAnswer:
+    """Enqueue work as an application would; an input that does not fit is rejected at once."""
+    for job in await connection.fetch(manifests["jobs"], [request.job]):
+        problem = problem_of_input(job["input_schema"], job["takes_input"], request.input)
+        if problem is not None:
+            raise Invalid(f"the input does not fit job {request.job!r}: {problem}")
+    delay = request.delay_seconds
+    # Two requests at once with the same key may both be reported as new.
+    known = request.key is not None and await connection.fetchval(
+        enqueued["is_known"], request.job, request.key
+    )
+    try:
+        work = await connection.fetchval(
+            enqueued["enqueue"],
+            request.job,
+            request.input,
+            request.group,
+            request.priority,
+            None if delay is None else timedelta(seconds=delay),
+            request.not_before,
+            request.start_by,
+            request.key,
+            request.traceparent,
+        )
+    except tuple(_REFUSALS) as error:
+        refusal: Any = error
+        parts = (refusal.message.removeprefix("headway: "), refusal.hint)
+        raise _REFUSALS[type(error)](": ".join(filter(None, parts))) from error
+    if known:
+        text = f"{request.job}: the key {request.key!r} enqueued it before, as work {work}"
+        return EnqueueAnswer(work=work, text=text)
+    entry = (str(work), {"job": request.job, "key": request.key})
+    await audit(connection, "headway.work.enqueued.v1", operator(request), [entry], now=now)
+    return EnqueueAnswer(work=work, text=f"{request.job}: enqueued as work {work}")
+
+
+async def dismiss(connection: Connection, request: DismissRequest, *, now: datetime) -> str:
+    """Delete refused work; the audit keeps the reason."""
+    row = await connection.fetchrow(enqueued["lock_refused"], request.work)
+    if row is None:
+        raise NotFound(
+            f"work {request.work} was not refused, or not enqueued at all: see 'headway enqueued'"
+        )
+    await connection.execute(enqueued["dismiss"], request.work)
+    data = {"job": row["job"], "key": row["key"], "reason": row["reason"]}
+    kind, entry = "headway.work.dismissed.v1", (str(request.work), data)
+    await audit(connection, kind, operator(request), [entry], now=now)
+    return f"work {request.work} of job {row['job']}: deleted"

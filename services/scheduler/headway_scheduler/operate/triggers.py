@@ -1,19 +1,31 @@
-"""Trigger a manifest beside its schedule."""
+"""Trigger a manifest beside its schedule, or backfill the occurrences of a past range.
 
+Each occurrence of a backfill is a decision of the ledger with a cause of its own, so that a
+repeated request changes nothing. They wait for room like triggers and run oldest first, one after
+the other or as many at once as the overlap policy `allow` permits.
+"""
+
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 from headway_clock import new_id
-from headway_contract.manifests import TriggerAnswer, TriggerRequest
+from headway_contract.manifests import (
+    BackfillAnswer,
+    BackfillRequest,
+    TriggerAnswer,
+    TriggerRequest,
+)
 from headway_decisions.capacity.keys import InvalidKey
-from headway_decisions.firing import identity, manifest_state
+from headway_decisions.firing import due, identity, manifest_state
+from headway_decisions.firing.misfires import MOST_BACKFILLED, range_occurrences, range_problem
 from headway_errors import Conflict, Invalid
 from headway_postgres_kit import Connection
 from msgspec import UNSET, structs
 
 from headway_scheduler.declare.checks import retired_message
-from headway_scheduler.fire.decide import queue_owed
+from headway_scheduler.fire.decide import advance
 from headway_scheduler.fire.manifest import (
     LedgerRow,
     Manifest,
@@ -23,15 +35,10 @@ from headway_scheduler.fire.manifest import (
 )
 from headway_scheduler.fire.outbound_events import announce_brought_forward
 from headway_scheduler.fire.record import write_ledger
-from headway_scheduler.input_checks import problem_of_given
 from headway_scheduler.lookup import find_manifest
-from headway_scheduler.operate.changes import note_change
-from headway_scheduler.store import (
-    OUTBOX,
-    lock_manifests,
-    occurrences,
-    works,
-)
+from headway_scheduler.requests import aware, input_problem
+from headway_scheduler.store import OUTBOX, audit, lock_manifests, occurrences, operator, works
+from headway_scheduler.text import utc
 
 _LONGEST_VALUE = 100
 
@@ -39,34 +46,56 @@ _LONGEST_VALUE = 100
 async def trigger(
     connection: Connection, request: TriggerRequest, *, now: datetime
 ) -> TriggerAnswer:
-    """Run a manifest beside its schedule; the overlap policy decides while one is under way."""
+    """Run a manifest beside its schedule; its overlap policy decides while work is under way."""
     row = await find_manifest(connection, request.manifest)
     await lock_manifests(connection, [row["id"]])
     cause = identity.trigger_cause(request.key or str(new_id()))
     known = await connection.fetch(occurrences["of_causes"], [row["id"]], [cause])
     if known:
-        # What has become of the manifest since does not make another answer of it.
+        # A repeated key has the same answer, also if the manifest changed meanwhile.
         return _known(request, known[0])
-    [manifest] = await read_manifests(connection, [row["id"]], now=now)
-    if isinstance(manifest, UnreadableManifest):
-        raise Conflict(f"manifest {request.manifest!r} cannot be read: {manifest.trouble}")
-    check_trigger(request, manifest, row)
+    manifest = await _read_triggered(connection, request, row, now=now)
     answer = await _trigger(connection, request, manifest, cause, now)
-    data = {"result": answer.result, "cause": cause}
-    await note_change(
-        connection, "headway.manifest.triggered.v1", request, request.manifest, data, now
-    )
+    entry = (request.manifest, {"result": answer.result, "cause": cause})
+    kind = "headway.manifest.triggered.v1"
+    await audit(connection, kind, operator(request), [entry], now=now)
     return answer
 
 
+async def _read_triggered(
+    connection: Connection, request: TriggerRequest, row: Any, *, now: datetime
+) -> Manifest:
+    """Read a locked manifest; raises if it cannot run now, or not with this input."""
+    [manifest] = await read_manifests(connection, [row["id"]], now=now)
+    if isinstance(manifest, UnreadableManifest):
+        raise Conflict(f"manifest {request.manifest!r} cannot be read: {manifest.trouble}")
+    if row["job_retired_at"] is not None:
+        why = retired_message(manifest.job, row["job_retired_at"])
+        raise Conflict(f"manifest {request.manifest!r} cannot run: {why}")
+    if row["blocked_by"] is not None:
+        raise Conflict(
+            f"manifest {request.manifest!r} is blocked by the dead letter {row['blocked_by']}: "
+            f"retry or acknowledge that first ('headway dead-letters list --manifest "
+            f"{request.manifest}')"
+        )
+    if request.input is UNSET:
+        return manifest
+    try:
+        key_of(manifest, request.input)
+    except InvalidKey as error:
+        raise Invalid(str(error)) from error
+    problem = input_problem(
+        manifest.job, manifest.input_schema, manifest.takes_input, request.input
+    )
+    if problem is not None:
+        raise Invalid(problem)
+    return manifest
+
+
 async def _trigger(
-    connection: Connection,
-    request: TriggerRequest,
-    manifest: Manifest,
-    cause: str,
-    now: datetime,
+    connection: Connection, request: TriggerRequest, manifest: Manifest, cause: str, now: datetime
 ) -> TriggerAnswer:
-    view, called = manifest.view, request.manifest
+    view, name = manifest.view, request.manifest
     delayed = now + timedelta(seconds=request.delay_seconds) if request.delay_seconds else None
     row = LedgerRow(
         manifest=view.id,
@@ -80,91 +109,71 @@ async def _trigger(
         has_input=request.input is not UNSET,
         input=None if request.input is UNSET else request.input,
         not_before=delayed,
+        priority=request.priority,
+        start_within_seconds=request.start_within_seconds,
     )
     busy = len(view.slots) >= view.overlap.slots
-    # What is asked for later is owed until then: its slot is free for the schedule meanwhile.
+    # A delayed trigger is owed until its time: meanwhile its slot is free for the schedule.
     if busy and delayed is None and view.overlap.policy in ("skip", "allow"):
         skipped = structs.replace(row, decision="skipped", reason="still_outstanding")
         await write_ledger(connection, [skipped], now=now)
-        await _set_terms(connection, request, skipped)
         return await _bring_forward(connection, request, manifest, cause, now)
     await write_ledger(connection, [row], now=now)
-    await _set_terms(connection, request, row)
-    await queue_owed(connection, [view.id], now=now)
+    await advance(connection, [view.id], now=now, rule=due.queue_owed)
     [written] = await connection.fetch(occurrences["of_causes"], [view.id], [cause])
     if written["decision"] == "queued":
         held = " (its group is disabled, which holds it)" if view.hold == "group_disabled" else ""
-        return TriggerAnswer(
-            result="queued", work=written["work_id"], text=f"{called}: queued{held}"
-        )
+        return TriggerAnswer(result="queued", work=written["work_id"], text=f"{name}: queued{held}")
     if written["decision"] == "skipped":
-        raise Conflict(f"{called}: {written['reason']}")
-    after = f"at {delayed:%Y-%m-%d %H:%M:%S} UTC, or " if delayed else ""
+        raise Conflict(f"{name}: {written['reason']}")
+    after = f"at {utc(delayed)}, or " if delayed else ""
     policy = "" if delayed else f" (by its overlap policy {view.overlap.policy!r})"
     return TriggerAnswer(
-        result="owed",
-        text=f"{called}: runs {after}as soon as the work under way has ended{policy}",
+        result="owed", text=f"{name}: runs {after}as soon as the work under way has ended{policy}"
     )
-
-
-async def _set_terms(connection: Connection, request: TriggerRequest, row: LedgerRow) -> None:
-    if request.priority is not None or request.start_within_seconds is not None:
-        await connection.execute(
-            occurrences["set_terms"],
-            row.manifest,
-            [row.cause],
-            request.priority,
-            request.start_within_seconds,
-        )
 
 
 async def _bring_forward(
-    connection: Connection,
-    request: TriggerRequest,
-    manifest: Manifest,
-    cause: str,
-    now: datetime,
+    connection: Connection, request: TriggerRequest, manifest: Manifest, cause: str, now: datetime
 ) -> TriggerAnswer:
-    """Work of it is under way: if it still waits, it comes first."""
+    """Let the oldest outstanding work go first if it still waits."""
     rows = await connection.fetch(works["outstanding_of"], [manifest.view.id])
     oldest = rows[0]
-    await OUTBOX.add(
-        connection, [announce_brought_forward(oldest["id"], group=manifest.group, now=now)]
-    )
+    message = announce_brought_forward(oldest["id"], group=manifest.group, now=now)
+    await OUTBOX.add(connection, [message])
     await connection.execute(works["note_forward"], oldest["id"], now)
     await connection.execute(
         occurrences["note_forward"], manifest.view.id, cause, oldest["id"], oldest["cause"]
     )
-    not_used = _stated(request)
+    unused = _stated(request)
     return TriggerAnswer(
         result="brought_forward",
         work=oldest["id"],
-        text=f"{manifest.external_id}: work of it is under way since "
-        f"{oldest['queued_at']:%Y-%m-%d %H:%M:%S} UTC (cause {oldest['cause']}); by its overlap "
-        f"policy {manifest.view.overlap.policy!r} no second one was queued, but if it still waits "
-        f"it now comes first{_not_used_message(not_used)}",
-        not_used=not_used,
+        text=f"{manifest.external_id}: work of it is under way since {utc(oldest['queued_at'])} "
+        f"(cause {oldest['cause']}); by its overlap policy {manifest.view.overlap.policy!r} no "
+        f"second one was queued, but if it still waits it now comes first{_unused_message(unused)}",
+        not_used=unused,
     )
 
 
 def _known(request: TriggerRequest, known: Any) -> TriggerAnswer:
-    """The answer to a key that came before: it names the same work."""
+    """Answer a repeated key: the answer names the same work."""
     _check_key(request, known)
     text = f"{request.manifest}: the key {request.key!r} triggered it before"
     forward = known["brought_forward"]
     if forward is None:
         return TriggerAnswer(result="known", work=known["work_id"], text=text)
-    not_used = _stated(request)
+    unused = _stated(request)
     return TriggerAnswer(
         result="known",
         work=forward,
-        text=f"{text}, and brought forward the work {forward}{_not_used_message(not_used)}",
-        not_used=not_used,
+        text=f"{text}, and brought forward the work {forward}{_unused_message(unused)}",
+        not_used=unused,
     )
 
 
 def _stated(request: TriggerRequest) -> list[str]:
-    """What a trigger says of its work in place of what the manifest says."""
+    """List the values that a trigger states in place of those of the manifest."""
     stated = {
         "input": request.input is not UNSET,
         "priority": request.priority is not None,
@@ -173,41 +182,17 @@ def _stated(request: TriggerRequest) -> list[str]:
     return [name for name, is_stated in stated.items() if is_stated]
 
 
-def _not_used_message(names: list[str]) -> str:
+def _unused_message(names: list[str]) -> str:
     if not names:
         return ""
     return (
-        f"; it keeps its own {', '.join(names)}: what you stated was not used "
+        f"; it keeps its own {', '.join(names)}: the values of this request were not used "
         "(trigger again once it has ended)"
     )
 
 
-def check_trigger(request: TriggerRequest, manifest: Manifest, row: Any) -> None:
-    """Raise if nobody may run a manifest now, or not with this input."""
-    if row["job_retired_at"] is not None:
-        why = retired_message(manifest.job, row["job_retired_at"])
-        raise Conflict(f"manifest {request.manifest!r} cannot run: {why}")
-    if row["blocked_by"] is not None:
-        raise Conflict(
-            f"manifest {request.manifest!r} is blocked by the dead letter {row['blocked_by']}: "
-            f"retry or acknowledge that first ('headway dead-letters list --manifest "
-            f"{request.manifest}')"
-        )
-    if request.input is UNSET:
-        return
-    try:
-        key_of(manifest, request.input)
-    except InvalidKey as error:
-        raise Invalid(str(error)) from error
-    problem = problem_of_given(
-        manifest.job, manifest.input_schema, manifest.takes_input, request.input
-    )
-    if problem is not None:
-        raise Invalid(problem)
-
-
 def _check_key(request: TriggerRequest, known: Any) -> None:
-    """The same key asks for the same thing, or it is somebody's mistake."""
+    """Raise if a key was used before with other parameters."""
     delay = known["not_before"] - known["first_due_at"] if known["not_before"] else timedelta(0)
     before = {
         "input": known["input"] if known["has_input"] else UNSET,
@@ -221,17 +206,104 @@ def _check_key(request: TriggerRequest, known: Any) -> None:
         "priority": request.priority,
         "start_within": request.start_within_seconds,
     }
-    differ = [name for name in before if before[name] != now[name]]
-    if differ:
-        said = ", ".join(f"{one} was {_said(before[one])}, now {_said(now[one])}" for one in differ)
+    differences = ", ".join(
+        f"{name} was {_shown(before[name])}, now {_shown(now[name])}"
+        for name in before
+        if before[name] != now[name]
+    )
+    if differences:
         raise Conflict(
             f"{request.manifest}: the key {request.key!r} was used before with other parameters "
-            f"({said}): use another key, or the same parameters"
+            f"({differences}): use another key, or the same parameters"
         )
 
 
-def _said(value: Any) -> str:
+def _shown(value: Any) -> str:
     if value is UNSET or value is None:
         return "the manifest's own"
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+
+
+async def backfill(
+    connection: Connection, request: BackfillRequest, *, now: datetime
+) -> BackfillAnswer:
+    """Queue the occurrences of a past range, or with `dry_run` only count them."""
+    row = await find_manifest(connection, request.manifest)
+    await lock_manifests(connection, [row["id"]])
+    trigger = TriggerRequest(manifest=request.manifest)
+    manifest = await _read_triggered(connection, trigger, row, now=now)
+    times = _occurrences(request, manifest, now)
+    decided = await _decisions(connection, manifest, times, identity.due_cause)
+    fired = {at for at, decision in decided.items() if decision != "skipped"}
+    known = set(await _decisions(connection, manifest, times, identity.backfill_cause))
+    left_out = known | (fired if request.missed_only else set())
+    wanted = [due_at for due_at in times if due_at not in left_out]
+    if wanted and not request.dry_run:
+        rows = [
+            LedgerRow(
+                manifest=manifest.view.id,
+                cause=identity.backfill_cause(due_at),
+                first_due_at=due_at,
+                last_due_at=due_at,
+                decision="owed",
+                reason=manifest_state.AWAITS_ROOM,
+                actor=request.actor or None,
+                explicit=True,
+                priority=request.priority,
+            )
+            for due_at in wanted
+        ]
+        await write_ledger(connection, rows, now=now)
+        await advance(connection, [manifest.view.id], now=now, rule=due.queue_owed)
+        data = {"since": wanted[0], "until": wanted[-1], "occurrences": len(wanted)}
+        kind, entry = "headway.manifest.backfilled.v1", (request.manifest, data)
+        await audit(connection, kind, operator(request), [entry], now=now)
+    return BackfillAnswer(
+        occurrences=len(times),
+        queued=len(wanted),
+        known=len(known),
+        fired=len(fired),
+        text=f"{request.manifest}: {len(wanted)} of {len(times)} occurrences "
+        f"{_backfill_message(request, wanted, known=len(known), fired=len(fired))}",
+    )
+
+
+def _occurrences(request: BackfillRequest, manifest: Manifest, now: datetime) -> list[datetime]:
+    since, until = aware(request.since), aware(request.until)
+    timing = manifest.view.timing
+    problem = range_problem(timing, since, until, now=now)
+    if problem is not None:
+        raise Invalid(f"manifest {request.manifest!r} cannot be backfilled: {problem}")
+    times = range_occurrences(timing, since, until)
+    if len(times) > MOST_BACKFILLED:
+        raise Invalid(
+            f"manifest {request.manifest!r} has more than {MOST_BACKFILLED} occurrences from "
+            f"{since.isoformat()} to {until.isoformat()}: backfill a shorter range, then the next"
+        )
+    return times
+
+
+async def _decisions(
+    connection: Connection,
+    manifest: Manifest,
+    times: Sequence[datetime],
+    cause_of: Callable[[datetime], str],
+) -> dict[datetime, str]:
+    """Return the decisions of the ledger about occurrences, for one kind of cause."""
+    causes = {cause_of(due_at): due_at for due_at in times}
+    ids = [manifest.view.id] * len(causes)
+    rows = await connection.fetch(occurrences["of_causes"], ids, list(causes))
+    return {causes[row["cause"]]: row["decision"] for row in rows}
+
+
+def _backfill_message(
+    request: BackfillRequest, wanted: Sequence[datetime], *, known: int, fired: int
+) -> str:
+    details = [f"{known} were backfilled before"] if known else []
+    if fired:
+        verb = "left out" if request.missed_only else "run again"
+        details.append(f"{fired} that fired on schedule are {verb}")
+    span = f", {wanted[0].isoformat()} to {wanted[-1].isoformat()}" if wanted else ""
+    more = f" ({'; '.join(details)})" if details else ""
+    return f"{'would be queued' if request.dry_run else 'queued'}{span}{more}"

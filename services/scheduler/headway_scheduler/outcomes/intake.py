@@ -1,11 +1,10 @@
-"""The intake: hear from the dispatcher, and move manifests on.
+"""Apply the events of the dispatcher.
 
-What is told here may come twice, late and in any order. Outcomes are known by their work
-row, activations and dependents by their place in the ledger, prunes by the manifest that
-is gone: a second telling finds nothing left to do.
+Events may arrive twice, late and in any order. An outcome that was applied before finds no work
+row, an activation is in the ledger already, and a pruned manifest is gone: each changes nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from typing import Any
@@ -22,7 +21,7 @@ from headway_contract.settled import (
 from headway_decisions.firing import identity
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consume import Intake
-from headway_postgres_kit import Clock, Connection, Database
+from headway_postgres_kit import Connection, Database
 from headway_relay import events_in
 from headway_service_kit.passes import Wakeup
 from headway_tracing import is_recording, span, traceparent
@@ -32,101 +31,100 @@ from headway_scheduler.fire.record import earliest
 from headway_scheduler.outcomes import activate, settle
 from headway_scheduler.store import REJECTED, manifests, occurrences
 
-_Resolved = DeadLetterRetried | DeadLetterAcknowledged
 
-
-def settled_intake(database: Database, broker: Broker, *, clock: Clock, tick: Wakeup) -> Intake:
-    """The intake of what the dispatcher tells; events of other kinds are for others."""
+def settled_intake(database: Database, broker: Broker, *, tick: Wakeup) -> Intake:
+    """Return the intake of the stream of settled work; it ignores other events."""
 
     async def handle(messages: list[Message]) -> None:
-        told = [one for message in messages for one in events_in(message)]
+        events = [event for message in messages for event in events_in(message)]
         with ExitStack() as traces:
+            # Dependents link to the trace in which the success of their parent was settled.
             successes: dict[UUID, str] = {}
-            for one in told:
-                if isinstance(one.data, WorkSettled):
-                    traces.enter_context(
-                        span("settle", parent=one.traceparent, outcome=one.data.outcome)
-                    )
-                    _note_success(successes, one.data)
+            for event in events:
+                if isinstance(event.data, WorkSettled):
+                    outcome, parent = event.data.outcome, event.data.manifest_id
+                    traces.enter_context(span("settle", parent=event.traceparent, outcome=outcome))
+                    context = traceparent()
+                    if parent is not None and outcome == "completed" and context is not None:
+                        successes[parent] = context
             async with database.transaction() as connection:
-                wake_at = await take_in(connection, told, now=await clock.now(connection))
-                await _tell_traces(connection, told, successes)
-        # Nothing is told from here: what is due now, and fires, is the tick's business.
+                now = await database.clock.now(connection)
+                wake_at = await take_in(connection, events, now=now)
+                if is_recording():
+                    await _store_traces(connection, events, successes)
         tick.call_by(wake_at)
 
     puller = Puller(broker, subjects.SETTLED_STREAM, subjects.SETTLED_CONSUMER)
     return REJECTED.intake(database, broker, puller, handle)
 
 
-def _note_success(successes: dict[UUID, str], settled: WorkSettled) -> None:
-    """Remember in which trace a success was settled: dependents are linked to it."""
-    context = traceparent()
-    if context is not None and settled.manifest_id is not None and settled.outcome == "completed":
-        successes[settled.manifest_id] = context
-
-
-async def _tell_traces(
-    connection: Connection, told: Sequence[Event], successes: Mapping[UUID, str]
+async def _store_traces(
+    connection: Connection, events: Sequence[Event], successes: dict[UUID, str]
 ) -> None:
-    """Keep the traces that dependents will be linked to; only while somebody records them."""
-    if not is_recording():
-        return
+    """Store the traces that the work of dependents links to."""
     if successes:
         await connection.execute(
-            manifests["tell_traces"], list(successes), list(successes.values())
+            manifests["store_traces"], list(successes), list(successes.values())
         )
-    woken = [
-        (activation.manifest, identity.activation_cause(one.data.work, activation.key), context)
-        for one in told
-        if isinstance(one.data, ActivationRequested) and (context := one.traceparent)
-        for activation in one.data.activations
+    activated = [
+        (activation.manifest, identity.activation_cause(event.data.work, activation.key), context)
+        for event in events
+        if isinstance(event.data, ActivationRequested) and (context := event.traceparent)
+        for activation in event.data.activations
     ]
-    if woken:
-        await connection.execute(occurrences["tell_traces"], *map(list, zip(*woken, strict=True)))
+    if activated:
+        columns = map(list, zip(*activated, strict=True))
+        await connection.execute(occurrences["store_traces"], *columns)
 
 
 async def take_in(
-    connection: Connection, told: Sequence[Event], *, now: datetime
+    connection: Connection, events: Sequence[Event], *, now: datetime
 ) -> datetime | None:
-    """Apply a batch of events; what begins a round before what ends it.
+    """Apply a batch of events, starts of rounds before their ends.
 
-    Tells when the tick has to look at what was moved on by them, if it has to.
+    Returns when the tick must look at the manifests that moved on, or `None`.
     """
-    outcomes = _of(told, WorkSettled)
-    requests = [*_of(told, ActivationRequested), *_told_again(outcomes)]
-    resolutions = [one.data for one in told if isinstance(one.data, _Resolved)]
-    ended, succeeded = settle.manifests_of(outcomes)
-    others = {one.manifest_id for one in resolutions if one.manifest_id is not None}
+    outcomes = _of(events, WorkSettled)
+    # An outcome repeats its activations, in case their own events were lost.
+    requests = [
+        *_of(events, ActivationRequested),
+        *(
+            _activations(outcome, outcome.manifest_id)
+            for outcome in outcomes
+            if outcome.activations and outcome.manifest_id is not None
+        ),
+    ]
+    resolutions = _of(events, DeadLetterRetried, DeadLetterAcknowledged)
+    ended = {outcome.manifest_id for outcome in outcomes} - {None}
+    succeeded = {outcome.manifest_id for outcome in outcomes if outcome.outcome == "completed"} - {
+        None
+    }
+    others = {resolved.manifest_id for resolved in resolutions} - {None}
     others |= await activate.targets_of(connection, requests)
-    # All at once and in order, as the tick does, or the two could wait for each other.
+    # All of them at once, in the lock order of the tick, to avoid a deadlock.
     rows = await connection.fetch(
         manifests["lock_with_children"], list(ended | others), list(succeeded)
     )
     wake_at = [await activate.activate(connection, requests, now=now)]
     wake_at += [await settle.resolve(connection, resolved, now=now) for resolved in resolutions]
-    concerned = {row["id"] for row in rows if row["id"] in ended or row["depends_on"] in succeeded}
-    wake_at.append(await settle.settle(connection, outcomes, concerned, now=now))
-    confirmed = [one.manifest_id for one in _of(told, PruneConfirmed)]
+    affected = {row["id"] for row in rows if row["id"] in ended or row["depends_on"] in succeeded}
+    wake_at.append(await settle.settle(connection, outcomes, affected, now=now))
+    confirmed = [event.manifest_id for event in _of(events, PruneConfirmed)]
     await prune.confirm(connection, confirmed, now=now)
     return earliest(wake_at)
 
 
-def _of(told: Sequence[Event], kind: type[Any]) -> list[Any]:
-    return [one.data for one in told if isinstance(one.data, kind)]
+def _of(events: Sequence[Event], *kinds: type[Any]) -> list[Any]:
+    return [event.data for event in events if isinstance(event.data, kinds)]
 
 
-def _told_again(outcomes: Sequence[WorkSettled]) -> list[ActivationRequested]:
-    """The activations that an outcome brings along, in case their own events were lost."""
-    return [
-        ActivationRequested(
-            work=one.work,
-            round=one.round,
-            run=one.run or UUID(int=0),
-            manifest_id=one.manifest_id,
-            manifest=one.manifest,
-            group=one.group,
-            activations=one.activations,
-        )
-        for one in outcomes
-        if one.activations and one.manifest_id is not None
-    ]
+def _activations(outcome: WorkSettled, manifest: UUID) -> ActivationRequested:
+    return ActivationRequested(
+        work=outcome.work,
+        round=outcome.round,
+        run=outcome.run or UUID(int=0),
+        manifest_id=manifest,
+        manifest=outcome.manifest,
+        group=outcome.group,
+        activations=outcome.activations,
+    )

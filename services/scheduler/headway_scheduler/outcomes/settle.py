@@ -1,4 +1,4 @@
-"""What an outcome does: close its work, move its manifest on, and wake its dependents."""
+"""Apply outcomes: close the work, move its manifest on, and wake its dependents."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -13,20 +13,20 @@ from msgspec import Struct
 from headway_scheduler.fire.decide import reschedule_wake, skip_missed_during_pause
 from headway_scheduler.fire.manifest import LedgerRow
 from headway_scheduler.fire.record import write_ledger
-from headway_scheduler.notifications.facts import Blocked, DeadLettered
-from headway_scheduler.store import enqueued, lock_manifests, manifests, occurrences, works
+from headway_scheduler.notifications.recorder import Blocked, DeadLettered
+from headway_scheduler.store import columns, enqueued, lock_manifests, manifests, occurrences, works
 
 COALESCED = "coalesced"
 
-# What was asked for once and is never asked again by itself; a due time is followed by the next.
+# Causes that occur once; a due time is followed by the next.
 _IRREPLACEABLE = ("success", "activation", "trigger", "backfill")
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 class _Closed(Struct, frozen=True, kw_only=True):
-    """A piece of work that has come to its end.
+    """Work that has ended.
 
-    `came_due` says that due times may have passed its manifest by while it was under way.
+    `came_due`: due times of its manifest may have passed while it was outstanding.
     """
 
     id: UUID
@@ -45,30 +45,31 @@ async def settle(
     *,
     now: datetime,
 ) -> datetime | None:
-    """Close outstanding work and move its manifests on; tells when the tick has to look at them.
+    """Close outstanding work and move its manifests on; returns when the tick must look at them.
 
-    `locked` are the manifests that are concerned: manifests are locked before their work, as
-    everywhere, or two of us could wait for each other. An outcome that was told before finds
-    neither its work nor its round open, and changes nothing.
+    `locked` are the affected manifests: manifests are locked before their work, to avoid a
+    deadlock. An outcome that was applied before finds neither its work nor its round open.
     """
-    told = {outcome.work: outcome for outcome in sorted(outcomes, key=lambda one: one.round)}
-    if not told:
+    ends = {outcome.work: outcome for outcome in sorted(outcomes, key=lambda end: end.round)}
+    if not ends:
         return None
-    await _note_dead_letters(connection, told.values())
-    closed = await _open_work(connection, told)
-    concerned = await _with_new_children(connection, set(locked), closed)
+    await _note_dead_letters(connection, ends.values())
+    closed = await _find_open(connection, ends)
+    affected = await _with_new_children(connection, set(locked), closed)
     # Work without a manifest is closed, and nothing else follows.
-    owned = [work for work in closed if work.manifest in concerned]
-    ends: dict[UUID, datetime] = {}
+    owned = [work for work in closed if work.manifest in affected]
+    room_at: dict[UUID, datetime] = {}
     for work in owned:
-        # The first of several to end made room, and so ended the pause.
-        ends[work.manifest] = min(work.end.settled_at, ends.get(work.manifest, _NEVER))
-    paused = {work.manifest for work in owned if work.came_due}
-    await skip_missed_during_pause(connection, paused, until=ends, now=now)
+        # The first outcome made room, and so ended the pause of its manifest.
+        room_at[work.manifest] = min(work.end.settled_at, room_at.get(work.manifest, _NEVER))
+    came_due = {work.manifest for work in owned if work.came_due}
+    await skip_missed_during_pause(connection, came_due, until=room_at, now=now)
     await _close(connection, closed, owned, now)
-    await _release_enqueued(connection, closed, now)
-    await _owe_again(connection, owned, now)
-    wake_at = await reschedule_wake(connection, concerned, now=now)
+    without_manifest = [work.id for work in closed if work.end.manifest_id is None]
+    if without_manifest:
+        await connection.execute(enqueued["settled"], without_manifest, now)
+    await _owe_coalesced(connection, owned, now)
+    wake_at = await reschedule_wake(connection, affected, now=now)
     one_shots = {work.manifest for work in owned if work.one_shot}
     if one_shots:
         await connection.fetch(manifests["retire"], list(one_shots))
@@ -76,7 +77,7 @@ async def settle(
 
 
 async def _note_dead_letters(connection: Connection, outcomes: Iterable[WorkSettled]) -> None:
-    """Note work that needs a person, with its job, before what was enqueued is forgotten."""
+    """Note new dead letters with their jobs, before the rows of enqueued work are deleted."""
     dead = {outcome.work: outcome for outcome in outcomes if outcome.dead_letter is not None}
     if dead:
         manifest_ids = [outcome.manifest_id for outcome in dead.values()]
@@ -84,104 +85,22 @@ async def _note_dead_letters(connection: Connection, outcomes: Iterable[WorkSett
         note(*(DeadLettered(outcome=dead[row["id"]], job=row["job"]) for row in rows))
 
 
-async def _release_enqueued(
-    connection: Connection, closed: Sequence[_Closed], now: datetime
-) -> None:
-    """What applications have enqueued need no longer be kept."""
-    without_manifest = [work.id for work in closed if work.end.manifest_id is None]
-    if without_manifest:
-        await connection.execute(enqueued["settled"], without_manifest, now)
-
-
-def manifests_of(outcomes: Sequence[WorkSettled]) -> tuple[set[UUID], set[UUID]]:
-    """The manifests whose work has ended, and those among them that succeeded."""
-    own = {one.manifest_id for one in outcomes if one.manifest_id is not None}
-    return own, own & {one.manifest_id for one in outcomes if one.outcome == "completed"}
-
-
-async def _with_new_children(
-    connection: Connection, locked: set[UUID], closed: Sequence[_Closed]
-) -> set[UUID]:
-    """Those that are locked, and dependents that were declared while we waited for the locks."""
-    children = {
-        child
-        for work in closed
-        if work.end.outcome == "completed" and work.manifest in locked
-        for child in work.children
-    }
-    late = children - locked
-    return locked | set(await lock_manifests(connection, late)) if late else locked
-
-
-async def resolve(
-    connection: Connection, resolved: DeadLetterRetried | DeadLetterAcknowledged, *, now: datetime
-) -> datetime | None:
-    """A dead letter was seen to: its manifest is no longer blocked by it.
-
-    Tells when the tick has to look at that. A retry that was told before begins nothing: its
-    round may be over and, with a decision that is long forgotten, leave no trace but this.
-    """
-    if resolved.manifest_id is None:
-        if isinstance(resolved, DeadLetterRetried):
-            await _start_enqueued(connection, resolved, now)
-        return None
-    locked = await lock_manifests(connection, [resolved.manifest_id])
-    if not locked:
-        return None
-    await skip_missed_during_pause(
-        connection, locked, until=min(resolved.resolved_at, now), now=now
-    )
-    news = await connection.fetchval(occurrences["note_resolved"], resolved.dead_letter, now)
-    await connection.execute(manifests["unblock"], locked, resolved.dead_letter)
-    if news and isinstance(resolved, DeadLetterRetried):
-        await _start_round(connection, resolved, resolved.manifest_id, now)
-    wake_at = await reschedule_wake(connection, locked, now=now)
-    # A one-shot whose time came while it was blocked has had its shot.
-    await connection.fetch(manifests["retire"], locked)
-    return wake_at
-
-
-async def _start_round(
-    connection: Connection, retried: DeadLetterRetried, manifest: UUID, now: datetime
-) -> None:
-    """The work is under way again, unless that round is over already."""
-    known = await connection.fetchrow(occurrences["of_work"], manifest, retried.work)
-    if known is not None and known["settled_round"] >= retried.round:
-        return
-    cause = f"replay:{retried.work}" if known is None else known["cause"]
-    await connection.execute(
-        works["start_round"], retried.work, manifest, cause, retried.round, now, retried.slot
-    )
-
-
-async def _start_enqueued(
-    connection: Connection, retried: DeadLetterRetried, now: datetime
-) -> None:
-    """Work without a manifest is under way again, unless that round is over already."""
-    over = await connection.fetchval(works["overtaken"], retried.work)
-    if over is None or over < retried.round:
-        cause = f"replay:{retried.work}"
-        await connection.execute(
-            works["start_round"], retried.work, None, cause, retried.round, now, retried.slot
-        )
-
-
-async def _open_work(connection: Connection, told: dict[UUID, WorkSettled]) -> list[_Closed]:
-    """The work among what was told that is not settled yet, by its row or by its decision."""
-    rows = await connection.fetch(works["lock"], sorted(told))
-    found = [_closed(row, told[row["id"]]) for row in rows if told[row["id"]].round >= row["round"]]
-    for work in set(told) - {row["id"] for row in rows}:
-        end = told[work]
-        if end.round > 1 and end.manifest_id is None:
-            # No ledger remembers it, and its beginning may still be on its way.
+async def _find_open(connection: Connection, ends: dict[UUID, WorkSettled]) -> list[_Closed]:
+    """Find the work that is not settled yet, by its row or by its decision."""
+    rows = await connection.fetch(works["lock"], sorted(ends))
+    found = [_closed(row, ends[row["id"]]) for row in rows if ends[row["id"]].round >= row["round"]]
+    for work in set(ends) - {row["id"] for row in rows}:
+        end = ends[work]
+        if end.round == 1:
+            continue
+        # The event that started this round has not arrived yet, but the round is over.
+        if end.manifest_id is None:
+            # The ledger does not know it, so the round must be remembered.
             await connection.execute(works["overtake"], work, end.round, end.settled_at)
-        # A round whose beginning we have not heard of yet: it is over all the same.
-        if end.round > 1 and end.manifest_id is not None:
-            known = await connection.fetchrow(occurrences["of_work"], end.manifest_id, work)
-            if known is not None and known["settled_round"] < end.round:
-                found.append(
-                    _Closed(id=work, manifest=end.manifest_id, cause=known["cause"], end=end)
-                )
+            continue
+        known = await connection.fetchrow(occurrences["of_work"], end.manifest_id, work)
+        if known is not None and known["settled_round"] < end.round:
+            found.append(_Closed(id=work, manifest=end.manifest_id, cause=known["cause"], end=end))
     return found
 
 
@@ -198,54 +117,54 @@ def _closed(row: Any, end: WorkSettled) -> _Closed:
     )
 
 
+async def _with_new_children(
+    connection: Connection, locked: set[UUID], closed: Sequence[_Closed]
+) -> set[UUID]:
+    """Lock dependents that were declared while this transaction waited for its locks."""
+    late = {
+        child
+        for work in closed
+        if work.end.outcome == "completed" and work.manifest in locked
+        for child in work.children
+    } - locked
+    return locked | set(await lock_manifests(connection, late)) if late else locked
+
+
 async def _close(
     connection: Connection, closed: Sequence[_Closed], owned: Sequence[_Closed], now: datetime
 ) -> None:
-    """Remove work that has ended, and tell its decisions and its manifests how it did."""
+    """Delete work that has ended, and write its outcome to its decisions and manifests."""
     if not closed:
         return
-    seen_to = await _note_letters(connection, owned)
-    decisions = (
-        [work.manifest for work in owned],
-        [work.cause for work in owned],
-        [work.end.outcome for work in owned],
-        [work.end.round for work in owned],
-    )
+    letters = {work.end.dead_letter: work.manifest for work in owned if work.end.dead_letter}
+    resolved: set[UUID] = set()
+    if letters:
+        rows = await connection.fetch(
+            occurrences["note_letters"], list(letters), list(letters.values())
+        )
+        resolved = {row["dead_letter"] for row in rows}
+    decisions = columns(owned, "manifest", "cause", "end.outcome", "end.round")
     # One row for each manifest and statement: several of its works may end in one batch.
     first, *others = _turns(owned) or [[]]
     ids = [work.id for work in closed]
-    columns = _as_columns(first, seen_to)
-    blocked = await connection.fetch(works["close"], ids, *decisions, *columns, now)
+    blocked = await connection.fetch(
+        works["close"], ids, *decisions, *_manifest_columns(first, resolved), now
+    )
     for turn in others:
-        columns = _as_columns(turn, seen_to)
-        blocked += await connection.fetch(works["close"], [], [], [], [], [], *columns, now)
+        blocked += await connection.fetch(
+            works["close"], [], [], [], [], [], *_manifest_columns(turn, resolved), now
+        )
     note(*(Blocked(**dict(row)) for row in blocked))
 
 
-async def _note_letters(connection: Connection, owned: Sequence[_Closed]) -> set[UUID]:
-    """Keep dead letters until somebody has seen to them; returns those that were already."""
-    left = {
-        work.end.dead_letter: work.manifest for work in owned if work.end.dead_letter is not None
-    }
-    if not left:
-        return set()
-    rows = await connection.fetch(occurrences["note_letters"], list(left), list(left.values()))
-    return {row["dead_letter"] for row in rows}
-
-
-def _as_columns(turn: Sequence[_Closed], seen_to: set[UUID]) -> tuple[list[Any], ...]:
-    """What outcomes do to their manifests, as the parameters of a statement."""
+def _manifest_columns(turn: Sequence[_Closed], resolved: set[UUID]) -> list[list[Any]]:
     letters = [work.end.dead_letter for work in turn]
-    return (
-        [work.manifest for work in turn],
-        [work.end.outcome for work in turn],
-        [work.end.settled_at for work in turn],
-        [None if letter in seen_to else letter for letter in letters],
-    )
+    open_letters = [None if letter in resolved else letter for letter in letters]
+    return [*columns(turn, "manifest", "end.outcome", "end.settled_at"), open_letters]
 
 
 def _turns(owned: Sequence[_Closed]) -> list[list[_Closed]]:
-    """Split so that no manifest is named twice in one turn, the earlier outcome first."""
+    """Split work so that each turn has a manifest only once, the earlier outcome first."""
     turns: list[dict[UUID | None, _Closed]] = []
     for work in sorted(owned, key=lambda work: work.end.settled_at):
         for turn in turns:
@@ -257,8 +176,8 @@ def _turns(owned: Sequence[_Closed]) -> list[list[_Closed]]:
     return [list(turn.values()) for turn in turns]
 
 
-async def _owe_again(connection: Connection, owned: Sequence[_Closed], now: datetime) -> None:
-    """A success, an activation or a trigger whose work was coalesced stays owed."""
+async def _owe_coalesced(connection: Connection, owned: Sequence[_Closed], now: datetime) -> None:
+    """Owe again each success, activation, trigger or backfill whose work was coalesced."""
     lost = [
         work
         for work in owned
@@ -266,37 +185,74 @@ async def _owe_again(connection: Connection, owned: Sequence[_Closed], now: date
     ]
     if not lost:
         return
-    known = await connection.fetch(
-        occurrences["of_causes"],
-        [work.manifest for work in lost],
-        [work.cause for work in lost],
-    )
+    known = await connection.fetch(occurrences["of_causes"], *columns(lost, "manifest", "cause"))
     for row in known:
-        await _owe(connection, row, now)
+        cause, fresh = row["cause"], False
+        # The next cause may be taken, since a forgotten decision may have had the same key.
+        while not fresh:
+            cause = identity.repeated_cause(cause)
+            owed = LedgerRow(
+                manifest=row["manifest_id"],
+                cause=cause,
+                first_due_at=now,
+                last_due_at=now,
+                decision="owed",
+                reason=COALESCED,
+                actor=row["actor"],
+                explicit=row["explicit"],
+                has_input=row["has_input"],
+                input=row["input"],
+                priority=row["priority"],
+                start_within_seconds=row["start_within_seconds"],
+            )
+            fresh = owed.key in await write_ledger(connection, [owed], now=now)
+        await connection.execute(occurrences["note_again"], owed.manifest, row["cause"], cause)
 
 
-async def _owe(connection: Connection, known: Any, now: datetime) -> None:
-    """Owe again what a decision asked for, under a name of its own.
+async def resolve(
+    connection: Connection, resolved: DeadLetterRetried | DeadLetterAcknowledged, *, now: datetime
+) -> datetime | None:
+    """Unblock the manifest of a resolved dead letter; returns when the tick must look at it.
 
-    The next may be taken, since the same key was used before, and forgotten.
+    A retry that was applied before starts nothing: its round may be over, and if its decision was
+    deleted, the resolved dead letter is the only trace of it.
     """
-    cause, fresh = known["cause"], False
-    while not fresh:
-        cause = identity.repeated_cause(cause)
-        row = LedgerRow(
-            manifest=known["manifest_id"],
-            cause=cause,
-            first_due_at=now,
-            last_due_at=now,
-            decision="owed",
-            reason=COALESCED,
-            actor=known["actor"],
-            explicit=known["explicit"],
-            has_input=known["has_input"],
-            input=known["input"],
+    if resolved.manifest_id is None:
+        if isinstance(resolved, DeadLetterRetried):
+            over = await connection.fetchval(works["overtaken"], resolved.work)
+            if over is None or over < resolved.round:
+                await _start_round(connection, resolved, f"replay:{resolved.work}", now)
+        return None
+    locked = await lock_manifests(connection, [resolved.manifest_id])
+    if not locked:
+        return None
+    until = min(resolved.resolved_at, now)
+    await skip_missed_during_pause(connection, locked, until=until, now=now)
+    is_new = await connection.fetchval(occurrences["note_resolved"], resolved.dead_letter, now)
+    await connection.execute(manifests["unblock"], locked, resolved.dead_letter)
+    if is_new and isinstance(resolved, DeadLetterRetried):
+        known = await connection.fetchrow(
+            occurrences["of_work"], resolved.manifest_id, resolved.work
         )
-        fresh = row.key in await write_ledger(connection, [row], now=now)
-    await connection.execute(occurrences["note_again"], row.manifest, known["cause"], cause)
-    terms = (known["priority"], known["start_within_seconds"])
-    if terms != (None, None):
-        await connection.execute(occurrences["set_terms"], row.manifest, [cause], *terms)
+        if known is None or known["settled_round"] < resolved.round:
+            cause = f"replay:{resolved.work}" if known is None else known["cause"]
+            await _start_round(connection, resolved, cause, now)
+    wake_at = await reschedule_wake(connection, locked, now=now)
+    # A one-shot whose time came while it was blocked is over.
+    await connection.fetch(manifests["retire"], locked)
+    return wake_at
+
+
+async def _start_round(
+    connection: Connection, retried: DeadLetterRetried, cause: str, now: datetime
+) -> None:
+    """Make the work of a retried dead letter outstanding again."""
+    await connection.execute(
+        works["start_round"],
+        retried.work,
+        retried.manifest_id,
+        cause,
+        retried.round,
+        now,
+        retried.slot,
+    )

@@ -4,7 +4,7 @@ SELECT name, source, generation, declared_at, declared_by
 FROM scheduler.application WHERE name = $1
 
 -- name: declare
--- Note who declares an application. $1 name, $2 generation, $3 now, $4 source, $5 by whom.
+-- Store who declared an application. $1 name, $2 generation, $3 now, $4 source, $5 author.
 INSERT INTO scheduler.application (name, generation, declared_at, source, declared_by)
 VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (name) DO UPDATE
@@ -12,7 +12,7 @@ SET generation = excluded.generation, declared_at = excluded.declared_at,
     source = excluded.source, declared_by = excluded.declared_by
 
 -- name: declared_last
--- Whether nobody has declared an application since. $1 name, $2 when we did.
+-- Whether a declaration is the last one of its application. $1 name, $2 when it was.
 SELECT declared_at = $2 FROM scheduler.application WHERE name = $1
 
 -- name: give_back
@@ -20,22 +20,22 @@ SELECT declared_at = $2 FROM scheduler.application WHERE name = $1
 UPDATE scheduler.application SET source = 'code', generation = 0 WHERE name = $1
 
 -- name: rename
--- Another name for an application. $1 name, $2 new name.
+-- Rename an application. $1 name, $2 new name.
 UPDATE scheduler.application SET name = $2 WHERE name = $1
 
 -- name: rename_manifests
--- $1 name, $2 new name.
+-- Rename the owner of manifests. $1 name, $2 new name.
 UPDATE scheduler.manifest SET owner = $2 WHERE owner = $1
 
 -- name: rename_jobs
--- $1 name, $2 new name.
+-- Rename the owner of jobs. $1 name, $2 new name.
 UPDATE scheduler.job
 SET owner = CASE WHEN owner = $1 THEN $2 ELSE owner END,
     declared_by = array_replace(declared_by, $1, $2)
 WHERE owner = $1 OR $1 = ANY(declared_by)
 
 -- name: rename_groups
--- Also in the statements of settings. $1 name, $2 new name.
+-- Rename the owner of groups, also in the statements of settings. $1 name, $2 new name.
 UPDATE scheduler.manifest_group
 SET owner = CASE WHEN owner = $1 THEN $2 ELSE owner END,
     declared = (
@@ -49,11 +49,11 @@ WHERE owner = $1
               WHERE statement ->> 'app' = $1)
 
 -- name: remove
--- An application that is retired. $1 name.
+-- Delete a retired application. $1 name.
 DELETE FROM scheduler.application WHERE name = $1
 
 -- name: release_groups
--- Groups of an application that is retired belong to nobody. $1 name.
+-- Remove the owner of the groups of a retired application. $1 name.
 UPDATE scheduler.manifest_group SET owner = NULL WHERE owner = $1
 
 -- name: manifests
@@ -61,7 +61,7 @@ UPDATE scheduler.manifest_group SET owner = NULL WHERE owner = $1
 SELECT id FROM scheduler.manifest WHERE owner = $1 AND pruning_at IS NULL
 
 -- name: renamed
--- The last name that an application was given, and the last time that it was retired. $1 name.
+-- The last time that an application was renamed or retired, and its new name. $1 name.
 SELECT type, source, occurred_at, data ->> 'to' AS "to"
 FROM scheduler.history
 WHERE subject = $1

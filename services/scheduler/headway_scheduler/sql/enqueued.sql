@@ -1,11 +1,11 @@
 -- name: any
--- Whether anything waits to be taken up.
+-- Whether enqueued work waits to be taken up.
 SELECT EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'waiting')
 
 -- name: take
--- What has waited longest and no other scheduler is at, with what its job says, and how long ago
--- it was enqueued. Input and terms come as text: one that cannot be read must not spoil the
--- others. $1 how many.
+-- The work that has waited longest and that no other scheduler takes up, with its job and its age.
+-- Input and terms come as text, so that a row that cannot be decoded does not affect the others. $1
+-- how many.
 SELECT taken.work_id, taken.cause, taken.job, taken.key, taken.input::text, taken.group_name,
        taken.priority, taken.delay, taken.not_before, taken.start_by, taken.traceparent,
        clock_timestamp() - taken.enqueued_at AS age, job.retired_at,
@@ -21,8 +21,8 @@ LEFT JOIN scheduler.job ON job.name = taken.job
 ORDER BY taken.enqueued_at, taken.work_id
 
 -- name: lock_waiting
--- What waits to be taken up: one piece of work, or all of a group. $1 work id (null for all),
--- $2 group (null for all).
+-- Lock work that waits to be taken up: one piece, or all of a group. $1 work id (null for all), $2
+-- group (null for all).
 SELECT waiting.work_id, waiting.cause,
        coalesce(waiting.group_name, job.terms ->> 'group', waiting.job) AS group_name
 FROM scheduler.enqueued AS waiting
@@ -34,16 +34,16 @@ ORDER BY waiting.work_id
 FOR UPDATE OF waiting
 
 -- name: queued
--- What is queued: it is kept until it is settled, in case its message is lost, with the group that
--- it was told to be of, whatever its job says later, and its date by the clock of the schedule.
--- $1 work ids, $2 their groups, $3 their dates, $4 now.
+-- Mark work as queued, with the group and the date that were announced, whatever its job states
+-- later. The row is kept until the work is settled, in case its message is lost. $1 work ids, $2
+-- their groups, $3 their dates (schedule time), $4 now.
 UPDATE scheduler.enqueued
-SET state = 'queued', group_name = told.group_name, queued_at = told.queued_at, decided_at = $4
-FROM unnest($1::uuid[], $2::text[], $3::timestamptz[]) AS told (work_id, group_name, queued_at)
-WHERE enqueued.work_id = told.work_id
+SET state = 'queued', group_name = stated.group_name, queued_at = stated.queued_at, decided_at = $4
+FROM unnest($1::uuid[], $2::text[], $3::timestamptz[]) AS stated (work_id, group_name, queued_at)
+WHERE enqueued.work_id = stated.work_id
 
 -- name: settled
--- What is settled: only keys are remembered. $1 work ids, $2 now.
+-- Delete the rows of settled work; rows with a key stay without their input. $1 work ids, $2 now.
 WITH without_key AS (
     DELETE FROM scheduler.enqueued WHERE work_id = ANY($1::uuid[]) AND key IS NULL
 )
@@ -51,7 +51,7 @@ UPDATE scheduler.enqueued SET input = NULL, settled_at = $2
 WHERE work_id = ANY($1::uuid[]) AND key IS NOT NULL
 
 -- name: outstanding
--- Work that is queued and not settled, as it was taken up. $1 work ids.
+-- Enqueued work that is queued and not settled, as it was taken up; locked. $1 work ids.
 SELECT kept.work_id, kept.cause, kept.job, kept.key, kept.input::text, kept.group_name,
        kept.priority, kept.delay, kept.not_before, kept.start_by, kept.traceparent,
        coalesce(kept.queued_at, kept.enqueued_at) AS queued_at,
@@ -64,18 +64,18 @@ ORDER BY work.id
 FOR UPDATE OF work
 
 -- name: dismiss
--- Forget what was refused. $1 work id.
+-- Delete refused work. $1 work id.
 DELETE FROM scheduler.enqueued WHERE work_id = $1
 
 -- name: refuse
--- What cannot be queued, and why. $1 work ids, $2 reasons, $3 now.
+-- Mark work as refused. $1 work ids, $2 reasons, $3 now.
 UPDATE scheduler.enqueued
-SET state = 'refused', reason = told.reason, decided_at = $3
-FROM unnest($1::uuid[], $2::text[]) AS told (work_id, reason)
-WHERE enqueued.work_id = told.work_id
+SET state = 'refused', reason = stated.reason, decided_at = $3
+FROM unnest($1::uuid[], $2::text[]) AS stated (work_id, reason)
+WHERE enqueued.work_id = stated.work_id
 
 -- name: look_again
--- What was refused waits again once its job is declared differently.
+-- Let refused work wait again whose job was declared differently.
 UPDATE scheduler.enqueued
 SET state = 'waiting', reason = NULL, decided_at = NULL
 FROM scheduler.job
@@ -83,22 +83,22 @@ WHERE enqueued.state = 'refused' AND job.name = enqueued.job
   AND job.declared_at > enqueued.decided_at
 
 -- name: enqueue
--- Enqueue work as an application would. $1 job, $2 input, $3 group, $4 priority, $5 delay,
--- $6 not before, $7 start by, $8 key, $9 trace context.
+-- Enqueue work as an application would. $1 job, $2 input, $3 group, $4 priority, $5 delay, $6 not
+-- before, $7 start by, $8 key, $9 trace context.
 SELECT headway.enqueue($1, $2::jsonb, $3, $4, $5, $6, $7, $8, $9)
 
 -- name: is_known
--- Whether a key of a job has its work. $1 job, $2 key.
+-- Whether a key of a job has work. $1 job, $2 key.
 SELECT EXISTS (SELECT FROM scheduler.enqueued WHERE job = $1 AND key = $2)
 
 -- name: lock_refused
--- Whether a piece of work was refused, locked. $1 work id.
+-- Lock refused work. $1 work id.
 SELECT job, key, reason FROM scheduler.enqueued
 WHERE work_id = $1 AND state = 'refused'
 FOR UPDATE
 
 -- name: forget
--- Keys whose work was settled long ago. $1 settled before, $2 how many at once.
+-- Delete keys whose work was settled long ago. $1 settled before, $2 how many at once.
 DELETE FROM scheduler.enqueued
 WHERE work_id IN (
     SELECT work_id FROM scheduler.enqueued
@@ -107,7 +107,7 @@ WHERE work_id IN (
     LIMIT $2)
 
 -- name: role_is_missing
--- Whether the role for applications is not there, or may not enqueue.
+-- Whether the role for applications is missing, or may not enqueue.
 SELECT to_regrole('headway_enqueue') IS NULL
     OR NOT has_schema_privilege(to_regrole('headway_enqueue'), 'headway', 'USAGE')
     OR NOT has_function_privilege(to_regrole('headway_enqueue'),

@@ -1,13 +1,13 @@
 -- name: ensure
--- A row with default settings for each group that has none. $1 names, $2 owner (null for enqueued
--- work), $3 now.
+-- Add a row with default settings for each group that has none. $1 names, $2 owner (null for
+-- enqueued work), $3 now.
 INSERT INTO scheduler.manifest_group (name, owner, changed_at)
 SELECT name, $2, $3 FROM unnest($1::text[]) AS named (name)
 ORDER BY name
 ON CONFLICT (name) DO NOTHING
 
 -- name: concerned
--- Groups that a declaration names, and those of which its application states settings; with the
+-- Groups that a declaration names, and groups of which its application states settings, with the
 -- number of their manifests. $1 names, $2 application.
 SELECT name, max_active, priority, enabled, rate, operator_fields, declared,
        (SELECT count(*) FROM scheduler.manifest
@@ -37,21 +37,21 @@ FROM (
 WHERE known.name = stated.name
 
 -- name: read
--- The settings of groups, which nobody may delete meanwhile. $1 names.
-SELECT name, max_active, priority, enabled, rate, version, operator_fields
+-- The settings of groups, as `GroupChanged` of the contract; locked against deletion. $1 names.
+SELECT name AS "group", max_active, priority, enabled, rate, version
 FROM scheduler.manifest_group
 WHERE name = ANY($1::text[])
 ORDER BY name
 FOR KEY SHARE
 
 -- name: lock
--- One group, locked. $1 name.
+-- Lock one group. $1 name.
 SELECT name, max_active, priority, enabled, rate, version, operator_fields, declared
 FROM scheduler.manifest_group WHERE name = $1 FOR UPDATE
 
 -- name: change
--- What an operator says of a group. $1 name, $2 max active, $3 priority, $4 enabled, $5 the
--- settings that are the operator's, $6 now, $7 rate.
+-- Store the settings of a group that an operator changed. $1 name, $2 max active, $3 priority, $4
+-- enabled, $5 fields that the operator owns, $6 now, $7 rate.
 UPDATE scheduler.manifest_group
 SET max_active = $2, priority = $3, enabled = $4, operator_fields = $5, rate = $7,
     version = nextval('scheduler.group_version'), changed_at = $6
@@ -62,9 +62,9 @@ WHERE name = $1
 SELECT id FROM scheduler.manifest WHERE group_name = $1 AND pruning_at IS NULL
 
 -- name: empty
--- Groups that nobody is in and that have no enqueued work; those of another owner's making, those
--- stated just now, those of which code states settings and those that an operator changed
--- stay. $1 owner (null for any), $2 names that are stated, $3 only these (null for any).
+-- Lock groups without manifests and enqueued work. Groups of other owners, groups that are stated
+-- now, and groups with settings of code or operators are left out. $1 owner (null for any), $2
+-- names that are stated, $3 only these (null for any).
 SELECT name FROM scheduler.manifest_group
 WHERE ($1::text IS NULL OR owner IS NULL OR owner = $1)
   AND NOT name = ANY($2::text[])
@@ -77,22 +77,23 @@ ORDER BY name
 FOR UPDATE
 
 -- name: remove
--- Delete groups and note that they are gone; returns the version of each deletion. $1 names, $2 now.
+-- Delete groups and note their deletion; returns the version of each, as `GroupChanged` of the
+-- contract. $1 names, $2 now.
 WITH gone AS (
     DELETE FROM scheduler.manifest_group WHERE name = ANY($1::text[]) RETURNING name
 )
 INSERT INTO scheduler.deleted_group AS known (name, changed_at)
 SELECT name, $2 FROM gone ORDER BY name
 ON CONFLICT (name) DO UPDATE SET version = excluded.version, changed_at = excluded.changed_at
-RETURNING name, version
+RETURNING name AS "group", version, true AS deleted
 
 -- name: deleted
--- Groups that are gone and were not made again. $1 names.
-SELECT name, version FROM scheduler.deleted_group
+-- Deleted groups that were not created again, as `GroupChanged` of the contract. $1 names.
+SELECT name AS "group", version, true AS deleted FROM scheduler.deleted_group
 WHERE name = ANY($1::text[])
   AND NOT EXISTS (SELECT FROM scheduler.manifest_group
                   WHERE manifest_group.name = deleted_group.name)
 
 -- name: forget_deleted
--- Groups that were deleted long ago. $1 deleted before.
+-- Delete the notes about groups that were deleted long ago. $1 deleted before.
 DELETE FROM scheduler.deleted_group WHERE changed_at < $1

@@ -1,9 +1,9 @@
 -- name: lead
--- Take the tick's lock for this transaction and note who ticks; returns none if another has it.
--- The epoch rises when the holder changes. The row stays locked until the end of the
--- transaction, so should the advisory lock ever fail, a second leader waits here. Whoever leads
--- also gets the manifests locked, in a fixed order, without those that are going away: after a
--- first row without an id there is one for each. $1 lock key, $2 holder, $3 now, $4 manifests.
+-- Take the lock of the tick for this transaction and note the leader; no rows if another scheduler
+-- has the lock. The epoch rises when the holder changes. The row stays locked until the end of the
+-- transaction, so if the advisory lock ever fails, a second leader waits here. The leader also gets
+-- the manifests locked, in a fixed order and without pruned ones: a first row
+-- without an id, then one for each. $1 lock key, $2 holder, $3 now, $4 manifests.
 WITH led AS (
     INSERT INTO scheduler.leader AS known (name, epoch, holder, since, ticked_at)
     SELECT 'tick', 1, $2, $3, $3 WHERE pg_try_advisory_xact_lock($1)

@@ -1,17 +1,17 @@
 -- name: lock_declaring
--- One declaration at a time. $1 lock key.
+-- Let one declaration run at a time. $1 lock key.
 SELECT pg_advisory_xact_lock($1)
 
 -- name: lock
--- Manifests, locked in a fixed order; those that are going away are left alone. $1 ids.
+-- Lock manifests in a fixed order, without pruned ones. $1 ids.
 SELECT id FROM scheduler.manifest
 WHERE id = ANY($1::uuid[]) AND pruning_at IS NULL
 ORDER BY id
 FOR NO KEY UPDATE
 
 -- name: lock_with_children
--- The same for manifests and for the dependents that a success of some of them wakes. $1 ids,
--- $2 those that had a success.
+-- Lock manifests, and the dependents that follow successes of some of them, in a fixed order. $1
+-- ids, $2 manifests that succeeded.
 SELECT id, CASE WHEN NOT dormant THEN depends_on END AS depends_on FROM scheduler.manifest
 WHERE (id = ANY($1::uuid[]) OR (depends_on = ANY($2::uuid[]) AND NOT dormant))
   AND pruning_at IS NULL
@@ -19,11 +19,11 @@ ORDER BY id
 FOR NO KEY UPDATE
 
 -- name: views
--- Everything that decisions about manifests need, and what their work will carry; what many
--- of them have in common comes as text, to be read only once. $1 ids.
--- The ids are behind a SELECT so that one plan serves any number of them: planning anew each
--- time costs more than the rows do. Of what is owed the first hundred that somebody asked for by
--- name and the first hundred others are read: neither may hide the other.
+-- Everything that decisions about manifests need, and the values of their work. Values that many
+-- manifests share come as text, to be decoded once. $1 ids.
+-- The ids are behind a SELECT so that one plan serves any number of them: planning each time costs
+-- more than the rows do. Of the owed decisions, the first hundred explicit ones and the first
+-- hundred others are read, so that neither kind hides the other.
 SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name, manifest.input,
        manifest.timing::text, manifest.misfire::text, manifest.overlap::text,
        manifest.jitter_seconds, manifest.terms::text, manifest.next_due_at,
@@ -34,16 +34,16 @@ SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name, man
        coalesce(job.takes_input, true) AS takes_input, manifest.paused_at,
        manifest.resumed_at, manifest.pause_reason,
        ARRAY(SELECT slot FROM scheduler.work WHERE work.manifest_id = manifest.id) AS slots,
-       (SELECT jsonb_agg(to_jsonb(one) ORDER BY one.ripe_at, one.due_at)
-        FROM (SELECT cause, first_due_at AS due_at, explicit, has_input, input, not_before,
-                     priority, start_within_seconds, traceparent, decided_at,
-                     coalesce(not_before, decided_at) AS ripe_at
+       (SELECT jsonb_agg(to_jsonb(ledger_row) ORDER BY ledger_row.ripe_at, ledger_row.first_due_at)
+        FROM (SELECT manifest_id AS manifest, cause, first_due_at, last_due_at, decision, explicit,
+                     has_input, input, not_before, priority, start_within_seconds, traceparent,
+                     decided_at, true AS release, coalesce(not_before, decided_at) AS ripe_at
               FROM (SELECT *, row_number() OVER (
                                PARTITION BY explicit
                                ORDER BY coalesce(not_before, decided_at), first_due_at) AS place
                     FROM scheduler.occurrence
                     WHERE occurrence.manifest_id = manifest.id AND decision = 'owed') AS placed
-              WHERE place <= 100) AS one) AS owed
+              WHERE place <= 100) AS ledger_row) AS owed
 FROM scheduler.manifest
 JOIN scheduler.manifest_group ON manifest_group.name = manifest.group_name
 LEFT JOIN scheduler.manifest AS parent ON parent.id = manifest.depends_on
@@ -52,17 +52,17 @@ WHERE manifest.id = ANY((SELECT $1::uuid[])::uuid[])
 ORDER BY manifest.id
 
 -- name: awake
--- Manifests that the tick has to look at, the longest due first; and at the end, without an id,
--- when it has to look at others. $1 now, $2 how many.
+-- Manifests whose wake time has come, the longest due first; at the end, without an id, the next
+-- wake time of the others. $1 now, $2 how many.
 (SELECT id, wake_at FROM scheduler.manifest WHERE wake_at <= $1 ORDER BY wake_at LIMIT $2)
 UNION ALL
 SELECT NULL, min(wake_at) FROM scheduler.manifest WHERE wake_at > $1
 
 -- name: awake_groups
--- How many manifests each group has that are due, and since when the first of them is. Only the
--- hundred thousand that are due the longest are counted, said here so that plans know: what is
--- due decides what this costs, and neither how many groups there are nor what statistics say.
--- $1 now.
+-- The number of due manifests of each group, and since when the first is due. Only the hundred
+-- thousand that are due the longest are counted. The bound is written here so that the planner
+-- knows it: the cost then depends on the due manifests only, not on the number of groups or on
+-- statistics. $1 now.
 SELECT awake.name, manifest_group.priority, awake.due, awake.since
 FROM (SELECT group_name AS name, count(*) AS due, min(wake_at) AS since
       FROM (SELECT group_name, wake_at FROM scheduler.manifest
@@ -73,8 +73,8 @@ FROM (SELECT group_name AS name, count(*) AS due, min(wake_at) AS since
 JOIN scheduler.manifest_group USING (name)
 
 -- name: awake_others
--- The same for groups that were not counted, because so much is due: a look into the index for
--- each group that there is. $1 now, $2 groups that were counted, $3 how many to count of each.
+-- The same for groups that were not counted because so many manifests are due: one index lookup for
+-- each group. $1 now, $2 groups that were counted, $3 how many to count of each.
 SELECT manifest_group.name, manifest_group.priority, awake.due, awake.since
 FROM scheduler.manifest_group
 CROSS JOIN LATERAL (
@@ -90,9 +90,10 @@ CROSS JOIN LATERAL (
 WHERE manifest_group.name <> ALL($2::text[]) AND awake.due > 0
 
 -- name: awake_of_groups
--- The longest due of each group, as many as its share, those first. $1 now, $2 groups, $3 shares.
--- Rows are compared and not columns, which only the index by group can answer: by the other one
--- each group would go through what is due of all of them.
+-- The longest due manifests of each group, as many as its share, the longest due first. $1 now, $2
+-- groups, $3 shares.
+-- Rows are compared instead of columns, so that only the index by group can answer: with the other
+-- index each group would scan the due manifests of all groups.
 SELECT shared.name, awake.id
 FROM unnest($2::text[], $3::integer[]) AS shared (name, room)
 CROSS JOIN LATERAL (
@@ -106,8 +107,8 @@ CROSS JOIN LATERAL (
 ORDER BY awake.wake_at
 
 -- name: move_on
--- How manifests go on after a decision. $1 ids, $2 next due times (null where there is none),
--- $3 when to look again (null while nothing can happen), $4 successes of parents seen.
+-- Store the next times of manifests. $1 ids, $2 next due times (null if none), $3 wake times (null
+-- while it cannot fire), $4 seen successes of parents.
 UPDATE scheduler.manifest
 SET next_due_at = decided.next_due_at, wake_at = decided.wake_at,
     seen_success = decided.seen_success, trouble = NULL
@@ -116,27 +117,27 @@ FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::bigint[])
 WHERE manifest.id = decided.id
 
 -- name: put_off
--- Manifests that could not be judged. $1 ids, $2 troubles, $3 when to look again.
+-- Postpone manifests that cannot be judged. $1 ids, $2 troubles, $3 wake time.
 UPDATE scheduler.manifest
-SET trouble = told.trouble, wake_at = $3
-FROM unnest($1::uuid[], $2::text[]) AS told (id, trouble)
-WHERE manifest.id = told.id
+SET trouble = stated.trouble, wake_at = $3
+FROM unnest($1::uuid[], $2::text[]) AS stated (id, trouble)
+WHERE manifest.id = stated.id
 
--- name: tell_traces
--- The traces in which manifests succeeded last. $1 ids, $2 trace contexts.
+-- name: store_traces
+-- Store the traces of the last successes of manifests. $1 ids, $2 trace contexts.
 UPDATE scheduler.manifest
-SET success_traceparent = told.traceparent
-FROM unnest($1::uuid[], $2::text[]) AS told (id, traceparent)
-WHERE manifest.id = told.id
+SET success_traceparent = stated.traceparent
+FROM unnest($1::uuid[], $2::text[]) AS stated (id, traceparent)
+WHERE manifest.id = stated.id
 
 -- name: unblock
--- A dead letter was seen to; others may still block the manifest. $1 manifests, $2 dead letter.
+-- Remove a resolved dead letter; others may still block the manifest. $1 manifests, $2 dead letter.
 UPDATE scheduler.manifest
 SET dead_letters = array_remove(dead_letters, $2)
 WHERE id = ANY($1::uuid[])
 
 -- name: retire
--- One-shots that have had their shot: they disable themselves, and are returned. $1 ids.
+-- Disable one-shots that are over, and return them. $1 ids.
 UPDATE scheduler.manifest
 SET enabled = false, disabled_by = 'once', wake_at = NULL
 WHERE id = ANY($1::uuid[]) AND enabled
@@ -147,9 +148,9 @@ WHERE id = ANY($1::uuid[]) AND enabled
 RETURNING external_id
 
 -- name: change
--- What an operator says of a manifest. $1 id, $2 enabled, $3 who disabled it (null where it
--- is enabled), $4 retry policy, $5 jitter, $6 the fields that are the operator's, $7 whether
--- some are the code's again, which then has to be read anew.
+-- Store the fields of a manifest that an operator changed. $1 id, $2 enabled, $3 who disabled it
+-- (null if it is enabled), $4 retry policy, $5 jitter, $6 fields that the operator owns, $7 whether
+-- fields were given back: then the next declaration must read its definition again.
 UPDATE scheduler.manifest
 SET enabled = $2, disabled_by = $3, terms = jsonb_set(terms, '{retry}', $4), jitter_seconds = $5,
     operator_fields = $6,
@@ -157,14 +158,13 @@ SET enabled = $2, disabled_by = $3, terms = jsonb_set(terms, '{retry}', $4), jit
 WHERE id = $1
 
 -- name: ids_of
--- The ids of manifests by the names that people use, and whose children they are.
--- $1 external ids.
+-- The ids of manifests by their external ids, and their parents. $1 external ids.
 SELECT id, external_id, depends_on, dormant
 FROM scheduler.manifest
 WHERE external_id = ANY($1::text[]) AND pruning_at IS NULL
 
 -- name: targets
--- What activations need to know of manifests. $1 external ids.
+-- The fields of manifests that activations need. $1 external ids.
 SELECT manifest.id, manifest.external_id, manifest.depends_on, manifest.dormant, manifest.job,
        manifest.group_name, manifest.terms ->> 'concurrency_key' AS concurrency_key, job.input_schema,
        coalesce(job.takes_input, true) AS takes_input, job.retired_at
@@ -173,41 +173,39 @@ LEFT JOIN scheduler.job ON job.name = manifest.job
 WHERE external_id = ANY($1::text[]) AND pruning_at IS NULL
 
 -- name: mark_pruning
--- Manifests that begin to go away. $1 ids, $2 now, $3 the reason.
+-- Begin to prune manifests; returns them as `ManifestPruned` of the contract. $1 ids, $2 now, $3
+-- the reason.
 UPDATE scheduler.manifest
 SET pruning_at = $2, prune_announced_at = $2, prune_reason = $3, wake_at = NULL, depends_on = NULL
 WHERE id = ANY($1::uuid[])
-RETURNING id, external_id, group_name
+RETURNING id AS manifest_id, external_id AS manifest, group_name AS "group", prune_reason AS reason
 
 -- name: orphan_children
--- Dependents of manifests that go away keep their record and lose their parent, until they are
--- declared again. $1 ids.
+-- Remove the parent of dependents of pruned manifests, until they are declared again. $1 ids.
 UPDATE scheduler.manifest SET depends_on = NULL, definition_hash = ''
 WHERE depends_on = ANY($1::uuid[])
 
 -- name: lock_pruning
--- Manifests that are going away, locked in a fixed order. $1 ids.
+-- Lock manifests that are being pruned, in a fixed order. $1 ids.
 SELECT id, group_name FROM scheduler.manifest
 WHERE id = ANY($1::uuid[]) AND pruning_at IS NOT NULL
 ORDER BY id
 FOR UPDATE
 
 -- name: remove
--- Manifests that are gone. $1 ids.
+-- Delete manifests. $1 ids.
 DELETE FROM scheduler.manifest WHERE id = ANY($1::uuid[])
 
 -- name: declared_by
--- What an owner's manifests look like now, and those that bear ids which are being declared.
--- $1 owner, $2 external ids.
-SELECT id, external_id, owner, definition_hash, timing, jitter_seconds, batch, depends_on,
-       disabled_by, next_due_at
+-- The manifests of an owner, and manifests with the ids that are being declared. $1 owner, $2
+-- external ids.
+SELECT id, external_id, owner, definition_hash, timing, batch, depends_on
 FROM scheduler.manifest
 WHERE (owner = $1 OR external_id = ANY($2::text[])) AND pruning_at IS NULL
 
 -- name: key_templates
--- What work of a manifest, or enqueued work of a job, makes its concurrency key of. A manifest that
--- has another job by now says nothing about work of this one. $1 job, $2 manifest (null where it
--- has none).
+-- The template of the concurrency key for work of a manifest, or for enqueued work of a job. A
+-- manifest that has another job by now does not count. $1 job, $2 manifest (null if none).
 SELECT CASE WHEN manifest.job = $1 THEN manifest.terms ->> 'concurrency_key'
             ELSE (SELECT job.terms ->> 'concurrency_key' FROM scheduler.job WHERE job.name = $1)
        END AS concurrency_key,
@@ -217,7 +215,7 @@ UNION ALL
 SELECT job.terms ->> 'concurrency_key', NULL, NULL FROM scheduler.job WHERE job.name = $1 AND $2 IS NULL
 
 -- name: jobs
--- Declared jobs, and those that are retired. $1 names.
+-- Jobs, also retired ones. $1 names.
 SELECT name, owner, input_schema, takes_input, retired_at, terms
 FROM scheduler.job WHERE name = ANY($1::text[])
 
@@ -227,8 +225,8 @@ SELECT sent FROM scheduler.manifest
 WHERE job = ANY($1::text[]) AND sent IS NOT NULL AND pruning_at IS NULL
 
 -- name: upsert_job
--- Jobs as they are stated; the version rises with their limits. $1 the jobs as an array of
--- objects, $2 owner, $3 now.
+-- Store jobs; the version rises with their limits. $1 the jobs as an array of objects, $2 owner, $3
+-- now.
 INSERT INTO scheduler.job AS known
     (name, owner, title, category, description, input_schema, takes_input, max_active, rate,
      counts_globally, batch, terms, declared_at, declared_by)
@@ -271,8 +269,8 @@ WHERE NOT $2 = ANY(known.declared_by)
                       excluded.terms)
 
 -- name: retire_jobs
--- Jobs that an application no longer declares; one that no other application declares is retired.
--- $1 application, $2 jobs that it declares, $3 now.
+-- Remove an application from the jobs that it no longer declares; a job that no other application
+-- declares is retired. $1 application, $2 jobs that it declares, $3 now.
 UPDATE scheduler.job
 SET declared_by = kept.declared_by,
     owner = coalesce(kept.declared_by[1], job.owner),
@@ -287,7 +285,7 @@ WHERE job.name = kept.name
 RETURNING job.name, job.retired_at
 
 -- name: members_of_switched_jobs
--- Manifests of jobs that a declaration retires or brings back. $1 application, $2 jobs that it
+-- Manifests of jobs that a declaration retires or restores. $1 application, $2 jobs that it
 -- declares.
 SELECT manifest.id FROM scheduler.job
 JOIN scheduler.manifest ON manifest.job = job.name
@@ -296,8 +294,8 @@ WHERE manifest.pruning_at IS NULL
            ELSE job.declared_by = ARRAY[$1] END
 
 -- name: use_retired_jobs
--- Manifests whose job is retired, by job: those of an application, and those of jobs that it had.
--- $1 application.
+-- Manifests of retired jobs, by job: manifests of an application, and manifests of jobs that it
+-- had. $1 application.
 SELECT job.name AS job, job.retired_at, manifest.external_id, manifest.owner
 FROM scheduler.job
 JOIN scheduler.manifest ON manifest.job = job.name
@@ -306,8 +304,7 @@ WHERE job.retired_at IS NOT NULL AND manifest.pruning_at IS NULL
 ORDER BY job.name, manifest.external_id
 
 -- name: drop_retired_jobs
--- Retired jobs that nothing refers to any more: no manifest, no work that waits or is outstanding.
--- $1 names.
+-- Delete retired jobs without manifests and without waiting or outstanding work. $1 names.
 DELETE FROM scheduler.job
 WHERE name = ANY($1::text[]) AND retired_at IS NOT NULL
   AND NOT EXISTS (SELECT FROM scheduler.manifest WHERE manifest.job = job.name)
@@ -318,22 +315,23 @@ WHERE name = ANY($1::text[]) AND retired_at IS NOT NULL
 RETURNING name
 
 -- name: job_limits
--- The limits of jobs that are in force: the operator's, where there are any. $1 names.
-SELECT name,
+-- The limits of jobs in force, as `JobChanged` of the contract: the operator's limits, where there
+-- are any. $1 names.
+SELECT name AS job,
        CASE WHEN operator_limits ? 'max_active' THEN (operator_limits ->> 'max_active')::integer
             ELSE max_active END AS max_active,
        CASE WHEN operator_limits ? 'rate' THEN nullif(operator_limits -> 'rate', 'null')
             ELSE rate END AS rate,
-       counts_globally, batch, version, retired_at
+       counts_globally, batch, version, retired_at IS NOT NULL AS retired
 FROM scheduler.job WHERE name = ANY($1::text[])
 ORDER BY name
 
 -- name: lock_job
--- What operators say of a job, locked. $1 name.
+-- Lock the limits that operators set for a job. $1 name.
 SELECT operator_limits FROM scheduler.job WHERE name = $1 FOR UPDATE
 
 -- name: limit_job
--- What operators say of a job from now on. $1 name, $2 limits.
+-- Store the limits that operators set for a job. $1 name, $2 limits.
 UPDATE scheduler.job SET operator_limits = $2, version = nextval('scheduler.job_version')
 WHERE name = $1
 
@@ -342,18 +340,20 @@ WHERE name = $1
 SELECT name FROM scheduler.job WHERE retired_at IS NULL ORDER BY name LIMIT $1
 
 -- name: switched
--- Manifests of which the dispatcher was last told otherwise, paused ones being disabled to it; their
--- rows are locked, so versions rise in the order of the changes. $1 ids.
+-- Note the announced state of manifests whose state changed, as `ManifestChanged` of the contract;
+-- a paused manifest is disabled there. Their rows are locked, so versions rise in the order of the
+-- changes. $1 ids.
 UPDATE scheduler.manifest
 SET announced_enabled = enabled AND (paused_at IS NULL OR resumed_at IS NOT NULL),
     version = nextval('scheduler.manifest_version')
 WHERE id = ANY($1::uuid[])
   AND (enabled AND (paused_at IS NULL OR resumed_at IS NOT NULL)) <> announced_enabled
-RETURNING id, external_id, group_name, announced_enabled AS enabled, version
+RETURNING id AS manifest_id, external_id AS manifest, group_name AS "group",
+          announced_enabled AS enabled, version
 
 -- name: chosen
--- Manifests that an operator means, in the order of their names. $1 external ids, $2 group, $3 labels
--- (null where they do not matter), $4 whether only those that are paused.
+-- Manifests that a request selects, ordered by external id. $1 external ids, $2 group, $3 labels
+-- (null to ignore each), $4 whether only paused ones.
 SELECT id, external_id FROM scheduler.manifest
 WHERE pruning_at IS NULL
   AND ($1::text[] IS NULL OR external_id = ANY($1))
@@ -363,28 +363,28 @@ WHERE pruning_at IS NULL
 ORDER BY external_id COLLATE "C"
 
 -- name: pause
--- Manifests that an operator pauses; those that are paused go on being so since they are. $1 ids,
--- $2 now, $3 until (null for as long as nobody resumes them), $4 reason, $5 by whom.
+-- Pause manifests; paused ones keep the start of their pause. $1 ids, $2 now, $3 until (null: until
+-- resumed), $4 reason, $5 actor.
 UPDATE scheduler.manifest
 SET paused_at = CASE WHEN resumed_at IS NULL THEN coalesce(paused_at, $2) ELSE $2 END,
     paused_until = $3, pause_reason = $4, paused_by = $5, resumed_at = NULL
 WHERE id = ANY($1::uuid[])
 
 -- name: resume
--- Manifests whose pause ends. $1 ids, $2 now.
+-- End the pause of manifests. $1 ids, $2 now.
 UPDATE scheduler.manifest SET resumed_at = greatest($2, paused_at), paused_until = NULL
 WHERE id = ANY($1::uuid[]) AND paused_at IS NOT NULL AND resumed_at IS NULL
 
 -- name: windows
--- How manifests are paused, or were, in the order of their names. $1 ids.
+-- The last pauses of manifests, ordered by external id. $1 ids.
 SELECT id, external_id, paused_at, resumed_at, paused_until, pause_reason, paused_by, next_due_at
 FROM scheduler.manifest
 WHERE id = ANY($1::uuid[])
 ORDER BY external_id
 
 -- name: windows_over
--- Paused manifests whose time is over, the longest first; and at the end, without an id, when the
--- next one's will be. $1 now, $2 how many.
+-- Paused manifests whose pause is over, the earliest end first; at the end, without an id, the next
+-- end of a pause. $1 now, $2 how many.
 (SELECT id, paused_until FROM scheduler.manifest
  WHERE paused_until <= $1 AND pruning_at IS NULL ORDER BY paused_until LIMIT $2)
 UNION ALL
@@ -392,7 +392,7 @@ SELECT NULL, min(paused_until) FROM scheduler.manifest
 WHERE paused_until > $1 AND pruning_at IS NULL
 
 -- name: insert_manifest
--- New manifests. $1 the manifests as an array of objects, $2 owner, $3 now.
+-- Add manifests. $1 the manifests as an array of objects, $2 owner, $3 now.
 INSERT INTO scheduler.manifest
     (id, external_id, owner, job, group_name, input, timing, misfire, overlap, jitter_seconds,
      terms, enabled, disabled_by, dormant, batch, definition_hash, next_due_at, declared_at, labels,
@@ -408,8 +408,8 @@ FROM jsonb_to_recordset($1) AS stated (
     labels jsonb, sent jsonb)
 
 -- name: update_manifest
--- Changed manifests; fields that operators own stay. One that was no longer
--- declared goes on, and a one-shot that has fired does so only for another time. $1 the manifests as an array of
+-- Store changed manifests; fields that operators own stay. A manifest that was no longer declared
+-- fires again, and a one-shot that has fired only for another time. $1 the manifests as an array of
 -- objects, $2 now.
 UPDATE scheduler.manifest
 SET job = stated.job,
@@ -426,7 +426,7 @@ SET job = stated.job,
                              THEN manifest.terms -> 'retry' -> 'attempts' END,
             'interval_seconds', CASE WHEN 'interval' = ANY(manifest.operator_fields)
                                      THEN manifest.terms -> 'retry' -> 'interval_seconds' END))),
-    -- One that is to go on is held by nothing that came before, either.
+    -- With the policy `go_on`, earlier dead letters do not block it either.
     dead_letters = CASE WHEN stated.terms ->> 'on_dead_letter' = 'go_on' THEN '{}'
                         ELSE manifest.dead_letters END,
     enabled = switched.enabled,
@@ -435,7 +435,7 @@ SET job = stated.job,
                        ELSE 'code' END,
     undeclared_at = NULL,
     dormant = stated.dormant,
-    -- One that slept through its parent's successes waits for the next.
+    -- A manifest that is no longer dormant waits for the next success of its parent.
     seen_success = CASE WHEN manifest.dormant AND NOT stated.dormant
                         THEN coalesce((SELECT parent.success_number
                                        FROM scheduler.manifest AS parent
@@ -465,8 +465,8 @@ CROSS JOIN LATERAL (
 WHERE manifest.id = stated.id
 
 -- name: set_parents
--- Whose dependents manifests are; a new dependent waits for the next success. $1 ids,
--- $2 parents (null where none).
+-- Store the parents of manifests; a new dependent waits for the next success. $1 ids, $2 parents
+-- (null if none).
 UPDATE scheduler.manifest
 SET depends_on = stated.parent,
     seen_success = CASE WHEN manifest.depends_on IS DISTINCT FROM stated.parent
@@ -476,8 +476,8 @@ LEFT JOIN scheduler.manifest AS parent ON parent.id = stated.parent
 WHERE manifest.id = stated.id
 
 -- name: undeclare
--- Manifests that their owner no longer declares are kept, and silenced if that is the policy;
--- returns those for which that is news. $1 ids, $2 now, $3 whether to silence them.
+-- Keep manifests that their owner no longer declares, and disable them if the policy says so;
+-- returns changed ones. $1 ids, $2 now, $3 whether to disable them.
 UPDATE scheduler.manifest
 SET undeclared_at = $2,
     definition_hash = '',

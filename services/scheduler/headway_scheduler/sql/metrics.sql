@@ -1,7 +1,6 @@
--- name: standing
--- How things stand, for whoever scrapes. Everything is read by an index of just those rows, and no
--- further than asked for, so that a backlog makes no scrape dear.
--- $1 now, $2 who asks, $3 how far to count.
+-- name: gauges
+-- Values of the gauges. Every part reads an index of just its rows, and counts up to a bound, so
+-- that a backlog does not make scraping expensive. $1 now, $2 this scheduler, $3 bound of counts.
 SELECT coalesce((SELECT (holder = $2)::integer FROM scheduler.leader WHERE name = 'tick'), 0)
            AS leader,
        (SELECT count(*) FROM (SELECT FROM scheduler.manifest WHERE wake_at <= $1

@@ -1,14 +1,14 @@
 -- name: add
--- Notifications that are to be sent; one that is there already stays as it is. $1 ids, $2 types,
--- $3 subjects, $4 data, $5 now.
+-- Add notifications; an existing one stays as it is. $1 ids, $2 types, $3 subjects, $4 data, $5
+-- now.
 INSERT INTO scheduler.notification (id, type, subject, data, created_at, next_attempt_at)
 SELECT fact.*, $5, $5
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::jsonb[]) AS fact (id, type, subject, data)
 ON CONFLICT DO NOTHING
 
 -- name: crowd
--- The first type of which more than some wait for their first attempt. $1 the type of digests,
--- which are not folded again, $2 how many.
+-- The first type of which too many notifications wait for their first attempt. $1 type of digests,
+-- which are not folded again, $2 how many are allowed.
 SELECT type FROM scheduler.notification
 WHERE state = 'pending' AND attempts = 0 AND type <> $1
 GROUP BY type
@@ -17,10 +17,9 @@ ORDER BY type
 LIMIT 1
 
 -- name: fold
--- Put one digest in place of the notifications of a type that wait for their first attempt; no
--- row if others hold all of them.
--- $1 type, $2 id of the digest, $3 type of digests, $4 how many to fold, $5 how many subjects to
--- name, $6 now.
+-- Replace notifications of a type that wait for their first attempt by one digest; no row if other
+-- schedulers hold all of them. $1 type, $2 id of the digest, $3 type of digests, $4 how many to
+-- fold, $5 how many subjects to name, $6 now.
 WITH crowd AS MATERIALIZED (
     SELECT id, subject, created_at FROM scheduler.notification
     WHERE state = 'pending' AND attempts = 0 AND type = $1
@@ -45,8 +44,8 @@ HAVING count(*) > 0
 RETURNING true
 
 -- name: claim
--- Notifications whose time has come, with one attempt more; nobody else takes them before the end
--- of that. $1 now, $2 end of the attempt, $3 how many.
+-- Claim notifications that are due and count the attempt; other schedulers leave them alone until
+-- the end of the attempt. $1 now, $2 end of the attempt, $3 how many.
 UPDATE scheduler.notification
 SET attempts = notification.attempts + 1, next_attempt_at = $2
 FROM (
@@ -61,8 +60,8 @@ RETURNING notification.id, notification.type, notification.subject, notification
           notification.created_at, notification.attempts
 
 -- name: finish
--- How attempts ended. $1 ids, $2 states, $3 when to send again (null where never), $4 errors,
--- $5 now.
+-- Store the outcomes of attempts. $1 ids, $2 states, $3 next attempts (null if none), $4 errors, $5
+-- now.
 UPDATE scheduler.notification
 SET state = ended.state, next_attempt_at = ended.next_attempt_at, last_error = ended.error,
     finished_at = CASE WHEN ended.state <> 'pending' THEN $5::timestamptz END
@@ -71,10 +70,10 @@ FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::text[])
 WHERE notification.id = ended.id AND notification.state = 'pending'
 
 -- name: next_attempt
--- When the next notification is to be sent; null if none is.
+-- When the next notification is due, or null.
 SELECT min(next_attempt_at) FROM scheduler.notification WHERE state = 'pending'
 
 -- name: forget
--- Notifications of long ago, however they ended. $1 before, $2 how many.
+-- Delete old notifications, whatever their state. $1 before, $2 how many.
 DELETE FROM scheduler.notification
 WHERE id IN (SELECT id FROM scheduler.notification WHERE created_at < $1 LIMIT $2)

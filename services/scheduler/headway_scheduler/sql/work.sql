@@ -1,18 +1,18 @@
 -- name: add
--- Work that is now outstanding. $1 ids, $2 manifests, $3 causes, $4 slots, $5 now.
+-- Make work outstanding. $1 ids, $2 manifests, $3 causes, $4 slots, $5 now.
 INSERT INTO scheduler.work (id, manifest_id, cause, slot, queued_at)
 SELECT made.*, $5 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::integer[]) AS made
 ON CONFLICT DO NOTHING
 
 -- name: remove
--- Work that is settled. $1 ids.
+-- Delete outstanding work. $1 ids.
 DELETE FROM scheduler.work WHERE id = ANY($1::uuid[])
 
 -- name: lock
--- The outstanding work among these, locked in a fixed order, with what has to be known of its
--- manifest, which is locked already, to close it. $1 ids.
--- The ids are behind a SELECT so that one plan serves any number of them: planning anew each
--- time costs more than the rows do.
+-- The outstanding work among these, locked in a fixed order, with the fields of its manifest
+-- (locked already) that closing it needs. $1 ids.
+-- The ids are behind a SELECT so that one plan serves any number of them: planning each time costs
+-- more than the rows do.
 SELECT work.id, work.manifest_id, work.cause, work.round, manifest.next_due_at,
        manifest.depends_on, manifest.timing -> 'cadence' ->> 'type' AS cadence,
        ARRAY(SELECT child.id FROM scheduler.manifest AS child
@@ -25,58 +25,59 @@ ORDER BY work.id
 FOR UPDATE OF work
 
 -- name: close
--- Work that is settled, what that does to the decisions that made it, and to its manifests, which
--- a dead letter blocks unless their policy is to go on; returns those that nothing blocked before.
--- $1 ids of the work; of the decisions
--- $2 manifests, $3 causes, $4 outcomes, $5 rounds; of the manifests $6 ids, $7 outcomes,
--- $8 settling times, $9 dead letters (null where none, or where it was seen to already); $10 now.
+-- Delete settled work, and write its outcome to its decisions and manifests. A dead letter blocks a
+-- manifest unless its policy is `go_on`; returns manifests that were not blocked before. $1 ids of
+-- the work; of the decisions $2 manifests, $3 causes, $4 outcomes, $5 rounds; of the manifests $6
+-- ids, $7 outcomes, $8 settling times, $9 dead letters (null if none, or if resolved already); $10
+-- now.
 WITH gone AS (
     DELETE FROM scheduler.work WHERE id = ANY($1::uuid[])
 ), decided AS (
     UPDATE scheduler.occurrence
-    SET outcome = told.outcome, settled_round = greatest(settled_round, told.round),
+    SET outcome = stated.outcome, settled_round = greatest(settled_round, stated.round),
         settled_at = $10
     FROM unnest($2::uuid[], $3::text[], $4::text[], $5::integer[])
-        AS told (manifest_id, cause, outcome, round)
-    WHERE occurrence.manifest_id = told.manifest_id AND occurrence.cause = told.cause
+        AS stated (manifest_id, cause, outcome, round)
+    WHERE occurrence.manifest_id = stated.manifest_id AND occurrence.cause = stated.cause
 ), moved AS (
     UPDATE scheduler.manifest
-    SET last_outcome = told.outcome,
-        last_settled_at = told.settled_at,
-        success_number = success_number + (told.outcome = 'completed')::integer,
-        last_success_at = CASE WHEN told.outcome = 'completed'
-                               THEN told.settled_at ELSE last_success_at END,
-        dead_letters = CASE WHEN told.dead_letter IS NULL OR told.dead_letter = ANY(dead_letters)
+    SET last_outcome = stated.outcome,
+        last_settled_at = stated.settled_at,
+        success_number = success_number + (stated.outcome = 'completed')::integer,
+        last_success_at = CASE WHEN stated.outcome = 'completed'
+                               THEN stated.settled_at ELSE last_success_at END,
+        dead_letters = CASE WHEN stated.dead_letter IS NULL OR stated.dead_letter = ANY(dead_letters)
                                  OR terms ->> 'on_dead_letter' = 'go_on'
-                            THEN dead_letters ELSE dead_letters || told.dead_letter END
+                            THEN dead_letters ELSE dead_letters || stated.dead_letter END
     FROM unnest($6::uuid[], $7::text[], $8::timestamptz[], $9::uuid[])
-        AS told (id, outcome, settled_at, dead_letter)
-    WHERE manifest.id = told.id
-    RETURNING manifest.external_id, manifest.group_name, manifest.dead_letters, told.dead_letter
+        AS stated (id, outcome, settled_at, dead_letter)
+    WHERE manifest.id = stated.id
+    RETURNING manifest.external_id, manifest.group_name, manifest.dead_letters, stated.dead_letter
 )
 SELECT external_id AS manifest, group_name AS "group", dead_letter FROM moved
 WHERE dead_letters = ARRAY[dead_letter]
 
 -- name: jobs
--- The jobs of work, by its manifest or as it was enqueued. $1 work ids, $2 manifests (null where
--- there is none).
+-- The jobs of work, from its manifest or its enqueued row. $1 work ids, $2 manifests (null if
+-- none).
 SELECT work.id, coalesce(manifest.job, enqueued.job) AS job
 FROM unnest($1::uuid[], $2::uuid[]) AS work (id, manifest_id)
 LEFT JOIN scheduler.manifest ON manifest.id = work.manifest_id
 LEFT JOIN scheduler.enqueued ON enqueued.work_id = work.id
 
 -- name: remove_of
--- All work of manifests. $1 manifests.
+-- Delete all work of manifests. $1 manifests.
 DELETE FROM scheduler.work WHERE manifest_id = ANY($1::uuid[])
 
 -- name: outstanding_of
--- What is under way of manifests. $1 manifests.
+-- Outstanding work of manifests, oldest first. $1 manifests.
 SELECT id, manifest_id, cause, round, slot, queued_at FROM scheduler.work
 WHERE manifest_id = ANY($1::uuid[])
 ORDER BY queued_at, id
 
 -- name: start_round
--- Work of a dead letter that runs again; what was asked of it is a matter of its round. $1 id, $2 manifest, $3 cause, $4 round, $5 now, $6 slot.
+-- Make the work of a retried dead letter outstanding; requests belong to one round. $1 id, $2
+-- manifest, $3 cause, $4 round, $5 now, $6 slot.
 INSERT INTO scheduler.work AS known (id, manifest_id, cause, round, queued_at, slot)
 VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (id) DO UPDATE
@@ -84,30 +85,31 @@ SET round = excluded.round, cancel_requested_at = NULL, cancel_reason = NULL, fo
 WHERE excluded.round > known.round
 
 -- name: overtake
--- A round that is over before we heard of its beginning. $1 work, $2 round, $3 when it ended.
+-- Remember a round that ended before the event of its start arrived. $1 work, $2 round, $3 when it
+-- ended.
 INSERT INTO scheduler.overtaken AS known (work_id, round, settled_at) VALUES ($1, $2, $3)
 ON CONFLICT (work_id) DO UPDATE
 SET round = greatest(known.round, excluded.round),
     settled_at = greatest(known.settled_at, excluded.settled_at)
 
 -- name: overtaken
--- The last round of a piece of work that was over before its beginning was heard of. $1 work.
+-- The last round of work that ended before the event of its start arrived. $1 work.
 SELECT round FROM scheduler.overtaken WHERE work_id = $1
 
 -- name: forget_overtaken
--- Such rounds of long ago. $1 before.
+-- Delete old overtaken rounds. $1 before.
 DELETE FROM scheduler.overtaken WHERE settled_at < $1
 
 -- name: note_cancel
--- Work whose end is asked for; the first reason stays. It is asked about again soon, in case the
--- request is lost. $1 ids, $2 reason, $3 now.
+-- Note that the cancellation of work is requested; the first reason stays. It is reconciled soon,
+-- in case the request is lost. $1 ids, $2 reason, $3 now.
 UPDATE scheduler.work
 SET cancel_requested_at = $3, cancel_reason = coalesce(cancel_reason, $2), reconcile_at = NULL, reconcile_count = 0
 FROM (SELECT id FROM scheduler.work WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE) AS locked
 WHERE work.id = locked.id
 
 -- name: note_forward
--- Work that is asked to come first, and asked about again soon. $1 id, $2 now.
+-- Note that work is brought forward; it is reconciled soon. $1 id, $2 now.
 UPDATE scheduler.work SET forward_requested_at = $2, reconcile_at = NULL, reconcile_count = 0 WHERE id = $1
 
 -- name: find
@@ -115,21 +117,21 @@ UPDATE scheduler.work SET forward_requested_at = $2, reconcile_at = NULL, reconc
 SELECT id, manifest_id FROM scheduler.work WHERE id = $1
 
 -- name: named
--- Outstanding work of manifests, as the dispatcher has to be told of it. $1 manifests, $2 only
--- this one (null for all).
-SELECT work.id, work.round, work.manifest_id, manifest.external_id, manifest.group_name,
-       work.cancel_requested_at
+-- Outstanding work of manifests, as `NamedWork` of the contract. $1 manifests, $2 only this work
+-- (null for all).
+SELECT work.id AS work, work.round, work.manifest_id, manifest.external_id AS manifest,
+       manifest.group_name AS "group", work.cancel_requested_at IS NOT NULL AS cancel_repeated
 FROM scheduler.work
 JOIN scheduler.manifest ON manifest.id = work.manifest_id
 WHERE work.manifest_id = ANY($1::uuid[]) AND ($2::uuid IS NULL OR work.id = $2)
 ORDER BY work.id
 
 -- name: named_enqueued
--- Outstanding work that applications have enqueued: one, or all of a group, also what is still on
--- its way to the dispatcher. $1 work id (null for any), $2 group (null for any).
-SELECT work.id, work.round, NULL::uuid AS manifest_id, NULL AS external_id,
-       work.cancel_requested_at,
-       coalesce(enqueued.group_name, job.terms ->> 'group', enqueued.job) AS group_name
+-- Outstanding enqueued work, as `NamedWork`: one piece, or all of a group, also work on its way to
+-- the dispatcher. $1 work id (null for any), $2 group (null for any).
+SELECT work.id AS work, work.round,
+       coalesce(enqueued.group_name, job.terms ->> 'group', enqueued.job) AS "group",
+       work.cancel_requested_at IS NOT NULL AS cancel_repeated
 FROM scheduler.work
 JOIN scheduler.enqueued ON enqueued.work_id = work.id
 LEFT JOIN scheduler.job ON job.name = enqueued.job
