@@ -21,7 +21,7 @@ def _input_of(function: Callable[..., Any], wrong: list[str]) -> BodyInput:
         return input_of_body(function)
     except (TypeError, NameError, ValueError) as error:
         wrong.append(str(error))
-        return BodyInput(taken=True, type=Any)
+        return BodyInput(takes_input=True, input_type=Any)
 
 
 class App:
@@ -111,9 +111,7 @@ class App:
                 function=function,
                 group=name if group is None else group,
                 stated=stated,
-                takes_input=body_input.taken,
-                input_type=body_input.type,
-                default_input=body_input.default,
+                **body_input._asdict(),
                 max_active=max_active,
                 rate=read_rate(rate, wrong),
                 counts_globally=counts_globally,

@@ -189,9 +189,9 @@ def problems_of_running(job: Job) -> list[str]:
 class BodyInput(NamedTuple):
     """The input of a body: whether it takes one, its type and its default."""
 
-    taken: bool
-    type: Any = None
-    default: Any = NO_DEFAULT
+    takes_input: bool
+    input_type: Any = None
+    default_input: Any = NO_DEFAULT
 
 
 def input_of_body(function: Callable[..., Any]) -> BodyInput:
@@ -204,8 +204,8 @@ def input_of_body(function: Callable[..., Any]) -> BodyInput:
     if not 1 <= len(parameters) <= 2:
         raise TypeError(f"{function.__qualname__} must take a context and at most one input")
     if len(parameters) == 1:
-        return BodyInput(taken=False)
+        return BodyInput(takes_input=False)
     parameter = parameters[1]
     hints = typing.get_type_hints(function)
-    default = NO_DEFAULT if parameter.default is parameter.empty else parameter.default
-    return BodyInput(taken=True, type=hints.get(parameter.name, Any), default=default)
+    # `NO_DEFAULT` is the default of a parameter without one.
+    return BodyInput(True, hints.get(parameter.name, Any), parameter.default)  # noqa: FBT003

@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Literal
 
 import msgspec
@@ -49,17 +50,12 @@ class Execution:
         ordered: OrderedRun,
         lease: Lease,
         broker: Broker,
-        *,
-        fork_server: ForkServer | None = None,
+        fork_server: ForkServer | None,
     ) -> None:
         self.ordered = ordered
-        self._activations = Activations(
-            broker, lease, ordered, on_lost=lambda: self.stop("released")
-        )
-        self._reports = Reports(broker, ordered, lease=lease)
-        self.context = Context(
-            ordered, job.name, activator=self._activations, reporter=self._reports
-        )
+        self._activations = Activations(broker, lease, ordered, lambda: self.stop("released"))
+        self._reports = Reports(broker, ordered, lease)
+        self.context = Context(ordered, job.name, self._activations, self._reports)
         self._job = job
         self._fork_server = fork_server
         self._process: BodyProcess | None = None
@@ -86,8 +82,11 @@ class Execution:
         self._stopping, self._why = reason, why
         self._stop_requested.set_result(None)
         self.context.ask_to_stop()
-        if self._body is not None:
-            self._stop_body()
+        # A thread can only check `ctx.cancelled`.
+        if self._process is not None:
+            self._process.ask_to_stop()
+        elif self._job.is_async and self._body is not None:
+            self._body.cancel()
 
     async def run(self) -> Outcome | None:
         """Run to the end; return `None` if the lease was taken away."""
@@ -121,7 +120,7 @@ class Execution:
         except msgspec.ValidationError as error:
             return self._failed(Failure(kind="invalid_input", message=str(error), retryable=False))
         except Exception as error:  # noqa: BLE001 - a type's own code, or no thread is available
-            return self._raised(error)
+            return self._failed(failure_of(error))
         if not await self._ends_in_time(body):
             body.add_done_callback(_retrieve)
             if self._process is not None:
@@ -132,19 +131,26 @@ class Execution:
             _retrieve(body)
             return self._stopped()
         if body.cancelled():
-            return self._raised(_Cancelled())
-        fault = body.exception() or await self._activation_fault()
+            return self._failed(failure_of(_Cancelled()))
+        return await self._outcome_of(body)
+
+    async def _outcome_of(self, body: "asyncio.Future[Any]") -> Outcome | None:
+        """Wait for activations that the body has not awaited, and return its outcome."""
+        fault = body.exception()
+        if fault is None:
+            try:
+                await self._activations.finish()
+            except (ActivationRefused, ActivationUnavailable, LeaseLost) as error:
+                fault = error
         if self._stopping == "released":
             return None
-        return self._returned(body.result()) if fault is None else self._raised(fault)
-
-    async def _activation_fault(self) -> BaseException | None:
-        """Return the error of activations that the body has not awaited."""
-        try:
-            await self._activations.finish()
-        except (ActivationRefused, ActivationUnavailable, LeaseLost) as error:
-            return error
-        return None
+        if fault is not None:
+            failure = fault.failure if isinstance(fault, BodyFailed) else failure_of(fault)
+            return self._failed(failure)
+        output = encode_output(body.result(), self._most_output)
+        if isinstance(output, Failure):
+            return self._failed(output)
+        return RunCompleted(**self._credentials, run=self.ordered.run, output=output)
 
     def _start(self, given: Any) -> "asyncio.Future[Any]":
         arguments = (self.context, given) if self._job.takes_input else (self.context,)
@@ -163,13 +169,6 @@ class Execution:
             current_reporter.reset(captured)
         return self._body
 
-    def _stop_body(self) -> None:
-        """Ask a running body to end; a thread can only check `ctx.cancelled`."""
-        if self._process is not None:
-            self._process.ask_to_stop()
-        elif self._job.is_async and self._body is not None:
-            self._body.cancel()
-
     async def _ends_in_time(self, body: "asyncio.Future[Any]") -> bool:
         """Wait for the body; after a request to stop, for no longer than its grace."""
         loop = asyncio.get_running_loop()
@@ -186,16 +185,6 @@ class Execution:
                 await asyncio.wait({body}, timeout=min(grace, HAND_BACK_SECONDS))
         return body.done()
 
-    def _returned(self, output: Any) -> Outcome:
-        encoded = encode_output(output, self._most_output)
-        if isinstance(encoded, Failure):
-            return self._failed(encoded)
-        return RunCompleted(**self._credentials, run=self.ordered.run, output=encoded)
-
-    def _raised(self, error: BaseException) -> Outcome:
-        failure = error.failure if isinstance(error, BodyFailed) else failure_of(error)
-        return self._failed(failure)
-
     def _stopped(self) -> Outcome | None:
         match self._stopping:
             case "released" | None:
@@ -203,16 +192,13 @@ class Execution:
             case "cancelled":
                 return RunCancelled(**self._credentials, run=self.ordered.run, reason=self._why)
             case "timed_out":
-                message = f"the run took longer than {self.ordered.timeout_seconds:g} s"
-                return self._failed(Failure(kind=TIMED_OUT, message=message))
+                seconds = self.ordered.timeout_seconds
+                kind, message = TIMED_OUT, f"the run took longer than {seconds:g} s"
             case "worker_stopped":
-                return self._failed(
-                    Failure(kind=WORKER_STOPPED, message="the worker stopped before the run ended")
-                )
+                kind, message = WORKER_STOPPED, "the worker stopped before the run ended"
             case "lost_contact":
-                return self._failed(
-                    Failure(kind=LOST_CONTACT, message="the worker lost contact and stopped")
-                )
+                kind, message = LOST_CONTACT, "the worker lost contact and stopped"
+        return self._failed(Failure(kind=kind, message=message))
 
     def _failed(self, failure: Failure) -> RunFailed:
         return RunFailed(**self._credentials, run=self.ordered.run, failure=failure)
@@ -246,27 +232,25 @@ def run_in_thread(function: Callable[..., Any], *arguments: Any) -> "asyncio.Fut
     future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
 
-    def report(settle: Callable[[Any], None], outcome: Any) -> None:
-        if not future.done():
-            settle(outcome)
+    def settle(result: Any, raised: BaseException | None) -> None:
+        if future.done():
+            return
+        if raised is None:
+            future.set_result(result)
+        else:
+            future.set_exception(raised)
 
     def call() -> None:
-        settle: Callable[[Any], None]
-        outcome: Any
+        result: Any = None
+        raised: BaseException | None = None
         try:
             result = context.run(function, *arguments)
-        except Exception as error:  # noqa: BLE001 - the caller receives it, whatever it is
-            # No future can hold a StopIteration.
-            stop = isinstance(error, StopIteration)
-            settle, outcome = future.set_exception, RuntimeError(repr(error)) if stop else error
-        except BaseException as error:  # noqa: BLE001 - such as SystemExit: it ends this thread
-            settle, outcome = future.set_exception, RuntimeError(repr(error))
-        else:
-            settle, outcome = future.set_result, result
-        try:
-            loop.call_soon_threadsafe(report, settle, outcome)
-        except RuntimeError:
-            return  # the event loop is closed
+        except BaseException as error:  # noqa: BLE001 - the caller receives it, whatever it is
+            # No future can hold a StopIteration, and a SystemExit must end only this thread.
+            replaced = isinstance(error, StopIteration) or not isinstance(error, Exception)
+            raised = RuntimeError(repr(error)) if replaced else error
+        with suppress(RuntimeError):  # the event loop may be closed
+            loop.call_soon_threadsafe(settle, result, raised)
 
     threading.Thread(target=call, name=f"job-{function.__name__}", daemon=True).start()
     return future

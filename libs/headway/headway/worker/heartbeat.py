@@ -49,20 +49,18 @@ class HeartbeatSender:
             await self.beat()
             due = monotonic() + self._interval
             await asyncio.sleep(self._interval)
-            self._warn_if_late(monotonic() - due)
-
-    def _warn_if_late(self, seconds: float) -> None:
-        """Warn before the orphan timeout, after which the runs are lost."""
-        if seconds > _LATE_SECONDS:
-            log.warning(
-                "event loop was blocked: an async body that does not await must be a plain "
-                "function or have process=True",
-                seconds=round(seconds, 1),
-                running=", ".join(map(str, self._describe().runs)),
-            )
+            late = monotonic() - due
+            if late > _LATE_SECONDS:
+                # Before the orphan timeout, after which the runs are lost.
+                log.warning(
+                    "event loop was blocked: an async body that does not await must be a plain "
+                    "function or have process=True",
+                    seconds=round(late, 1),
+                    running=", ".join(map(str, self._describe().runs)),
+                )
 
     async def beat(self) -> None:
-        """Send one heartbeat; report how long nobody has answered."""
+        """Send one heartbeat; report the silence if it is not answered."""
         try:
             instructions = await ask(
                 self._broker,

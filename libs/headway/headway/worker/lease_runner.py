@@ -24,7 +24,7 @@ from headway_jetstream_kit import Broker
 from headway_jetstream_kit.tasks import end
 
 from headway.define.jobs import Job
-from headway.worker.execution import Execution, Outcome, StopReason
+from headway.worker.execution import Execution, StopReason
 from headway.worker.fork_server import ForkServer
 from headway.worker.leases import Lease
 
@@ -34,13 +34,16 @@ _LARGE = 128 * 1024
 # A dispatcher that lags behind asks for renewals that it does not need.
 _RENEWAL_PAUSE_SECONDS = 30.0
 
-_NOT_STARTED: dict[StopReason, Failure] = {
-    "worker_stopped": Failure(
-        kind=WORKER_STOPPED, message="the worker stopped before the run began"
-    ),
-    "lost_contact": Failure(
-        kind=LOST_CONTACT, message="the worker lost contact before the run began"
-    ),
+_NOT_STARTED: dict[StopReason, tuple[str, str]] = {
+    "worker_stopped": (WORKER_STOPPED, "the worker stopped before the run began"),
+    "lost_contact": (LOST_CONTACT, "the worker lost contact before the run began"),
+}
+
+_OUTCOME_NAMES: dict[type, str] = {
+    RunCompleted: "completed",
+    RunFailed: "failed",
+    RunCancelled: "cancelled",
+    type(None): "lost",
 }
 
 # Called with the job, the outcome in a word and the seconds of every body that ended.
@@ -135,9 +138,7 @@ class LeaseRunner:
         if not_started is not None:
             await self._add(self.lease.event(not_started, traceparent=ordered.traceparent))
             return
-        execution = Execution(
-            self._job, ordered, self.lease, self._broker, fork_server=self._fork_server
-        )
+        execution = Execution(self._job, ordered, self.lease, self._broker, self._fork_server)
         self._current = execution
         began = monotonic()
         try:
@@ -147,7 +148,7 @@ class LeaseRunner:
         finally:
             self._current = None
         if self._on_ended is not None:
-            self._on_ended(self._job.name, _outcome_name(outcome), monotonic() - began)
+            self._on_ended(self._job.name, _OUTCOME_NAMES[type(outcome)], monotonic() - began)
         if outcome is not None:
             await self._add(self.lease.event(outcome, traceparent=execution.traceparent))
 
@@ -156,7 +157,8 @@ class LeaseRunner:
         if run in self._cancelled:
             return RunCancelled(**self.lease.credentials, run=run, reason=self._cancelled[run])
         if self._start_no_more is not None:
-            failure = _NOT_STARTED[self._start_no_more]
+            kind, message = _NOT_STARTED[self._start_no_more]
+            failure = Failure(kind=kind, message=message)
             return RunFailed(**self.lease.credentials, run=run, failure=failure)
         return None
 
@@ -204,15 +206,3 @@ class LeaseRunner:
                 self._current.stop("released")
 
         self._renewing = asyncio.create_task(renew())
-
-
-def _outcome_name(outcome: Outcome | None) -> str:
-    match outcome:
-        case RunCompleted():
-            return "completed"
-        case RunFailed():
-            return "failed"
-        case RunCancelled():
-            return "cancelled"
-        case None:
-            return "lost"

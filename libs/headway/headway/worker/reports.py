@@ -41,7 +41,7 @@ _LINES_AT_ONCE = 100
 class Reports:
     """The reporter of one run. Any thread may call it; the event loop publishes."""
 
-    def __init__(self, broker: Broker, ordered: OrderedRun, *, lease: Lease) -> None:
+    def __init__(self, broker: Broker, ordered: OrderedRun, lease: Lease) -> None:
         self._broker = broker
         self._ordered = ordered
         self._subject = subjects.progress(lease.order.lease, lease.worker)
@@ -81,10 +81,9 @@ class Reports:
             else:
                 self._line_number += 1
                 self._bytes_left -= size
+                number = self._line_number
                 self._lines.append(
-                    LogLine(
-                        number=self._line_number, at=at, level=level, message=message, fields=fields
-                    )
+                    LogLine(number=number, at=at, level=level, message=message, fields=fields)
                 )
         self._wake()
 

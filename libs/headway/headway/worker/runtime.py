@@ -12,7 +12,7 @@ from uuid import UUID
 from headway_clock import jitter, monotonic, new_nonce, utc_now
 from headway_contract import Event, Malformed, decode, subjects
 from headway_contract.orders import RunDispatched
-from headway_contract.worker_protocol import Heartbeat, HeartbeatReply
+from headway_contract.worker_protocol import CancelPush, Heartbeat
 from headway_jetstream_kit import Broker, BrokerUnavailable, ConsumerMissing, Message, Puller
 from headway_jetstream_kit.limited_log import LimitedLog
 from headway_jetstream_kit.pull import ack, nak
@@ -58,8 +58,7 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
         ),
     ] = 3.0
     drain_seconds: Annotated[
-        float,
-        Meta(ge=0, description="How long running work may take when the worker stops."),
+        float, Meta(ge=0, description="How long running work may take when the worker stops.")
     ] = 30.0
 
 
@@ -150,11 +149,7 @@ class Worker:
         beating = asyncio.create_task(self.heartbeats.beat_for_ever())
         fetching = [asyncio.create_task(self._serve(job)) for job in self._jobs]
         gone = asyncio.create_task(self._broker.closed.wait())
-        ends = [
-            gone,
-            asyncio.create_task(stop.wait()),
-            asyncio.create_task(self._draining.wait()),
-        ]
+        ends = [gone, asyncio.create_task(stop.wait()), asyncio.create_task(self._draining.wait())]
         try:
             await asyncio.wait([*ends, beating, *fetching], return_when=asyncio.FIRST_COMPLETED)
             for endless in (beating, *fetching):
@@ -199,7 +194,9 @@ class Worker:
         limited, failing_since = LimitedLog(log), None
         try:
             while True:
-                await self._wait_for_room(job)
+                while self._room(job) <= 0:
+                    self._slot_freed.clear()
+                    await self._slot_freed.wait()
                 try:
                     await self._accept(await self._fetch(puller, job))
                     failing_since = None
@@ -230,11 +227,6 @@ class Worker:
             finally:
                 self._reserved -= share
         return messages
-
-    async def _wait_for_room(self, job: str) -> None:
-        while self._room(job) <= 0:
-            self._slot_freed.clear()
-            await self._slot_freed.wait()
 
     def _room(self, job: str) -> int:
         """Return how many more leases of a job may begin here."""
@@ -351,20 +343,17 @@ class Worker:
             if release.lease in self._runners:
                 log.warning("lease taken away", lease=release.lease, reason=release.reason)
                 self._runners[release.lease].release()
-        if isinstance(instructions, HeartbeatReply):
-            self._obey_reply(instructions)
-
-    def _obey_reply(self, reply: HeartbeatReply) -> None:
-        """Follow the instructions that only a heartbeat's reply has."""
-        for lease in reply.renew:
+        if isinstance(instructions, CancelPush):
+            return
+        for lease in instructions.renew:
             if lease in self._runners:
                 self._runners[lease].renew_now()
-        for warning in reply.warnings:
-            if (warning.lease, warning.message) not in self._warned:
-                log.error("dispatcher warning", lease=warning.lease, message=warning.message)
+        warnings = {(warning.lease, warning.message) for warning in instructions.warnings}
+        for lease, message in warnings - self._warned:
+            log.error("dispatcher warning", lease=lease, message=message)
         # The dispatcher repeats its warnings for a while.
-        self._warned = {(warning.lease, warning.message) for warning in reply.warnings}
-        if reply.drain:
+        self._warned = warnings
+        if instructions.drain:
             self._draining.set()
 
     def _on_silence(self, seconds: float) -> None:
