@@ -12,12 +12,12 @@ from msgspec import Struct
 from headway.client.control import PATIENT_SECONDS, Answer
 from headway.client.reads import Reads
 from headway.define import cadences
-from headway.define.chain import Configure, Items
-from headway.define.declarations import Terms
+from headway.define.assembly import assemble_at_run_time
+from headway.define.chain import BatchDraft, Configure, Items
+from headway.define.declarations import Draft, Terms
 from headway.define.definitions import Definitions
 from headway.define.packing import pack
-from headway.define.runtime_definitions import one_batch, one_manifest
-from headway.define.when import When
+from headway.define.when import When, refuse_unknown
 
 _LONGEST_DELAY = timedelta(days=10 * 366)
 
@@ -72,11 +72,9 @@ class Schedules(Reads):
         application. A `dormant` one fires only when a run of that manifest activates it. Terms
         that are not set follow the job.
         """
-        definitions = one_manifest(
-            external_id, job=job, when=when, given=input, depends_on=depends_on,
-            dormant=dormant, terms=terms,
-        )  # fmt: skip
-        return await self.apply(definitions)
+        refuse_unknown("schedule", terms, Terms)
+        draft = Draft(external_id, job, when, input, terms, depends_on, dormant)
+        return await self.apply(assemble_at_run_time(draft))
 
     async def schedule_many(
         self,
@@ -96,11 +94,12 @@ class Schedules(Reads):
 
         With `prune`, manifests of removed items are deleted.
         """
-        definitions = one_batch(
-            name, job=job, items=items, when=when, key=key, prune=prune, configure=configure,
+        refuse_unknown("schedule_many", terms, Terms)
+        batch = BatchDraft(
+            name=name, job=job, items=items, when=when, key=key, prune=prune, configure=configure,
             depends_on=depends_on, dormant=dormant, terms=terms,
         )  # fmt: skip
-        return await self.apply(definitions)
+        return await self.apply(assemble_at_run_time(batch))
 
     async def once(
         self,

@@ -165,9 +165,7 @@ class App:
         """Schedule a declared job as a manifest with an id and an input."""
         refuse_unknown("schedule", terms, Terms)
         cadence = read_when(when, f"manifest {external_id!r}", self._declared.problems)
-        self._declared.drafts.append(
-            Draft(external_id=external_id, job=job, when=cadence, input=input, terms=terms)
-        )
+        self._declared.drafts.append(Draft(external_id, job, cadence, input, terms))
         return self.manifest(external_id)
 
     def schedule_many(

@@ -1,5 +1,6 @@
 """Assemble declarations into definitions, and report all problems at once."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,9 +11,11 @@ from headway_decisions.timing.cadence import Manual
 from headway_decisions.timing.timing import Timing
 
 from headway.define import calendar, checks
+from headway.define.chain import BatchDraft, add_batch
 from headway.define.declarations import Declarations, Draft, JobGiven
 from headway.define.defaults import BUILT_IN, Defaults, overlay
 from headway.define.definitions import (
+    API_OWNER,
     INHERITABLE,
     Definitions,
     GroupDefinition,
@@ -21,12 +24,14 @@ from headway.define.definitions import (
     JobDefinition,
     ManifestDefinition,
 )
-from headway.define.jobs import DeclaredJob, Job, RemoteJob
+from headway.define.jobs import DeclaredJob, Job
 from headway.define.options import FIELDS, read_misfire, read_options, read_overlap, resolve_retry
-from headway.define.when import When
+from headway.define.when import When, read_when
 
 # Stands for an undeclared job, so that the other problems of its manifests are found too.
-_UNKNOWN_JOB = RemoteJob(name="unknown", group="unknown")
+_UNKNOWN_JOB = DeclaredJob(name="unknown", group="unknown")
+# The problems that are reported for each job and its app.
+Reported = defaultdict[str, frozenset[str]]
 _DEPENDENT = When(timing=Timing(cadence=Manual()), name="dependent")
 
 
@@ -39,20 +44,21 @@ def assemble(declared: Declarations, defaults: Defaults = BUILT_IN) -> Definitio
     defaults, shared = _defaults(declared, defaults)
     problems += [f"defaults of the app: {problem}" for problem in shared]
     problems += checks.problems_of_generation(declared.generation)
-    drafts = [*_decorated(declared), *declared.drafts]
-    reported = ReportedProblems(shared)
+    # A manifest for each cadence that decorates a job; its id contains the cadence.
+    decorated = [
+        Draft(f"{job.name}-{when.name}", job.name, when=when, decorated=True)
+        for job in declared.jobs.values()
+        for when in job.cadences()
+    ]
+    drafts = [*decorated, *declared.drafts]
+    # Manifests inherit problems of the app and of their job, and must not report them again.
+    reported: Reported = defaultdict(lambda: frozenset(shared))
     jobs = _jobs(declared, defaults, reported, problems)
     manifests = _manifests(declared, drafts, defaults, reported, problems)
     problems += _problems_of_unused(declared)
     groups = _groups(declared, manifests, problems)
     problems += checks.problems_of_ids(drafts)
     problems += checks.problems_of_parents(drafts, any_parent=declared.at_run_time)
-    if declared.at_run_time:
-        pairs = zip(manifests, drafts, strict=True)
-        manifests = [
-            msgspec.structs.replace(manifest, inherited=_inherited(draft))
-            for manifest, draft in pairs
-        ]
     if problems:
         raise InvalidDefinitions(list(dict.fromkeys(problems)))
     return Definitions(
@@ -65,13 +71,39 @@ def assemble(declared: Declarations, defaults: Defaults = BUILT_IN) -> Definitio
     )
 
 
-def _decorated(declared: Declarations) -> list[Draft]:
-    """Make a manifest for each cadence that decorates a job; its id contains the cadence."""
-    return [
-        Draft(external_id=f"{job.name}-{when.name}", job=job.name, when=when, decorated=True)
-        for job in declared.jobs.values()
-        for when in job.cadences()
-    ]
+def assemble_at_run_time(draft: Draft | BatchDraft) -> Definitions:
+    """Return the definitions of a manifest or a batch that belongs to no application.
+
+    Its job is known only by name. The scheduler has its input schema and its terms: `inherited`
+    names the fields that it fills in.
+    """
+    declared = Declarations(owner=API_OWNER)
+    job: Any = draft.job
+    declared.add_job(DeclaredJob(name=job, group=job))
+    if draft.depends_on is None:
+        if draft.dormant:
+            declared.problems.append(
+                f"{draft.called} is dormant and has no parent: set depends_on="
+            )
+        when = read_when(draft.when, draft.called, declared.problems)
+        draft = msgspec.structs.replace(draft, when=when)
+    elif draft.when is not None:
+        declared.problems.append(
+            f"{draft.called} has a cadence and a parent: leave out when= or depends_on="
+        )
+        draft = msgspec.structs.replace(draft, when=None)
+    if isinstance(draft, BatchDraft):
+        add_batch(declared, draft)
+    else:
+        declared.drafts.append(draft)
+    return without_application(declared)
+
+
+def without_application(declared: Declarations, defaults: Defaults = BUILT_IN) -> Definitions:
+    """Return definitions that belong to no application, or raise with all problems at once."""
+    declared.owner, declared.at_run_time = API_OWNER, True
+    # Jobs belong to the application that declared them; the scheduler resolves the groups.
+    return msgspec.structs.replace(assemble(declared, defaults), jobs=(), groups=())
 
 
 def _defaults(declared: Declarations, weaker: Defaults) -> tuple[Defaults, list[str]]:
@@ -85,38 +117,23 @@ def _defaults(declared: Declarations, weaker: Defaults) -> tuple[Defaults, list[
     return defaults, wrong + checks.problems_of_terms(own)
 
 
-class ReportedProblems:
-    """Problems of apps and jobs, which their manifests inherit and must not report again."""
-
-    def __init__(self, of_app: list[str]) -> None:
-        self._of_app = frozenset(of_app)
-        self._of_jobs: dict[str, frozenset[str]] = {}
-
-    def add_job(self, job: str, wrong: list[str]) -> list[str]:
-        """Remember the problems of a job, and return those that the app does not have."""
-        self._of_jobs[job] = frozenset(wrong) | self._of_app
-        return [problem for problem in wrong if problem not in self._of_app]
-
-    def inherited_from(self, job: str) -> frozenset[str]:
-        """Return the problems that manifests inherit from a job and its app."""
-        return self._of_jobs.get(job, self._of_app)
-
-
 def _jobs(
-    declared: Declarations, defaults: Defaults, reported: ReportedProblems, problems: list[str]
+    declared: Declarations, defaults: Defaults, reported: Reported, problems: list[str]
 ) -> tuple[JobDefinition, ...]:
     definitions = []
     for job in declared.jobs.values():
         called = f"{job.where}job {job.name!r}"
         problems += [f"{job.where}{problem}" for problem in checks.problems_of_job_names(job)]
         try:
-            schema = job.input_schema()
+            schema = job.schema()
         except (TypeError, ValueError) as error:
             problems.append(f"{called}: its input type has no JSON Schema: {error}")
             schema = None
         definition = job.definition(defaults, schema)
         wrong = checks.problems_of_job(definition)
-        problems += [f"{called}: {problem}" for problem in reported.add_job(job.name, wrong)]
+        of_app = reported[job.name]
+        problems += [f"{called}: {problem}" for problem in wrong if problem not in of_app]
+        reported[job.name] = of_app.union(wrong)
         definitions.append(definition)
     return tuple(definitions)
 
@@ -125,7 +142,7 @@ def _manifests(
     declared: Declarations,
     drafts: list[Draft],
     defaults: Defaults,
-    reported: ReportedProblems,
+    reported: Reported,
     problems: list[str],
 ) -> list[ManifestDefinition]:
     timings = checks.TimingChecks()
@@ -138,7 +155,7 @@ def _manifests(
                 problems.append(_undeclared(draft))
             job = _UNKNOWN_JOB
         wrong: list[str] = []
-        manifest = _manifest(draft, job, defaults, wrong)
+        manifest = _manifest(draft, job, defaults, wrong, at_run_time=declared.at_run_time)
         unreadable = draft.when is not None and draft.when.unreadable
         of_timing = timings.problems_of(manifest.timing, unreadable=unreadable)
         problems += [f"{draft.called}: {problem}" for problem in wrong + of_timing]
@@ -147,7 +164,7 @@ def _manifests(
             manifest,
             job,
             timing_is_sound=not (wrong or of_timing),
-            inherited=reported.inherited_from(job.name),
+            inherited=reported[job.name],
         )
         manifests.append(manifest)
     return manifests
@@ -182,7 +199,7 @@ def _undeclared(draft: Draft) -> str:
 
 
 def _manifest(
-    draft: Draft, job: DeclaredJob, defaults: Defaults, wrong: list[str]
+    draft: Draft, job: DeclaredJob, defaults: Defaults, wrong: list[str], *, at_run_time: bool
 ) -> ManifestDefinition:
     """Make a manifest from its draft, its cadence, its job and its app; the first value wins."""
     terms = draft.terms
@@ -198,15 +215,13 @@ def _manifest(
     if excluded:
         timing = msgspec.structs.replace(timing, exclusions=(*timing.exclusions, *excluded))
     return ManifestDefinition(
-        **{**terms_of(job.terms(defaults)), **stated},
+        **{**terms_of(job.resolve_terms(defaults)), **stated},
         external_id=draft.external_id,
         job=job.name,
         group=_first(terms.get("group"), job.group),
         timing=timing,
         input=_as_json(draft.input),
-        misfire=_misfire(
-            _first(terms.get("misfire"), when.misfire, usual.misfire), defaults, wrong
-        ),
+        misfire=_misfire((terms.get("misfire"), when.misfire, usual.misfire), defaults, wrong),
         overlap=_first(read_overlap(terms.get("overlap"), wrong), when.overlap, defaults.overlap),
         jitter_seconds=_first(terms.get("jitter"), when.jitter, usual.jitter_seconds),
         enabled=_first(terms.get("enabled"), when.enabled, True),  # noqa: FBT003
@@ -214,6 +229,7 @@ def _manifest(
         dormant=draft.dormant,
         batch=draft.batch,
         labels=_labels(job.labels, terms.get("labels"), wrong),
+        inherited=_inherited(draft) if at_run_time else (),
     )
 
 
@@ -223,10 +239,10 @@ def _inherited(draft: Draft) -> tuple[Inheritable, ...]:
     return tuple(field for field in INHERITABLE if field == "labels" or field not in stated)
 
 
-def _misfire(given: object, defaults: Defaults, wrong: list[str]) -> Misfire:
-    """Read a misfire policy; a policy given by name has the threshold of the defaults."""
+def _misfire(given: tuple[object, ...], defaults: Defaults, wrong: list[str]) -> Misfire:
+    """Read the first policy; a policy given by name has the threshold of the defaults."""
     threshold = defaults.misfire.threshold_seconds
-    return read_misfire(given, wrong, threshold=threshold) or defaults.misfire
+    return read_misfire(_first(*given), wrong, threshold=threshold) or defaults.misfire
 
 
 def _labels(of_job: object, own: object, wrong: list[str]) -> dict[str, str]:

@@ -4,11 +4,11 @@ Problems are collected here, and reported all at once when the definitions are a
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from headway_contract.fields import InvalidName, check_name
 from headway_contract.work import RetryPolicy
+from msgspec import Struct
 
 from headway.define.calendar import Excluded
 from headway.define.defaults import DefaultTerms
@@ -39,15 +39,10 @@ class Terms(DependentTerms, total=False):
 
 
 # Options that apply only to manifests with fire times.
-OF_FIRE_TIMES: tuple[Literal["jitter", "misfire", "exclude"], ...] = (
-    "jitter",
-    "misfire",
-    "exclude",
-)
+OF_FIRE_TIMES = ("jitter", "misfire", "exclude")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """A declared manifest. `where` is its place in a file, if it came from one.
 
     A draft without an id stands for a batch whose items do not use its job or cadence.
@@ -57,7 +52,7 @@ class Draft:
     job: JobGiven | None
     when: When | None = None
     input: Any = None
-    terms: Terms = field(default_factory=Terms)
+    terms: Mapping[str, Any] = {}
     depends_on: str | None = None
     dormant: bool = False
     batch: str | None = None
@@ -72,19 +67,18 @@ class Draft:
         return f"{self.where}manifest {self.external_id!r}"
 
 
-@dataclass
-class Declarations:
+class Declarations(Struct):
     """All declarations of an application."""
 
     owner: str
     generation: int = 0
-    jobs: dict[str, DeclaredJob] = field(default_factory=dict)
-    groups: list[tuple[str, GroupDefinition]] = field(default_factory=list)
-    drafts: list[Draft] = field(default_factory=list)
-    unused: list[Draft] = field(default_factory=list)
-    batches: dict[str, Batch] = field(default_factory=dict)
-    defaults: DefaultTerms = field(default_factory=DefaultTerms)
-    problems: list[str] = field(default_factory=list)
+    jobs: dict[str, DeclaredJob] = {}
+    groups: list[tuple[str, GroupDefinition]] = []
+    drafts: list[Draft] = []
+    unused: list[Draft] = []
+    batches: dict[str, Batch] = {}
+    defaults: DefaultTerms = {}
+    problems: list[str] = []
     # Made by a client: jobs and parents are known only by name.
     at_run_time: bool = False
 

@@ -1,18 +1,12 @@
-"""Declared jobs: their names, how they run, and how their input is read.
-
-The body of a job is a Python function, or it is in another program: then a JSON Schema describes
-its input.
-"""
+"""Declared jobs: their names, how they run, and how their input is read."""
 
 import inspect
 import re
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
-from headway_contract.fields import Rate
 from headway_contract.fitting import show
 from headway_contract.work import terms_of
 
@@ -38,23 +32,13 @@ def holds_nul(encoded: bytes) -> bool:
     return _NUL.search(encoded) is not None
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeclaredJob:
-    """A declared job, wherever its body is."""
+class DeclaredJob(JobDefinition, frozen=True, kw_only=True):
+    """A declared job without its terms. Its body is in another program, unless it is a `Job`."""
 
-    name: str
-    title: str = ""
-    category: str = ""
-    description: str = ""
     group: str
     # Terms of work by field; the app's defaults apply to the others.
-    stated: Mapping[str, Any] = field(default_factory=dict)
-    takes_input: bool = True
-    max_active: int | None = None
-    rate: Rate | None = None
-    counts_globally: bool = True
-    batch: int = 1
-    labels: Mapping[str, str] = field(default_factory=dict)
+    stated: Mapping[str, Any] = {}
+    labels: Mapping[str, str] = {}
     where: str = ""
 
     def stated_terms(self) -> Mapping[str, Any]:
@@ -65,31 +49,21 @@ class DeclaredJob:
         """Return the cadences that decorate the job."""
         return []
 
-    def input_schema(self) -> dict[str, Any] | None:
+    def schema(self) -> dict[str, Any] | None:
         """Return the JSON Schema of the input, or `None` if any JSON is accepted."""
-        return None
+        return self.input_schema
 
     def problem_of_input(self, raw: Any) -> str | None:
         """Return why the job does not accept an input, or `None`."""
-        return inputs.problem_of_input(self.input_schema(), self.takes_input, raw)
+        return inputs.problem_of_input(self.input_schema, self.takes_input, raw)
 
     def definition(self, defaults: Defaults, schema: dict[str, Any] | None) -> JobDefinition:
         """Return the job as plain data."""
-        return JobDefinition(
-            name=self.name,
-            title=self.title,
-            category=self.category,
-            description=self.description,
-            input_schema=schema,
-            takes_input=self.takes_input,
-            max_active=self.max_active,
-            rate=self.rate,
-            counts_globally=self.counts_globally,
-            batch=self.batch,
-            terms=self.terms(defaults),
-        )
+        fields = {name: getattr(self, name) for name in JobDefinition.__struct_fields__}
+        fields |= {"input_schema": schema, "terms": self.resolve_terms(defaults)}
+        return JobDefinition(**fields)
 
-    def terms(self, defaults: Defaults) -> JobTerms:
+    def resolve_terms(self, defaults: Defaults) -> JobTerms:
         """Return the terms of its work, unless a manifest sets others."""
         return JobTerms(
             **{**terms_of(defaults), **resolve_retry(self.stated_terms(), defaults.retry)},
@@ -98,26 +72,13 @@ class DeclaredJob:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class RemoteJob(DeclaredJob):
-    """A job whose body is in another program."""
-
-    schema: dict[str, Any] | None = None
-
-    def input_schema(self) -> dict[str, Any] | None:
-        """Return the JSON Schema of the input, or `None` if any JSON is accepted."""
-        return self.schema
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job(DeclaredJob):
+class Job(DeclaredJob, frozen=True, kw_only=True):
     """A function that workers run, and the type of its input if it takes one."""
 
     function: Callable[..., Any]
     input_type: Any = None
     # The default value of the body's parameter, or `NO_DEFAULT`.
     default_input: Any = NO_DEFAULT
-
     process: bool = False
     worker_concurrency: int | None = None
     capture_logging: bool = False
@@ -149,7 +110,7 @@ class Job(DeclaredJob):
             return self.default_input
         return msgspec.convert(raw, self.input_type)
 
-    def input_schema(self) -> dict[str, Any] | None:
+    def schema(self) -> dict[str, Any] | None:
         """Return the JSON Schema of the input, or `None` if any JSON is accepted."""
         if not self.takes_input or self.input_type is Any:
             return None
