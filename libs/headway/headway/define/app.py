@@ -8,20 +8,11 @@ from headway.define.chain import BatchDraft, Chain, Configure, Items, add_batch
 from headway.define.declarations import Declarations, Draft, JobGiven, Terms, check_app_name
 from headway.define.defaults import BUILT_IN, Defaults, DefaultTerms
 from headway.define.definitions import Definitions, GroupDefinition
-from headway.define.jobs import BodyInput, Job, input_of_body, problems_of_running
+from headway.define.jobs import Job, input_of_body, problems_of_running
 from headway.define.options import FIELDS, RateGiven, WorkOptions, read_options, read_rate
 from headway.define.when import When, read_when, refuse_unknown
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def _input_of(function: Callable[..., Any], wrong: list[str]) -> BodyInput:
-    """Read the input type of a body; accept any input if the signature cannot be read."""
-    try:
-        return input_of_body(function)
-    except (TypeError, NameError, ValueError) as error:
-        wrong.append(str(error))
-        return BodyInput(takes_input=True, input_type=Any)
 
 
 class App:
@@ -95,7 +86,11 @@ class App:
 
         def declare(function: Function) -> Function:
             wrong: list[str] = []
-            body_input = _input_of(function, wrong)
+            body_input: dict[str, Any] = {"input_type": Any}
+            try:
+                body_input = input_of_body(function)
+            except (TypeError, NameError, ValueError) as error:
+                wrong.append(str(error))
             stated = read_options(options, wrong)
             # `None` means the app's default; an option without one must not be `None`.
             stated |= {
@@ -111,7 +106,7 @@ class App:
                 function=function,
                 group=name if group is None else group,
                 stated=stated,
-                **body_input._asdict(),
+                **body_input,
                 max_active=max_active,
                 rate=read_rate(rate, wrong),
                 counts_globally=counts_globally,
@@ -138,10 +133,7 @@ class App:
         enabled: bool | None = None,
         rate: RateGiven = None,
     ) -> None:
-        """Set the limits of a group and its priority from 0 to 31.
-
-        Operators decide every setting that is `None`.
-        """
+        """Set limits of a group and its priority from 0 to 31; operators decide the others."""
         wrong: list[str] = []
         group = GroupDefinition(
             name=name,
@@ -204,8 +196,5 @@ class App:
         return Chain(self._declared, root=external_id, cursor=external_id)
 
     def definitions(self, defaults: Defaults = BUILT_IN) -> Definitions:
-        """Return all declarations as plain data, or raise with all problems at once.
-
-        `defaults` apply where neither a definition nor the app sets a value.
-        """
+        """Return all declarations as plain data, or raise with all problems at once."""
         return assemble(self._declared, defaults)

@@ -48,7 +48,7 @@ def assemble(declared: Declarations, defaults: Defaults = BUILT_IN) -> Definitio
     decorated = [
         Draft(f"{job.name}-{when.name}", job.name, when=when, decorated=True)
         for job in declared.jobs.values()
-        for when in job.cadences()
+        for when in job.marks().cadences
     ]
     drafts = [*decorated, *declared.drafts]
     # Manifests inherit problems of the app and of their job, and must not report them again.

@@ -1,7 +1,4 @@
-"""The declarations of an app, which `assembly` turns into definitions.
-
-Problems are collected here, and reported all at once when the definitions are assembled.
-"""
+"""The declarations of an app and their problems, which `assembly` turns into definitions."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

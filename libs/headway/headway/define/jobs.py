@@ -4,7 +4,7 @@ import inspect
 import re
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from headway_contract.fitting import show
@@ -13,14 +13,13 @@ from headway_contract.work import terms_of
 from headway.define import inputs
 from headway.define.defaults import Defaults
 from headway.define.definitions import JobDefinition, JobTerms
-from headway.define.options import marks_of, resolve_retry
-from headway.define.when import When
+from headway.define.options import Marks, marks_of, resolve_retry
 
 # A NUL character in JSON, which PostgreSQL does not store. It follows an even number of
 # backslashes: after an odd number it is an escaped backslash and the text `u0000`.
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
-# The default of an input without a default.
+# The default of an input, if its parameter has none.
 NO_DEFAULT = inspect.Parameter.empty
 
 # More than any worker has slots.
@@ -41,13 +40,9 @@ class DeclaredJob(JobDefinition, frozen=True, kw_only=True):
     labels: Mapping[str, str] = {}
     where: str = ""
 
-    def stated_terms(self) -> Mapping[str, Any]:
-        """Return the terms of work that the job sets, by field."""
-        return self.stated
-
-    def cadences(self) -> list[When]:
-        """Return the cadences that decorate the job."""
-        return []
+    def marks(self) -> Marks:
+        """Return the cadences and the retry policy that decorate the job."""
+        return Marks()
 
     def schema(self) -> dict[str, Any] | None:
         """Return the JSON Schema of the input, or `None` if any JSON is accepted."""
@@ -65,8 +60,10 @@ class DeclaredJob(JobDefinition, frozen=True, kw_only=True):
 
     def resolve_terms(self, defaults: Defaults) -> JobTerms:
         """Return the terms of its work, unless a manifest sets others."""
+        retry = self.marks().retry
+        stated = self.stated if retry is None else {**self.stated, "retry": retry}
         return JobTerms(
-            **{**terms_of(defaults), **resolve_retry(self.stated_terms(), defaults.retry)},
+            **{**terms_of(defaults), **resolve_retry(stated, defaults.retry)},
             group=None if self.group == self.name else self.group,
             labels=dict(self.labels) if isinstance(self.labels, Mapping) else self.labels,
         )
@@ -90,15 +87,9 @@ class Job(DeclaredJob, frozen=True, kw_only=True):
         """Return whether the body is a coroutine function."""
         return inspect.iscoroutinefunction(self.function)
 
-    def stated_terms(self) -> Mapping[str, Any]:
-        """Return the terms of work that the job sets, by field."""
-        # Read late: the retry decorator may be above that of the job.
-        retry = marks_of(self.function).retry
-        return self.stated if retry is None else {**self.stated, "retry": retry}
-
-    def cadences(self) -> list[When]:
-        """Return the cadences that decorate the job."""
-        return marks_of(self.function).cadences
+    def marks(self) -> Marks:
+        """Return the marks late: a decorator may be above that of the job."""
+        return marks_of(self.function)
 
     def read_input(self, raw: Any) -> Any:
         """Convert JSON to the input type of the body, or raise `msgspec.ValidationError`."""
@@ -147,16 +138,8 @@ def problems_of_running(job: Job) -> list[str]:
     return problems
 
 
-class BodyInput(NamedTuple):
-    """The input of a body: whether it takes one, its type and its default."""
-
-    takes_input: bool
-    input_type: Any = None
-    default_input: Any = NO_DEFAULT
-
-
-def input_of_body(function: Callable[..., Any]) -> BodyInput:
-    """Read the input of a body from its signature."""
+def input_of_body(function: Callable[..., Any]) -> dict[str, Any]:
+    """Read the fields of a `Job` about its input from the signature of its body."""
     parameters = [
         parameter
         for parameter in inspect.signature(function).parameters.values()
@@ -165,8 +148,7 @@ def input_of_body(function: Callable[..., Any]) -> BodyInput:
     if not 1 <= len(parameters) <= 2:
         raise TypeError(f"{function.__qualname__} must take a context and at most one input")
     if len(parameters) == 1:
-        return BodyInput(takes_input=False)
+        return {"takes_input": False}
     parameter = parameters[1]
-    hints = typing.get_type_hints(function)
-    # `NO_DEFAULT` is the default of a parameter without one.
-    return BodyInput(True, hints.get(parameter.name, Any), parameter.default)  # noqa: FBT003
+    input_type = typing.get_type_hints(function).get(parameter.name, Any)
+    return {"takes_input": True, "input_type": input_type, "default_input": parameter.default}

@@ -1,8 +1,4 @@
-"""Definitions as they travel to the scheduler: packed, and checked when they arrive.
-
-The checks are as strict as those of an `App`. An `App` cannot express most of what they refuse;
-another program can.
-"""
+"""Pack definitions for the scheduler, and check them on arrival as strictly as an `App` does."""
 
 import zlib
 from collections import Counter
@@ -10,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
-from headway_contract.fields import INPUT_LIMIT, InvalidName, check_manifest_id, check_name
+from headway_contract.fields import INPUT_LIMIT, check_manifest_id, check_name
 from headway_contract.fitting import fit, show
 from headway_decisions.firing.manifest_state import Misfire
 from headway_decisions.timing.cadence import Manual
@@ -82,7 +78,10 @@ def problems_of(definitions: Definitions) -> list[str]:
     for group in definitions.groups:
         found += checks.problems_of_group("", group)
     for job in definitions.jobs:
-        found += _job(job)
+        unusable = problem_of_schema(job.input_schema)
+        wrong = [] if unusable is None else [f"its input schema is not usable: {unusable}"]
+        wrong += checks.problems_of_job(job)
+        found += [f"job {job.name!r}: {problem}" for problem in wrong]
     timings = checks.TimingChecks()
     jobs = {job.name: job for job in definitions.jobs}
     batches = {batch.name for batch in definitions.batches}
@@ -137,15 +136,9 @@ def _names(definitions: Definitions) -> Iterator[str]:
     if definitions.owner != API_OWNER:
         named.append(("app", definitions.owner))
     for kind, name in dict.fromkeys(named):
-        try:
-            check_name(kind, name)
-        except InvalidName as error:
-            yield str(error)
+        yield from checks.problems_of_name(check_name, kind, name)
     for manifest in definitions.manifests:
-        try:
-            check_manifest_id(manifest.external_id)
-        except InvalidName as error:
-            yield str(error)
+        yield from checks.problems_of_name(check_manifest_id, manifest.external_id)
 
 
 def _repeated(kind: str, names: Iterable[str]) -> list[str]:
@@ -156,13 +149,6 @@ def _repeated(kind: str, names: Iterable[str]) -> list[str]:
     ]
 
 
-def _job(job: JobDefinition) -> list[str]:
-    called = f"job {job.name!r}"
-    wrong = problem_of_schema(job.input_schema)
-    unusable = [] if wrong is None else [f"{called}: its input schema is not usable: {wrong}"]
-    return unusable + [f"{called}: {problem}" for problem in checks.problems_of_job(job)]
-
-
 def _manifest(manifest: ManifestDefinition, batches: set[str]) -> Iterator[str]:
     if manifest.depends_on is not None and not isinstance(manifest.timing.cadence, Manual):
         yield "it has a cadence and a depends_on: a dependent fires at its parent's success alone"
@@ -170,23 +156,17 @@ def _manifest(manifest: ManifestDefinition, batches: set[str]) -> Iterator[str]:
         yield "it depends on itself: name another parent"
     if manifest.dormant and manifest.depends_on is None:
         yield "it is dormant and has no parent: give it a depends_on"
-    yield from _useless_terms(manifest)
+    if isinstance(manifest.timing.cadence, Manual):
+        useless = {
+            "timing.exclusions": bool(manifest.timing.exclusions),
+            "jitter_seconds": bool(manifest.jitter_seconds),
+            "misfire": manifest.misfire != Misfire(),
+        }
+        for name in [name for name, stated in useless.items() if stated]:
+            yield f"{name} has no effect on a cadence that never fires by itself: leave it out"
     yield from checks.problems_of_key(manifest)
     if manifest.batch is not None and manifest.batch not in batches:
         yield f"it names the batch {manifest.batch!r}, which is not among the batches: add it there"
-
-
-def _useless_terms(manifest: ManifestDefinition) -> Iterator[str]:
-    """Yield terms of fire times that are set for a manifest without fire times."""
-    if not isinstance(manifest.timing.cadence, Manual):
-        return
-    stated = {
-        "timing.exclusions": bool(manifest.timing.exclusions),
-        "jitter_seconds": bool(manifest.jitter_seconds),
-        "misfire": manifest.misfire != Misfire(),
-    }
-    for name in [name for name, given in stated.items() if given]:
-        yield f"{name} has no effect on a cadence that never fires by itself: leave it out"
 
 
 def _input(manifest: ManifestDefinition, job: JobDefinition | None) -> Iterator[str]:

@@ -8,16 +8,9 @@ from contextlib import suppress
 from typing import Any, Literal
 
 import msgspec
+from headway_contract import lifecycle
 from headway_contract.fields import OUTPUT_LIMIT
-from headway_contract.lifecycle import (
-    LOST_CONTACT,
-    TIMED_OUT,
-    WORKER_STOPPED,
-    Failure,
-    RunCancelled,
-    RunCompleted,
-    RunFailed,
-)
+from headway_contract.lifecycle import Failure
 from headway_contract.orders import OrderedRun
 from headway_jetstream_kit import Broker
 from headway_tracing import span, traceparent
@@ -38,7 +31,7 @@ HAND_BACK_SECONDS = 2.0
 _ENVELOPE = 8 * 1024
 
 StopReason = Literal["cancelled", "timed_out", "worker_stopped", "lost_contact", "released"]
-Outcome = RunCompleted | RunFailed | RunCancelled
+Outcome = lifecycle.RunCompleted | lifecycle.RunFailed | lifecycle.RunCancelled
 
 
 class Execution:
@@ -59,7 +52,7 @@ class Execution:
         self._job = job
         self._fork_server = fork_server
         self._process: BodyProcess | None = None
-        self._credentials = lease.credentials
+        self._fields = {**lease.credentials, "run": ordered.run}
         # The broker may accept less than the protocol allows.
         self._most_output = min(OUTPUT_LIMIT, broker.client.max_payload - _ENVELOPE)
         self._body: asyncio.Future[Any] | None = None
@@ -71,10 +64,8 @@ class Execution:
         self.traceparent = ordered.traceparent
 
     def stop(self, reason: StopReason, why: str = "") -> None:
-        """Ask the body to end early; the first reason counts.
-
-        A stopping worker also shortens the grace of a body that was asked before.
-        """
+        """Request the body to end early; the first reason counts."""
+        # A stopping worker shortens the grace of a body that is already stopping.
         if reason == "worker_stopped" and not self._hurry.done():
             self._hurry.set_result(None)
         if self._stopping is not None:
@@ -107,7 +98,7 @@ class Execution:
             finally:
                 await self._activations.close()
                 await self._reports.close()
-            if isinstance(outcome, RunFailed):
+            if isinstance(outcome, lifecycle.RunFailed):
                 current.set_attribute("headway.failure", outcome.failure.kind)
             return outcome
 
@@ -118,7 +109,8 @@ class Execution:
             given = self._job.read_input(self.ordered.input)
             body = self._start(given)
         except msgspec.ValidationError as error:
-            return self._failed(Failure(kind="invalid_input", message=str(error), retryable=False))
+            message = str(error)
+            return self._failed(Failure(kind="invalid_input", message=message, retryable=False))
         except Exception as error:  # noqa: BLE001 - a type's own code, or no thread is available
             return self._failed(failure_of(error))
         if not await self._ends_in_time(body):
@@ -150,7 +142,7 @@ class Execution:
         output = encode_output(body.result(), self._most_output)
         if isinstance(output, Failure):
             return self._failed(output)
-        return RunCompleted(**self._credentials, run=self.ordered.run, output=output)
+        return lifecycle.RunCompleted(**self._fields, output=output)
 
     def _start(self, given: Any) -> "asyncio.Future[Any]":
         arguments = (self.context, given) if self._job.takes_input else (self.context,)
@@ -190,18 +182,18 @@ class Execution:
             case "released" | None:
                 return None
             case "cancelled":
-                return RunCancelled(**self._credentials, run=self.ordered.run, reason=self._why)
+                return lifecycle.RunCancelled(**self._fields, reason=self._why)
             case "timed_out":
                 seconds = self.ordered.timeout_seconds
-                kind, message = TIMED_OUT, f"the run took longer than {seconds:g} s"
+                kind, message = lifecycle.TIMED_OUT, f"the run took longer than {seconds:g} s"
             case "worker_stopped":
-                kind, message = WORKER_STOPPED, "the worker stopped before the run ended"
+                kind, message = lifecycle.WORKER_STOPPED, "the worker stopped before the run ended"
             case "lost_contact":
-                kind, message = LOST_CONTACT, "the worker lost contact and stopped"
+                kind, message = lifecycle.LOST_CONTACT, "the worker lost contact and stopped"
         return self._failed(Failure(kind=kind, message=message))
 
-    def _failed(self, failure: Failure) -> RunFailed:
-        return RunFailed(**self._credentials, run=self.ordered.run, failure=failure)
+    def _failed(self, failure: Failure) -> lifecycle.RunFailed:
+        return lifecycle.RunFailed(**self._fields, failure=failure)
 
 
 class _Cancelled(Exception):

@@ -196,12 +196,8 @@ class Body:
 
     def _call(self, begin: pipe_frames.Begin, context: Context) -> Any:
         function = load_function(begin.function)
-        job = Job(
-            name=begin.job,
-            group=begin.ordered.group,
-            function=function,
-            **input_of_body(function)._asdict(),
-        )
+        group, body_input = begin.ordered.group, input_of_body(function)
+        job = Job(name=begin.job, group=group, function=function, **body_input)
         given = (job.read_input(begin.ordered.input),) if job.takes_input else ()
         if job.is_async:
             return asyncio.run(self._await(function(context, *given)))

@@ -10,21 +10,13 @@ from collections.abc import Callable
 from uuid import UUID
 
 from headway_clock import monotonic
-from headway_contract import Event, encode
-from headway_contract.lifecycle import (
-    LOST_CONTACT,
-    WORKER_STOPPED,
-    Failure,
-    RunCancelled,
-    RunCompleted,
-    RunFailed,
-)
+from headway_contract import Event, encode, lifecycle
 from headway_contract.orders import OrderedRun
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.tasks import end
 
 from headway.define.jobs import Job
-from headway.worker.execution import Execution, StopReason
+from headway.worker.execution import Execution, Outcome, StopReason
 from headway.worker.fork_server import ForkServer
 from headway.worker.leases import Lease
 
@@ -35,14 +27,14 @@ _LARGE = 128 * 1024
 _RENEWAL_PAUSE_SECONDS = 30.0
 
 _NOT_STARTED: dict[StopReason, tuple[str, str]] = {
-    "worker_stopped": (WORKER_STOPPED, "the worker stopped before the run began"),
-    "lost_contact": (LOST_CONTACT, "the worker lost contact before the run began"),
+    "worker_stopped": (lifecycle.WORKER_STOPPED, "the worker stopped before the run began"),
+    "lost_contact": (lifecycle.LOST_CONTACT, "the worker lost contact before the run began"),
 }
 
 _OUTCOME_NAMES: dict[type, str] = {
-    RunCompleted: "completed",
-    RunFailed: "failed",
-    RunCancelled: "cancelled",
+    lifecycle.RunCompleted: "completed",
+    lifecycle.RunFailed: "failed",
+    lifecycle.RunCancelled: "cancelled",
     type(None): "lost",
 }
 
@@ -152,14 +144,16 @@ class LeaseRunner:
         if outcome is not None:
             await self._add(self.lease.event(outcome, traceparent=execution.traceparent))
 
-    def _outcome_without_start(self, run: UUID) -> RunCancelled | RunFailed | None:
+    def _outcome_without_start(self, run: UUID) -> Outcome | None:
         """Return the outcome of a run that must not start, or `None` if it may."""
+        fields = {**self.lease.credentials, "run": run}
         if run in self._cancelled:
-            return RunCancelled(**self.lease.credentials, run=run, reason=self._cancelled[run])
+            return lifecycle.RunCancelled(**fields, reason=self._cancelled[run])
         if self._start_no_more is not None:
             kind, message = _NOT_STARTED[self._start_no_more]
-            failure = Failure(kind=kind, message=message)
-            return RunFailed(**self.lease.credentials, run=run, failure=failure)
+            return lifecycle.RunFailed(
+                **fields, failure=lifecycle.Failure(kind=kind, message=message)
+            )
         return None
 
     async def _add(self, event: Event) -> None:

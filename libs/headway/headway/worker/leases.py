@@ -98,10 +98,7 @@ class Lease:
         return "undecided"
 
     async def publish(self, *events: Event) -> Published:
-        """Publish events of this lease; return once they are stored or the lease is lost.
-
-        Events that are too large for one message go in several, each of them fenced.
-        """
+        """Publish events of this lease; return once they are stored or the lease is lost."""
         async with self._publish_lock:
             for part in self._parts(list(events)):
                 if await self._publish_part(part) == "lost":
@@ -184,10 +181,7 @@ class Lease:
         self.order = msgspec.structs.replace(self.order, runs=[])
 
     async def _republish(self, events: list[Event], *, expected: int) -> bool:
-        """Publish every event of the lease again, with the same ids.
-
-        In one message if it fits, so that no reader sees half of it.
-        """
+        """Publish every event of the lease again, with the same ids."""
         for part in self._parts([*self._published, *events]):
             answer = await self._send(part, expected=expected)
             if not isinstance(answer, Stored):
@@ -197,7 +191,7 @@ class Lease:
         return True
 
     def _parts(self, events: list[Event]) -> list[list[Event]]:
-        """Split events into as few messages as the broker accepts."""
+        """Split events into as few messages as the broker accepts; each of them is fenced."""
         most = self._broker.client.max_payload - _HEADERS
         parts: list[list[Event]] = [[]]
         size = 0

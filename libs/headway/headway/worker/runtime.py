@@ -261,10 +261,7 @@ class Worker:
             await asyncio.sleep(self._settings.heartbeat_seconds)
 
     def _is_surplus(self, order: RunDispatched) -> bool:
-        """Return whether an order cannot begin here now.
-
-        An order that is redelivered during its own claim would be claimed and run twice.
-        """
+        """Return whether an order cannot begin here now, or would be claimed and run twice."""
         full = self._room(order.job) <= 0
         return full or self._draining.is_set() or order.lease in self._claiming
 

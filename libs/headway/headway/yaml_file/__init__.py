@@ -76,23 +76,19 @@ def read_app(path_or_text: str | Path) -> YamlApp:
 
     A string is a path if it is one line that ends in .yaml or .yml.
     """
-    text, source = _text_of(path_or_text)
+    text, source = str(path_or_text), ""
+    if isinstance(path_or_text, Path) or ("\n" not in text and text.endswith(SUFFIXES)):
+        source = text
+        try:
+            # utf-8-sig, because some editors write a byte order mark.
+            text = Path(source).read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise InvalidDefinitions([f"{source}: it is not encoded in UTF-8: {error}"]) from error
+        except OSError as error:
+            raise InvalidDefinitions([f"{source}: it cannot be read: {error.strerror}"]) from error
     declared = parse(text, FileReader(source))
     assemble(declared)  # report all problems now
     return YamlApp(declared, source)
-
-
-def _text_of(given: str | Path) -> tuple[str, str]:
-    is_text = isinstance(given, str) and ("\n" in given or not given.endswith(SUFFIXES))
-    if is_text:
-        return str(given), ""
-    try:
-        # utf-8-sig, because some editors write a byte order mark.
-        return Path(given).read_text(encoding="utf-8-sig"), str(given)
-    except UnicodeDecodeError as error:
-        raise InvalidDefinitions([f"{given}: it is not encoded in UTF-8: {error}"]) from error
-    except OSError as error:
-        raise InvalidDefinitions([f"{given}: it cannot be read: {error.strerror}"]) from error
 
 
 def load_manifest(

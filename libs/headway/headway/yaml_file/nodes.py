@@ -52,21 +52,17 @@ def _refuse(line: int, reason: str) -> None:
 
 
 class Node(Struct, eq=False):
-    """A value of the text: a scalar, a list of nodes, or a mapping from text to nodes.
+    """A value of the text: a scalar, a list of nodes, or a mapping from text to nodes."""
 
-    A value in a mapping has the line of its key. `size` is the number of nodes in it.
-    """
-
+    # The line of the key, if the value is in a mapping.
     line: int
     value: Any
+    # The number of nodes in it.
     size: int = 1
 
 
 def parse(text: str, report: Callable[[int, str], None] = _refuse) -> Node:
-    """Parse the only document of a text.
-
-    `report` receives duplicate keys; by default they raise `Unreadable`.
-    """
+    """Parse the only document of a text; `report` receives duplicate keys."""
     if len(text) > MOST_BYTES:
         raise Unreadable(1, f"it is larger than {MOST_BYTES // 1024**2} MiB: split it")
     try:
