@@ -23,8 +23,7 @@ from headway import (
     weekly,
 )
 from headway.define.assembly import assemble_at_run_time
-from headway.define.chain import BatchDraft
-from headway.define.declarations import Draft
+from headway.define.declarations import BatchDraft, Draft
 from headway.define.packing import UnreadableDefinitions, unpack
 from headway.yaml_file import read_app
 from headway_contract.fields import Rate

@@ -11,8 +11,7 @@ from headway_contract.manifests import BackfillAnswer, BackfillRequest
 from headway.client.reads import Reads
 from headway.define import cadences
 from headway.define.assembly import assemble_at_run_time
-from headway.define.chain import BatchDraft, Configure, Items
-from headway.define.declarations import Draft, Terms
+from headway.define.declarations import BatchDraft, Configure, Draft, Items, Terms
 from headway.define.definitions import Definitions
 from headway.define.packing import pack
 from headway.define.when import When, refuse_unknown

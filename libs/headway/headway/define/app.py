@@ -4,8 +4,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, Unpack
 
 from headway.define.assembly import assemble
-from headway.define.chain import BatchDraft, Chain, Configure, Items, add_batch
-from headway.define.declarations import Declarations, Draft, JobGiven, Terms, check_app_name
+from headway.define.chain import Chain, add_batch
+from headway.define.declarations import (
+    BatchDraft,
+    Configure,
+    Declarations,
+    Draft,
+    Items,
+    JobGiven,
+    Terms,
+    check_app_name,
+)
 from headway.define.defaults import BUILT_IN, Defaults, DefaultTerms
 from headway.define.definitions import Definitions, GroupDefinition
 from headway.define.jobs import Job, input_of_body, problems_of_running

@@ -5,19 +5,21 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from headway_contract.fitting import problem_of
 from headway_contract.work import terms_of
 from headway_decisions.firing.manifest_state import Misfire
 from headway_decisions.timing.cadence import Manual
 from headway_decisions.timing.timing import Timing
 
 from headway.define import calendar, checks
-from headway.define.chain import BatchDraft, add_batch
-from headway.define.declarations import Declarations, Draft, JobGiven
+from headway.define.chain import add_batch
+from headway.define.declarations import BatchDraft, Declarations, Draft
 from headway.define.defaults import BUILT_IN, Defaults, overlay
 from headway.define.definitions import (
     API_OWNER,
     INHERITABLE,
     Definitions,
+    Generation,
     GroupDefinition,
     Inheritable,
     InvalidDefinitions,
@@ -30,8 +32,6 @@ from headway.define.when import When, read_when
 
 # Stands for an undeclared job, so that the other problems of its manifests are found too.
 _UNKNOWN_JOB = DeclaredJob(name="unknown", group="unknown")
-# The problems that are reported for each job and its app.
-Reported = defaultdict[str, frozenset[str]]
 _DEPENDENT = When(timing=Timing(cadence=Manual()), name="dependent")
 
 
@@ -40,10 +40,7 @@ def assemble(declared: Declarations, defaults: Defaults = BUILT_IN) -> Definitio
 
     `defaults` apply where neither a definition nor the app sets a value.
     """
-    problems = list(declared.problems)
-    defaults, shared = _defaults(declared, defaults)
-    problems += [f"defaults of the app: {problem}" for problem in shared]
-    problems += checks.problems_of_generation(declared.generation)
+    assembly = _Assembly(declared, defaults)
     # A manifest for each cadence that decorates a job; its id contains the cadence.
     decorated = [
         Draft(f"{job.name}-{when.name}", job.name, when=when, decorated=True)
@@ -51,12 +48,11 @@ def assemble(declared: Declarations, defaults: Defaults = BUILT_IN) -> Definitio
         for when in job.marks().cadences
     ]
     drafts = [*decorated, *declared.drafts]
-    # Manifests inherit problems of the app and of their job, and must not report them again.
-    reported: Reported = defaultdict(lambda: frozenset(shared))
-    jobs = _jobs(declared, defaults, reported, problems)
-    manifests = _manifests(declared, drafts, defaults, reported, problems)
-    problems += _problems_of_unused(declared)
-    groups = _groups(declared, manifests, problems)
+    jobs = [assembly.job(job) for job in declared.jobs.values()]
+    manifests = [assembly.manifest(draft) for draft in drafts]
+    assembly.check_unused_batches()
+    groups = assembly.groups(manifests)
+    problems = assembly.problems
     problems += checks.problems_of_ids(drafts)
     problems += checks.problems_of_parents(drafts, any_parent=declared.at_run_time)
     if problems:
@@ -65,7 +61,7 @@ def assemble(declared: Declarations, defaults: Defaults = BUILT_IN) -> Definitio
         owner=declared.owner,
         generation=declared.generation,
         groups=groups,
-        jobs=jobs,
+        jobs=tuple(jobs),
         manifests=tuple(manifests),
         batches=tuple(declared.batches.values()),
     )
@@ -106,96 +102,103 @@ def without_application(declared: Declarations, defaults: Defaults = BUILT_IN) -
     return msgspec.structs.replace(assemble(declared, defaults), jobs=(), groups=())
 
 
-def _defaults(declared: Declarations, weaker: Defaults) -> tuple[Defaults, list[str]]:
-    """Return the defaults of an app, and the problems of those that it sets itself."""
-    wrong: list[str] = []
-    defaults = overlay(weaker, declared.defaults, wrong)
-    stated = msgspec.structs.asdict(defaults).items()
-    own = {
-        name: value for name, value in stated if name != "tz" and value is not getattr(weaker, name)
-    }
-    return defaults, wrong + checks.problems_of_terms(own)
+class _Assembly:
+    """Assembles the parts of an app, and collects their problems."""
 
+    def __init__(self, declared: Declarations, weaker: Defaults) -> None:
+        self._declared = declared
+        self._timings = checks.TimingChecks()
+        wrong: list[str] = []
+        self._defaults = overlay(weaker, declared.defaults, wrong)
+        stated = msgspec.structs.asdict(self._defaults)
+        own = {name: stated[name] for name in stated if stated[name] is not getattr(weaker, name)}
+        own.pop("tz", None)
+        wrong += checks.problems_of_terms(own)
+        # Manifests inherit problems of the app and of their job, and must not report them again.
+        self._reported = defaultdict[str, frozenset[str]](lambda: frozenset(wrong))
+        self.problems = [*declared.problems, *(f"defaults of the app: {each}" for each in wrong)]
+        of_generation = problem_of(declared.generation, Generation)
+        if of_generation is not None:
+            self.problems.append(f"generation {of_generation}")
 
-def _jobs(
-    declared: Declarations, defaults: Defaults, reported: Reported, problems: list[str]
-) -> tuple[JobDefinition, ...]:
-    definitions = []
-    for job in declared.jobs.values():
+    def job(self, job: DeclaredJob) -> JobDefinition:
+        """Return the definition of a job."""
         called = f"{job.where}job {job.name!r}"
-        problems += [f"{job.where}{problem}" for problem in checks.problems_of_job_names(job)]
+        self.problems += [f"{job.where}{problem}" for problem in checks.problems_of_job_names(job)]
+        schema = None
         try:
             schema = job.schema()
         except (TypeError, ValueError) as error:
-            problems.append(f"{called}: its input type has no JSON Schema: {error}")
-            schema = None
-        definition = job.definition(defaults, schema)
+            self.problems.append(f"{called}: its input type has no JSON Schema: {error}")
+        definition = job.definition(self._defaults, schema)
         wrong = checks.problems_of_job(definition)
-        of_app = reported[job.name]
-        problems += [f"{called}: {problem}" for problem in wrong if problem not in of_app]
-        reported[job.name] = of_app.union(wrong)
-        definitions.append(definition)
-    return tuple(definitions)
+        of_app = self._reported[job.name]
+        self.problems += [f"{called}: {problem}" for problem in wrong if problem not in of_app]
+        self._reported[job.name] = of_app.union(wrong)
+        return definition
 
-
-def _manifests(
-    declared: Declarations,
-    drafts: list[Draft],
-    defaults: Defaults,
-    reported: Reported,
-    problems: list[str],
-) -> list[ManifestDefinition]:
-    timings = checks.TimingChecks()
-    manifests = []
-    for draft in drafts:
-        job = None if draft.job is None else _find(declared, draft.job)
+    def manifest(self, draft: Draft) -> ManifestDefinition:
+        """Return the definition of a manifest."""
+        job = self._find(draft)
         if job is None:
-            # The reader of a file has reported a missing key `job`.
-            if draft.job is not None or not draft.where:
-                problems.append(_undeclared(draft))
             job = _UNKNOWN_JOB
         wrong: list[str] = []
-        manifest = _manifest(draft, job, defaults, wrong, at_run_time=declared.at_run_time)
+        at_run_time = self._declared.at_run_time
+        manifest = _manifest(draft, job, self._defaults, wrong, at_run_time=at_run_time)
         unreadable = draft.when is not None and draft.when.unreadable
-        of_timing = timings.problems_of(manifest.timing, unreadable=unreadable)
-        problems += [f"{draft.called}: {problem}" for problem in wrong + of_timing]
-        problems += checks.problems_of_manifest(
-            draft,
-            manifest,
-            job,
-            timing_is_sound=not (wrong or of_timing),
-            inherited=reported[job.name],
+        wrong += self._timings.problems_of(manifest.timing, unreadable=unreadable)
+        self.problems += [f"{draft.called}: {problem}" for problem in wrong]
+        inherited = self._reported[job.name]
+        self.problems += checks.problems_of_manifest(
+            draft, manifest, job, timing_is_sound=not wrong, inherited=inherited
         )
-        manifests.append(manifest)
-    return manifests
+        return manifest
 
+    def check_unused_batches(self) -> None:
+        """Check the job and the cadence of batches whose items do not use them."""
+        for batch in self._declared.unused:
+            self._find(batch)
+            if batch.when is not None:
+                timing, unreadable = batch.when.timing, batch.when.unreadable
+                of_timing = self._timings.problems_of(timing, unreadable=unreadable)
+                found = (*batch.when.problems, *of_timing)
+                self.problems += [f"{batch.called}: {problem}" for problem in found]
 
-def _problems_of_unused(declared: Declarations) -> list[str]:
-    """Check the job and the cadence of batches whose items do not use them."""
-    problems = []
-    timings = checks.TimingChecks()
-    for draft in declared.unused:
-        if draft.job is not None and _find(declared, draft.job) is None:
-            problems.append(_undeclared(draft))
-        if draft.when is not None:
-            of_timing = timings.problems_of(draft.when.timing, unreadable=draft.when.unreadable)
-            found = (*draft.when.problems, *of_timing)
-            problems += [f"{draft.called}: {problem}" for problem in found]
-    return problems
+    def _find(self, draft: Draft | BatchDraft) -> DeclaredJob | None:
+        """Return the job of a manifest or a batch, by its name or its function."""
+        target, jobs = draft.job, self._declared.jobs
+        if isinstance(target, str):
+            found = jobs.get(target)
+        else:
+            bodies = [job for job in jobs.values() if isinstance(job, Job)]
+            found = next((job for job in bodies if job.function is target), None)
+        # The reader of a file has reported a missing key `job`.
+        if found is None and (target is not None or not draft.where):
+            name = (
+                target if isinstance(target, str) else getattr(target, "__qualname__", repr(target))
+            )
+            remedy = (
+                "declare it under jobs" if draft.where else "put @app.job(...) over its function"
+            )
+            self.problems.append(
+                f"{draft.called} names the job {name!r}, which is not declared: {remedy}"
+            )
+        return found
 
-
-def _find(declared: Declarations, target: JobGiven) -> DeclaredJob | None:
-    if isinstance(target, str):
-        return declared.jobs.get(target)
-    jobs = declared.jobs.values()
-    return next((job for job in jobs if isinstance(job, Job) and job.function is target), None)
-
-
-def _undeclared(draft: Draft) -> str:
-    target = draft.job
-    called = target if isinstance(target, str) else getattr(target, "__qualname__", repr(target))
-    remedy = "declare it under jobs" if draft.where else "put @app.job(...) over its function"
-    return f"{draft.called} names the job {called!r}, which is not declared: {remedy}"
+    def groups(self, manifests: list[ManifestDefinition]) -> tuple[GroupDefinition, ...]:
+        """Merge the declarations of each group, and add groups that manifests only name."""
+        groups: dict[str, GroupDefinition] = {}
+        for where, stated in self._declared.groups:
+            self.problems += checks.problems_of_group(where, stated)
+            known = groups.get(stated.name, GroupDefinition(name=stated.name))
+            self.problems += checks.problems_of_two_statements(where, known, stated)
+            settings = msgspec.structs.asdict(stated)
+            own = {name: value for name, value in settings.items() if value is not None}
+            groups[stated.name] = msgspec.structs.replace(known, **own)
+        for manifest in manifests:
+            if isinstance(manifest.group, str):  # any other type is a problem of its manifest
+                groups.setdefault(manifest.group, GroupDefinition(name=manifest.group))
+        return tuple(groups.values())
 
 
 def _manifest(
@@ -265,21 +268,3 @@ def _as_json(given: Any) -> Any:
         return msgspec.to_builtins(given, str_keys=True)
     except TypeError:
         return given
-
-
-def _groups(
-    declared: Declarations, manifests: list[ManifestDefinition], problems: list[str]
-) -> tuple[GroupDefinition, ...]:
-    """Merge the declarations of each group, and add groups that manifests only name."""
-    groups: dict[str, GroupDefinition] = {}
-    for where, stated in declared.groups:
-        problems += checks.problems_of_group(where, stated)
-        known = groups.get(stated.name, GroupDefinition(name=stated.name))
-        problems += checks.problems_of_two_statements(where, known, stated)
-        settings = msgspec.structs.asdict(stated)
-        own = {name: value for name, value in settings.items() if value is not None}
-        groups[stated.name] = msgspec.structs.replace(known, **own)
-    for manifest in manifests:
-        if isinstance(manifest.group, str):  # any other type is a problem of its manifest
-            groups.setdefault(manifest.group, GroupDefinition(name=manifest.group))
-    return tuple(groups.values())

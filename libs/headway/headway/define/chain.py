@@ -7,60 +7,27 @@
 declared last. A batch has many manifests, so there is no cursor after it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Unpack
 
 from headway_contract.fitting import show
 from headway_decisions.timing.cadence import Manual
-from msgspec import Struct
 
 from headway.define.calendar import did_you_mean
 from headway.define.declarations import (
     OF_FIRE_TIMES,
+    BatchDraft,
+    Configure,
     Declarations,
     DependentTerms,
     Draft,
+    Item,
+    Items,
     JobGiven,
     Terms,
 )
 from headway.define.definitions import Batch
-from headway.define.when import When, read_when, refuse_unknown
-
-Configure = Callable[["Item"], Mapping[str, Any]]
-
-
-class Item(Struct, frozen=True):
-    """A manifest of a batch; `depends_on` is the full id of its parent."""
-
-    id: str | int
-    input: Any = None
-    depends_on: str | None = None
-
-
-Items = Mapping[Any, Any] | Iterable[Any]
-
-
-class BatchDraft(Struct, frozen=True, kw_only=True):
-    """A declared batch. Items without a `depends_on` get that of the batch."""
-
-    name: str
-    job: JobGiven | None
-    items: Items
-    key: Callable[[Any], str | int] | None = None
-    when: When | None = None
-    depends_on: str | None = None
-    dormant: bool = False
-    prune: bool = True
-    configure: Configure | None = None
-    terms: Mapping[str, Any]
-    where: str = ""
-    # The place of each item in a file, by its id.
-    places: dict[str, str] = {}
-
-    @property
-    def called(self) -> str:
-        """The name of the batch in messages."""
-        return f"{self.where}batch {self.name!r}"
+from headway.define.when import read_when, refuse_unknown
 
 
 def add_batch(declared: Declarations, batch: BatchDraft) -> list[Draft]:
@@ -70,8 +37,7 @@ def add_batch(declared: Declarations, batch: BatchDraft) -> list[Draft]:
     declared.drafts += drafts
     if not any(draft.when is batch.when for draft in drafts):
         # Check the job and the cadence of the batch even while no item uses them.
-        unused = Draft("", batch.job, when=batch.when, batch=batch.name, where=batch.where)
-        declared.unused.append(unused)
+        declared.unused.append(batch)
     return drafts
 
 

@@ -241,13 +241,6 @@ def problems_of_two_statements(
             )
 
 
-def problems_of_generation(generation: object) -> list[str]:
-    """Return the problem of a generation, if it has one."""
-    if isinstance(generation, int) and not isinstance(generation, bool) and generation >= 0:
-        return []
-    return [f"generation {generation!r} is not valid: use a whole number from 0 on"]
-
-
 def problems_of_job(job: JobDefinition) -> list[str]:
     """Return the problems of a job's settings and of its concurrency key."""
     problems = [str(misfit) for misfit in misfits_of(job, {"name", "concurrency_key"})]

@@ -1,6 +1,6 @@
 """The declarations of an app and their problems, which `assembly` turns into definitions."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from headway_contract.fields import InvalidName, check_name
@@ -40,10 +40,7 @@ OF_FIRE_TIMES = ("jitter", "misfire", "exclude")
 
 
 class Draft(Struct, frozen=True):
-    """A declared manifest. `where` is its place in a file, if it came from one.
-
-    A draft without an id stands for a batch whose items do not use its job or cadence.
-    """
+    """A declared manifest. `where` is its place in a file, if it came from one."""
 
     external_id: str
     job: JobGiven | None
@@ -59,9 +56,44 @@ class Draft(Struct, frozen=True):
     @property
     def called(self) -> str:
         """The name of the manifest in messages."""
-        if not self.external_id:
-            return f"{self.where}batch {self.batch!r}"
         return f"{self.where}manifest {self.external_id!r}"
+
+
+Configure = Callable[["Item"], Mapping[str, Any]]
+
+
+class Item(Struct, frozen=True):
+    """A manifest of a batch; `depends_on` is the full id of its parent."""
+
+    id: str | int
+    input: Any = None
+    depends_on: str | None = None
+
+
+Items = Mapping[Any, Any] | Iterable[Any]
+
+
+class BatchDraft(Struct, frozen=True, kw_only=True):
+    """A declared batch. Items without a `depends_on` get that of the batch."""
+
+    name: str
+    job: JobGiven | None
+    items: Items
+    key: Callable[[Any], str | int] | None = None
+    when: When | None = None
+    depends_on: str | None = None
+    dormant: bool = False
+    prune: bool = True
+    configure: Configure | None = None
+    terms: Mapping[str, Any]
+    where: str = ""
+    # The place of each item in a file, by its id.
+    places: dict[str, str] = {}
+
+    @property
+    def called(self) -> str:
+        """The name of the batch in messages."""
+        return f"{self.where}batch {self.name!r}"
 
 
 class Declarations(Struct):
@@ -72,7 +104,8 @@ class Declarations(Struct):
     jobs: dict[str, DeclaredJob] = {}
     groups: list[tuple[str, GroupDefinition]] = []
     drafts: list[Draft] = []
-    unused: list[Draft] = []
+    # Batches whose job and cadence no item uses.
+    unused: list[BatchDraft] = []
     batches: dict[str, Batch] = {}
     defaults: DefaultTerms = {}
     problems: list[str] = []

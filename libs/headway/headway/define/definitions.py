@@ -20,6 +20,7 @@ from msgspec import Meta, Struct, field
 # A limit on concurrent runs.
 Cap = Annotated[int, Meta(ge=0, le=1_000_000)]
 
+Generation = Annotated[int, Meta(ge=0)]
 Timeout = Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS)]
 Grace = Annotated[float, Meta(ge=0, le=LONGEST_GRACE_SECONDS)]
 Jitter = Annotated[float, Meta(ge=0, le=LONGEST_JITTER_SECONDS)]
@@ -143,7 +144,7 @@ class Definitions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     owner: str
-    generation: Annotated[int, Meta(ge=0)] = 0
+    generation: Generation = 0
     groups: tuple[GroupDefinition, ...] = ()
     jobs: tuple[JobDefinition, ...] = ()
     manifests: tuple[ManifestDefinition, ...] = ()

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
-from headway_contract.fitting import show
+from headway_contract.fields import Count
+from headway_contract.fitting import problem_of
 from headway_contract.work import terms_of
 
 from headway.define import inputs
@@ -21,9 +22,6 @@ _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 # The default of an input, if its parameter has none.
 NO_DEFAULT = inspect.Parameter.empty
-
-# More than any worker has slots.
-_MOST_SLOTS = 1_000_000
 
 
 def holds_nul(encoded: bytes) -> bool:
@@ -128,13 +126,9 @@ def problems_of_running(job: Job) -> list[str]:
             f"job {job.name!r} has process=True, but another process cannot find its function "
             f"{job.function.__qualname__}: put it at the top level of a module"
         )
-    most = job.worker_concurrency
-    is_number = isinstance(most, int) and not isinstance(most, bool)
-    if most is not None and not (is_number and 1 <= most <= _MOST_SLOTS):
-        problems.append(
-            f"job {job.name!r} has worker_concurrency={show(most)}: use a whole number from 1 to "
-            f"{_MOST_SLOTS}"
-        )
+    wrong = problem_of(job.worker_concurrency, Count | None)
+    if wrong is not None:
+        problems.append(f"job {job.name!r}: worker_concurrency {wrong}")
     return problems
 
 

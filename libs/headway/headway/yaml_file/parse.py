@@ -8,8 +8,8 @@ from headway_decisions.timing.calendar import Exclusion
 
 from headway.define import cadences, inputs
 from headway.define.calendar import exclude_dates, exclude_days, exclude_range, exclude_times
-from headway.define.chain import BatchDraft, Item, add_batch
-from headway.define.declarations import Declarations, Draft, check_app_name
+from headway.define.chain import add_batch
+from headway.define.declarations import BatchDraft, Declarations, Draft, Item, check_app_name
 from headway.define.defaults import DefaultTerms
 from headway.define.definitions import GroupDefinition
 from headway.define.jobs import DeclaredJob
