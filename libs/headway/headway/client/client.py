@@ -307,7 +307,7 @@ class Client(Schedules):
     async def _change_letters(
         self, path: str, request: Any, on_page: OnPage = lambda _: None
     ) -> list[letters.LetterResult]:
-        """Change dead letters page by page, without those that come meanwhile."""
+        """Change dead letters page by page; later dead letters are left out."""
         results: list[letters.LetterResult] = []
         while True:
             page = await self._ask("POST", path, request, letters.LettersChanged)

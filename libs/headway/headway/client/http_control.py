@@ -63,13 +63,7 @@ class HttpControl:
         """Close the connection."""
         await self._client.aclose()
 
-    async def ask(
-        self,
-        method: str,
-        path: str,
-        request: Struct,
-        answer: type[Answer],
-    ) -> Answer:
+    async def ask(self, method: str, path: str, request: Struct, answer: type[Answer]) -> Answer:
         """Send a request to a path below `/api/v1` and return its answer."""
         sent = {
             field.encode_name: getattr(request, field.name)

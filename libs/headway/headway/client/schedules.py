@@ -117,8 +117,8 @@ class Schedules(Reads):
     ) -> BackfillAnswer:
         """Queue the occurrences of a past range, both ends included; none is queued twice.
 
-        They run oldest first, as many at once as may overlap. `missed_only` leaves out those that
-        fired on schedule; `dry_run` only counts.
+        They run oldest first, as many at once as may overlap. `missed_only` leaves out
+        occurrences that fired on schedule; `dry_run` only counts.
         """
         request = BackfillRequest(
             manifest=external_id,

@@ -1,7 +1,7 @@
 """An application: its jobs, its groups and its schedules."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, Unpack
+from typing import Any, Unpack
 
 from headway.define.assembly import assemble
 from headway.define.chain import Chain, add_batch
@@ -18,10 +18,8 @@ from headway.define.declarations import (
 from headway.define.defaults import BUILT_IN, Defaults, DefaultTerms
 from headway.define.definitions import Definitions, GroupDefinition
 from headway.define.jobs import Job, input_of_body, problems_of_running
-from headway.define.options import FIELDS, RateGiven, WorkOptions, read_options, read_rate
+from headway.define.options import FIELDS, Function, RateGiven, WorkOptions, read_options, read_rate
 from headway.define.when import When, read_when, refuse_unknown
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class App:

@@ -12,7 +12,7 @@ import difflib
 import re
 from collections.abc import Iterable
 from datetime import date, datetime, time
-from enum import Flag, auto
+from enum import Flag
 from typing import Literal, TypeVar, cast
 
 from headway_decisions.timing.cadence import Week, Weekday
@@ -31,13 +31,7 @@ LAST: Literal["last"] = "last"
 class Days(Flag):
     """Weekdays."""
 
-    MON = auto()
-    TUE = auto()
-    WED = auto()
-    THU = auto()
-    FRI = auto()
-    SAT = auto()
-    SUN = auto()
+    MON, TUE, WED, THU, FRI, SAT, SUN = (1 << bit for bit in range(7))
     WEEKDAYS = MON | TUE | WED | THU | FRI
     WEEKENDS = SAT | SUN
     ALL = WEEKDAYS | WEEKENDS
@@ -46,18 +40,8 @@ class Days(Flag):
 class Months(Flag):
     """Months of a year; `QUARTERS` are the first months of each quarter."""
 
-    JAN = auto()
-    FEB = auto()
-    MAR = auto()
-    APR = auto()
-    MAY = auto()
-    JUN = auto()
-    JUL = auto()
-    AUG = auto()
-    SEP = auto()
-    OCT = auto()
-    NOV = auto()
-    DEC = auto()
+    JAN, FEB, MAR, APR, MAY, JUN = (1 << bit for bit in range(6))
+    JUL, AUG, SEP, OCT, NOV, DEC = (1 << bit for bit in range(6, 12))
     QUARTERS = JAN | APR | JUL | OCT
     ALL = JAN | FEB | MAR | APR | MAY | JUN | JUL | AUG | SEP | OCT | NOV | DEC
 
@@ -65,11 +49,7 @@ class Months(Flag):
 class Weeks(Flag):
     """The first, second, third, fourth or last of a weekday in its month."""
 
-    FIRST = auto()
-    SECOND = auto()
-    THIRD = auto()
-    FOURTH = auto()
-    LAST = auto()
+    FIRST, SECOND, THIRD, FOURTH, LAST = (1 << bit for bit in range(5))
     ALL = FIRST | SECOND | THIRD | FOURTH | LAST
 
 

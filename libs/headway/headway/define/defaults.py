@@ -118,7 +118,7 @@ class DefinitionSettings(Struct, frozen=True, kw_only=True):
 
 
 def overlay(weaker: Defaults, stated: DefaultTerms, problems: list[str]) -> Defaults:
-    """Return defaults, overridden by those that an app sets."""
+    """Return defaults, overridden by the defaults of an app."""
     tz = stated.get("tz")
     wrong = [] if tz is None else timing_problems.about_zone(tz)
     problems += wrong

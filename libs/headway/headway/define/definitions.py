@@ -130,7 +130,7 @@ class ManifestDefinition(WorkTerms, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class Batch(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Manifests that are declared together; `prune` deletes those that are no longer in it."""
+    """Manifests that are declared together; `prune` deletes manifests of removed items."""
 
     name: str
     prune: bool = True

@@ -153,10 +153,7 @@ def allow(most: int) -> Overlap:
 
 def read_misfire(given: object, problems: list[str], *, threshold: float = 60.0) -> Misfire | None:
     """Read a misfire policy, by name or as a value; a name gets the threshold."""
-    known = {
-        "fire_once": fire_once(threshold=threshold),
-        "skip": skip_missed(threshold=threshold),
-    }
+    known = {"fire_once": fire_once(threshold=threshold), "skip": skip_missed(threshold=threshold)}
     expected = "a misfire policy: use 'fire_once', 'skip' or catch_up(n)"
     return _read_policy(given, known, expected, problems)
 

@@ -1,6 +1,6 @@
 """When: a cadence with its filters, zone and policies, as a value and as a decorator.
 
-The name of a cadence is the part of a decorated job's manifest id that tells its cadences apart.
+The name of a cadence is part of the manifest id of a decorated job, and unique in the job.
 It depends on its own cadence only, so that a second cadence never renames the first. It contains
 the cadence and the filters on days, weeks, months and the time of day. It omits everything that
 may change while operators' settings and history should stay: the zone, `start`, `end`, exclusions,
@@ -21,7 +21,6 @@ from headway.define.calendar import Months
 from headway.define.options import MisfireGiven, OverlapGiven, marks_of, read_misfire, read_overlap
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Word = TypeVar("Word")
 
 
 class When(Struct, frozen=True, kw_only=True):
@@ -139,32 +138,24 @@ def _filters(options: Mapping[str, Any], problems: list[str]) -> Filters:
     if options.get("days") is not None and options.get("weekdays") is not None:
         problems.append("days and weekdays are the same filter here: use one of them")
     of_days = "weekdays" if options.get("days") is None else "days"
-    days = _chosen(calendar.weekdays, of_days, options, problems)
-    months = _chosen(calendar.months, "months", options, problems)
-    weeks = _chosen(calendar.weeks, "weeks", options, problems)
-    return Filters(
+    filters: dict[str, Any] = {}
+    for field, name, read, everything in (
+        ("days", of_days, calendar.weekdays, calendar.Days),
+        ("months", "months", calendar.months, calendar.Months),
+        ("weeks", "weeks", calendar.weeks, calendar.Weeks),
+    ):
+        given, before = options.get(name), len(problems)
+        chosen = read(given, problems)
+        if given is not None and not chosen and len(problems) == before:
+            problems.append(f"{name}={given!r} selects nothing: name at least one, or leave it out")
         # A filter with all values restricts nothing, and has the same name as no filter.
-        days=() if len(days) == len(calendar.Days) else days,
-        months=() if len(months) == len(calendar.Months) else months,
-        weeks=() if len(weeks) == len(calendar.Weeks) else weeks,
+        filters[field] = () if len(chosen) == len(everything) else chosen
+    return Filters(
+        **filters,
         between=options.get("between"),
         start=calendar.wall_time(options.get("start"), problems),
         end=calendar.wall_time(options.get("end"), problems),
     )
-
-
-def _chosen(
-    read: Callable[[object, list[str]], tuple[Word, ...]],
-    name: str,
-    options: Mapping[str, Any],
-    problems: list[str],
-) -> tuple[Word, ...]:
-    """Read the values of a filter; report an empty one, which is probably a mistake."""
-    given, before = options.get(name), len(problems)
-    chosen = read(given, problems)
-    if given is not None and not chosen and len(problems) == before:
-        problems.append(f"{name}={given!r} selects nothing: name at least one, or leave it out")
-    return chosen
 
 
 _CRON_WORDS = {"*": "any", "/": "per", ",": "and", "#": "nth", "?": "any", "@": ""}

@@ -156,7 +156,7 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the run was asked to stop. Long plain functions should check it."""
+        """Whether the run should end early. Long plain functions should check it."""
         return self._cancelled.is_set()
 
     def progress(self, percent: float | None = None, message: str | None = None) -> None:

@@ -35,7 +35,7 @@ Outcome = lifecycle.RunCompleted | lifecycle.RunFailed | lifecycle.RunCancelled
 
 
 class Execution:
-    """Runs one body, can be asked to stop, and returns the outcome."""
+    """Runs one body, can be stopped, and returns the outcome."""
 
     def __init__(
         self,

@@ -173,7 +173,7 @@ class Worker:
             await self.heartbeats.beat()
 
     async def _drain(self, seconds: float) -> None:
-        """Let runs finish; hand back those that have not begun or do not end in time."""
+        """Let runs finish; hand back runs that have not begun or do not end in time."""
         self._start_no_more()
         if self._tasks:
             log.info("worker draining", leases=len(self._tasks))

@@ -60,8 +60,7 @@ Kinds = Kind | list[Kind]
 RateText = Annotated[
     str,
     _text(
-        rf"^\s*{_COUNT}\s*(/|per)\s*({_ABOVE_ZERO}\s*)?(second|minute|hour|day)s?\s*$",
-        "100/minute",
+        rf"^\s*{_COUNT}\s*(/|per)\s*({_ABOVE_ZERO}\s*)?(second|minute|hour|day)s?\s*$", "100/minute"
     ),
 ]
 KeyTemplate = Annotated[
