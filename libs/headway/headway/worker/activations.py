@@ -18,7 +18,6 @@ from headway_contract.lifecycle import Activation, RunActivated
 from headway_contract.manifests import ActivationAnswer, ActivationQuestion
 from headway_contract.orders import OrderedRun
 from headway_errors import Invalid, RequestFailed
-from headway_jetstream_kit import Broker
 from headway_jetstream_kit.ask import ask
 from headway_tracing import traceparent
 from headway_tracing.log import get_logger
@@ -71,10 +70,8 @@ class PendingActivation(Coroutine[Any, Any, None]):
 class Activations:
     """The activations of one run."""
 
-    def __init__(
-        self, broker: Broker, lease: Lease, ordered: OrderedRun, on_lost: Callable[[], None]
-    ) -> None:
-        self._broker = broker
+    def __init__(self, lease: Lease, ordered: OrderedRun, on_lost: Callable[[], None]) -> None:
+        self._broker = lease.broker
         self._lease = lease
         self._ordered = ordered
         self._on_lost = on_lost

@@ -12,7 +12,6 @@ from headway_contract import lifecycle
 from headway_contract.fields import OUTPUT_LIMIT
 from headway_contract.lifecycle import Failure
 from headway_contract.orders import OrderedRun
-from headway_jetstream_kit import Broker
 from headway_tracing import span, traceparent
 from headway_tracing.log import log_context
 
@@ -38,23 +37,18 @@ class Execution:
     """Runs one body, can be stopped, and returns the outcome."""
 
     def __init__(
-        self,
-        job: Job,
-        ordered: OrderedRun,
-        lease: Lease,
-        broker: Broker,
-        fork_server: ForkServer | None,
+        self, job: Job, ordered: OrderedRun, lease: Lease, fork_server: ForkServer | None
     ) -> None:
         self.ordered = ordered
-        self._activations = Activations(broker, lease, ordered, lambda: self.stop("released"))
-        self._reports = Reports(broker, ordered, lease)
+        self._activations = Activations(lease, ordered, lambda: self.stop("released"))
+        self._reports = Reports(ordered, lease)
         self.context = Context(ordered, job.name, self._activations, self._reports)
         self._job = job
         self._fork_server = fork_server
         self._process: BodyProcess | None = None
         self._fields = {**lease.credentials, "run": ordered.run}
         # The broker may accept less than the protocol allows.
-        self._most_output = min(OUTPUT_LIMIT, broker.client.max_payload - _ENVELOPE)
+        self._most_output = min(OUTPUT_LIMIT, lease.broker.client.max_payload - _ENVELOPE)
         self._body: asyncio.Future[Any] | None = None
         loop = asyncio.get_running_loop()
         self._stop_requested: asyncio.Future[None] = loop.create_future()

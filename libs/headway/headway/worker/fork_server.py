@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -132,39 +133,32 @@ class ForkServer:
         await self.start()
 
 
+@dataclass(eq=False)
 class BodyProcess:
     """The process of one run, seen from the worker."""
 
-    def __init__(
-        self,
-        fork_server: ForkServer,
-        job: Job,
-        ordered: OrderedRun,
-        reporter: Reporter,
-        activator: Activator,
-    ) -> None:
-        self._fork_server = fork_server
-        self._job = job
-        self._ordered = ordered
-        self._reporter = reporter
-        self._activator = activator
-        self._writer: asyncio.StreamWriter | None = None
-        self._pid: int | None = None
-        self._stop_requested = False
-        self._kill_requested = False
-        self._ended = False
-        self._activating: set[asyncio.Task[None]] = set()
+    fork_server: ForkServer
+    job: Job
+    ordered: OrderedRun
+    reporter: Reporter
+    activator: Activator
+    _writer: asyncio.StreamWriter | None = None
+    _pid: int | None = None
+    _stop_requested: bool = False
+    _kill_requested: bool = False
+    _ended: bool = False
+    _activating: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def run(self) -> msgspec.Raw:
         """Run the body; raise `BodyFailed` if it does not return."""
-        reader, self._writer = await self._fork_server.fork()
+        reader, self._writer = await self.fork_server.fork()
         try:
             self._send(
                 pipe_frames.Begin(
-                    function=function_path(self._job.function),
-                    job=self._job.name,
-                    ordered=self._ordered,
-                    capture_logging=self._job.capture_logging,
+                    function=function_path(self.job.function),
+                    job=self.job.name,
+                    ordered=self.ordered,
+                    capture_logging=self.job.capture_logging,
                 )
             )
             if self._stop_requested:
@@ -201,7 +195,7 @@ class BodyProcess:
             try:
                 line = await reader.readline()
             except (OSError, ValueError) as error:
-                log.warning("process of a run is unreadable", run=self._ordered.run, error=error)
+                log.warning("process of a run is unreadable", run=self.ordered.run, error=error)
                 line = b""
             if not line:
                 raise BodyFailed(_death_failure(None))
@@ -230,9 +224,9 @@ class BodyProcess:
                 if self._kill_requested:
                     self.kill()
             case pipe_frames.ProgressFrame(percent=percent, message=message):
-                self._reporter.progress(percent, message)
+                self.reporter.progress(percent, message)
             case pipe_frames.LogFrame(level=level, message=message, fields=fields):
-                self._reporter.line(level, message, fields)
+                self.reporter.line(level, message, fields)
             case pipe_frames.ActivateFrame():
                 task = asyncio.create_task(self._activate(frame))
                 self._activating.add(task)
@@ -243,7 +237,7 @@ class BodyProcess:
         reply = pipe_frames.ActivateReply(number=frame.number)
         try:
             requests = [ActivationRequest(*request) for request in frame.requests]
-            await self._activator.activate(requests)
+            await self.activator.activate(requests)
         except Exception as error:  # noqa: BLE001 - the body receives it
             reply = msgspec.structs.replace(reply, error=type(error).__name__, message=str(error))
         self._send(reply)

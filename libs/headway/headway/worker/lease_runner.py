@@ -7,12 +7,12 @@ runs away, it orders all of them again, one by one.
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from headway_clock import monotonic
 from headway_contract import Event, encode, lifecycle
 from headway_contract.orders import OrderedRun
-from headway_jetstream_kit import Broker
 from headway_jetstream_kit.tasks import end
 
 from headway.define.jobs import Job
@@ -42,34 +42,25 @@ _OUTCOME_NAMES: dict[type, str] = {
 OnEnded = Callable[[str, str, float], None]
 
 
+@dataclass(eq=False, repr=False)  # the token of an order is secret
 class LeaseRunner:
     """One lease that this worker holds, from its claim to the outcome of its last run."""
 
-    def __init__(
-        self,
-        lease: Lease,
-        job: Job,
-        broker: Broker,
-        *,
-        fork_server: ForkServer | None,
-        on_ended: OnEnded | None = None,
-    ) -> None:
-        self.lease = lease
-        self._job = job
-        self._broker = broker
-        self._fork_server = fork_server
-        self._on_ended = on_ended
-        self._current: Execution | None = None
-        self._cancelled: dict[UUID, str] = {}
-        self._start_no_more: StopReason | None = None
-        self._pending: list[Event] = []
-        self._pending_bytes = 0
-        self._pending_since = 0.0
-        self._flushing: asyncio.Task[None] | None = None
-        # Most leases end before they need these: a timer costs less than a task.
-        self._flush_timer: asyncio.TimerHandle | None = None
-        self._renewal: asyncio.TimerHandle | None = None
-        self._renewing: asyncio.Task[None] | None = None
+    lease: Lease
+    job: Job
+    fork_server: ForkServer | None
+    on_ended: OnEnded | None
+    _current: Execution | None = None
+    _cancelled: dict[UUID, str] = field(default_factory=dict)
+    _start_no_more: StopReason | None = None
+    _pending: list[Event] = field(default_factory=list)
+    _pending_bytes: int = 0
+    _pending_since: float = 0.0
+    _flushing: asyncio.Task[None] | None = None
+    # Most leases end before they need these: a timer costs less than a task.
+    _flush_timer: asyncio.TimerHandle | None = None
+    _renewal: asyncio.TimerHandle | None = None
+    _renewing: asyncio.Task[None] | None = None
 
     @property
     def running(self) -> list[UUID]:
@@ -130,7 +121,7 @@ class LeaseRunner:
         if not_started is not None:
             await self._add(self.lease.event(not_started, traceparent=ordered.traceparent))
             return
-        execution = Execution(self._job, ordered, self.lease, self._broker, self._fork_server)
+        execution = Execution(self.job, ordered, self.lease, self.fork_server)
         self._current = execution
         began = monotonic()
         try:
@@ -139,8 +130,8 @@ class LeaseRunner:
             outcome = await execution.run()
         finally:
             self._current = None
-        if self._on_ended is not None:
-            self._on_ended(self._job.name, _OUTCOME_NAMES[type(outcome)], monotonic() - began)
+        if self.on_ended is not None:
+            self.on_ended(self.job.name, _OUTCOME_NAMES[type(outcome)], monotonic() - began)
         if outcome is not None:
             await self._add(self.lease.event(outcome, traceparent=execution.traceparent))
 

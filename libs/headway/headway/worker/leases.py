@@ -8,6 +8,7 @@ the worker publishes the events again instead of running the body again.
 
 import asyncio
 from collections import OrderedDict
+from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import UUID
 
@@ -40,28 +41,26 @@ _MOST_BYTES = 16 * 1024
 _MOST_NAMES = 10_000
 
 
+@dataclass(eq=False, repr=False)  # the token of an order is secret
 class Lease:
     """One lease, from the order to its last event."""
 
-    def __init__(
-        self, broker: Broker, order: RunDispatched, *, worker: str, nonce: str, host: str
-    ) -> None:
-        self.order = order
-        self._broker = broker
-        self.worker = worker
-        self._nonce = nonce
-        self._host = host
-        self._sequence = 0
-        self._published: list[Event] = []
-        # Runs that ended before this worker claimed the lease.
-        self.ended_runs: set[UUID] = set()
-        # Bytes published for the lease, repeats included.
-        self.size = 0
-        # Each message names its predecessor, so only one can be in flight.
-        self._publish_lock = asyncio.Lock()
-        self.lost = False
-        # When the last message was stored, by the monotonic clock.
-        self.published_at = monotonic()
+    broker: Broker
+    order: RunDispatched
+    worker: str
+    nonce: str
+    host: str
+    # Runs that ended before this worker claimed the lease.
+    ended_runs: set[UUID] = field(default_factory=set)
+    # Bytes published for the lease, repeats included.
+    size: int = 0
+    lost: bool = False
+    # When the last message was stored, by the monotonic clock.
+    published_at: float = field(default_factory=monotonic)
+    _sequence: int = 0
+    _published: list[Event] = field(default_factory=list)
+    # Each message names its predecessor, so only one can be in flight.
+    _publish_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def claim(self) -> Claim:
         """Claim the lease; for a lease of one run, report its start in the same message."""
@@ -72,7 +71,7 @@ class Lease:
             return claim
 
     async def _claim(self) -> Claim:
-        claimed = LeaseClaimed(**self.credentials, host=self._host)
+        claimed = LeaseClaimed(**self.credentials, host=self.host)
         events = [self.event(claimed, traceparent=traceparent())]
         if len(self.order.runs) == 1:
             events.append(self.started(0))
@@ -144,7 +143,7 @@ class Lease:
     @property
     def credentials(self) -> dict[str, Any]:
         """The fields that every event of the lease carries."""
-        return {"lease": self.order.lease, "token": self.order.token, "nonce": self._nonce}
+        return {"lease": self.order.lease, "token": self.order.token, "nonce": self.nonce}
 
     async def _resolve(self, events: list[Event]) -> bool:
         """Ask what a refusal or a missing answer meant; return whether the events are stored."""
@@ -192,7 +191,7 @@ class Lease:
 
     def _parts(self, events: list[Event]) -> list[list[Event]]:
         """Split events into as few messages as the broker accepts; each of them is fenced."""
-        most = self._broker.client.max_payload - _HEADERS
+        most = self.broker.client.max_payload - _HEADERS
         parts: list[list[Event]] = [[]]
         size = 0
         for published in events:
@@ -216,10 +215,10 @@ class Lease:
         return "mine"
 
     async def _ask(self) -> LeaseAnswer:
-        question = LeaseQuestion(lease=self.order.lease, worker=self.worker, nonce=self._nonce)
+        question = LeaseQuestion(lease=self.order.lease, worker=self.worker, nonce=self.nonce)
         try:
             subject = subjects.LEASE_QUESTION
-            return await ask(self._broker, subject, question, LeaseAnswer, timeout=3)
+            return await ask(self.broker, subject, question, LeaseAnswer, timeout=3)
         except RequestFailed as error:
             return LeaseAnswer(answer="undecided", reason=str(error))
 
@@ -230,7 +229,7 @@ class Lease:
             headers[subjects.TRACEPARENT_HEADER] = events[-1].traceparent
         body = encode(events)
         self.size += len(body)
-        answer = await publish(self._broker, subject, body, headers=headers)
+        answer = await publish(self.broker, subject, body, headers=headers)
         if isinstance(answer, NoAnswer):
             log.warning("publish was not answered", lease=self.order.lease, error=answer.why)
         return answer

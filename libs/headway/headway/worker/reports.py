@@ -13,7 +13,6 @@ import msgspec
 from headway_clock import utc_now
 from headway_contract import subjects, worker_protocol
 from headway_contract.orders import OrderedRun
-from headway_jetstream_kit import Broker
 from headway_tracing.log import get_logger
 from nats.errors import Error as NatsError
 
@@ -31,8 +30,8 @@ _LINES_AT_ONCE = 100
 class Reports:
     """The reporter of one run. Any thread may call it; the event loop publishes."""
 
-    def __init__(self, broker: Broker, ordered: OrderedRun, lease: Lease) -> None:
-        self._broker = broker
+    def __init__(self, ordered: OrderedRun, lease: Lease) -> None:
+        self._broker = lease.broker
         self._ordered = ordered
         self._subject = subjects.progress(lease.order.lease, lease.worker)
         self._order = lease.order
