@@ -1,7 +1,7 @@
 """Requests to the HTTP API of a console.
 
 The path of a request names fields of its struct in braces. The other fields that are not at their
-default become the query of a GET or DELETE, and the body of any other method.
+default become the query of a DELETE, and the body of any other method.
 """
 
 import re
@@ -21,7 +21,6 @@ from headway.client.control import PATIENT_SECONDS, USUAL_SECONDS, Answer
 Item = TypeVar("Item")
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
-_WITHOUT_BODY = ("GET", "DELETE")
 _NATS_SCHEMES = ("nats://", "tls://", "ws://", "wss://")
 # The maximum number of items in a page of a list.
 _PAGE = 500
@@ -74,7 +73,7 @@ class HttpControl:
         for name in _PLACEHOLDER.findall(path):
             sent.pop(name, None)
             path = path.replace(f"{{{name}}}", segment(getattr(request, name)))
-        if method in _WITHOUT_BODY:
+        if method == "DELETE":
             found = await self.call(method, API + path, query=_spelled(sent))
         else:
             found = await self.call(method, API + path, body=msgspec.json.encode(sent))

@@ -2,7 +2,7 @@
 
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -58,23 +58,26 @@ def unpack(packed: bytes) -> Definitions:
         raise UnreadableDefinitions(f"not definitions: {error}") from error
 
 
-_PARTS: dict[str, type[Struct]] = {
-    "groups": GroupDefinition,
-    "jobs": JobDefinition,
-    "manifests": ManifestDefinition,
-    "batches": Batch,
+# The kind and the type of the definitions in each part.
+_PARTS: dict[str, tuple[str, type[Struct]]] = {
+    "groups": ("group", GroupDefinition),
+    "jobs": ("job", JobDefinition),
+    "manifests": ("manifest", ManifestDefinition),
+    "batches": ("batch", Batch),
 }
 
 
 def problems_of(definitions: Definitions) -> list[str]:
     """Return all problems of definitions, without what the scheduler has stored."""
-    found = [
-        *_names(definitions),
-        *_repeated("group", (group.name for group in definitions.groups)),
-        *_repeated("job", (job.name for job in definitions.jobs)),
-        *_repeated("batch", (batch.name for batch in definitions.batches)),
-        *_repeated("manifest", (manifest.external_id for manifest in definitions.manifests)),
-    ]
+    found = list(_names(definitions))
+    for part, (kind, _) in _PARTS.items():
+        key = "external_id" if kind == "manifest" else "name"
+        names = Counter(getattr(definition, key) for definition in getattr(definitions, part))
+        found += [
+            f"{kind} {name!r} is defined {times} times: leave all but one out"
+            for name, times in names.items()
+            if times > 1
+        ]
     for group in definitions.groups:
         found += checks.problems_of_group("", group)
     for job in definitions.jobs:
@@ -111,18 +114,18 @@ def problems_of_body(body: bytes) -> list[str]:
         if not isinstance(stated, list):
             found.append(f"not definitions: {name} {show(stated)} is not valid: use a list")
             continue
-        fitted = [fit(part, _PARTS[name]) for part in stated]
+        kind, struct = _PARTS[name]
+        fitted = [fit(part, struct) for part in stated]
         for part, result in zip(stated, fitted, strict=True):
-            found += [f"{_called(name, part)}: {misfit}" for misfit in result.misfits]
+            found += [f"{_called(kind, part)}: {misfit}" for misfit in result.misfits]
         sound[name] = tuple(result.value for result in fitted if result.value is not None)
     readable = Definitions(owner=API_OWNER) if rest.value is None else rest.value
     return list(dict.fromkeys(found + problems_of(structs.replace(readable, **sound))))
 
 
-def _called(part: str, given: Any) -> str:
+def _called(kind: str, given: Any) -> str:
     """Name a group, job, manifest or batch for a message, if it has a name."""
-    kind = {"batches": "batch"}.get(part, part.removesuffix("s"))
-    key = "external_id" if part == "manifests" else "name"
+    key = "external_id" if kind == "manifest" else "name"
     name = given.get(key) if isinstance(given, Mapping) else None
     return f"{kind} {show(name)}" if name is not None else f"a {kind}"
 
@@ -139,14 +142,6 @@ def _names(definitions: Definitions) -> Iterator[str]:
         yield from checks.problems_of_name(check_name, kind, name)
     for manifest in definitions.manifests:
         yield from checks.problems_of_name(check_manifest_id, manifest.external_id)
-
-
-def _repeated(kind: str, names: Iterable[str]) -> list[str]:
-    return [
-        f"{kind} {name!r} is defined {times} times: leave all but one out"
-        for name, times in Counter(names).items()
-        if times > 1
-    ]
 
 
 def _manifest(manifest: ManifestDefinition, batches: set[str]) -> Iterator[str]:

@@ -73,7 +73,7 @@ def choose_jobs(app: App, only: Iterable[str] = ()) -> dict[str, Job]:
     if unknown:
         raise UnknownJobs(
             f"{app.name} has no body of the job {', '.join(map(repr, unknown))}: "
-            f"it has those of {', '.join(jobs) or 'no job'}"
+            f"its jobs are {', '.join(jobs) or 'not declared'}"
         )
     return {name: jobs[name] for name in names} if names else jobs
 
