@@ -126,7 +126,7 @@ async def test_a_worker_refuses_jobs_that_the_app_does_not_have(shell):
     arguments = ("worker", "--app", "good.py", "--job", "hello", "--job", "hullo")
     done = await shell.run(*arguments, **NOBODY)
     assert done.code == 2
-    assert "'--job': good has no body of the job 'hullo': it has those of hello" in done.err
+    assert "'--job': good has no body of the job 'hullo': its jobs are hello" in done.err
 
 
 @pytest.mark.parametrize("arguments", [["--debug", "worker"], ["worker", "--debug"]])

@@ -263,7 +263,7 @@ async def test_a_run_that_fails_after_the_request_is_not_tried_again(world, sche
 
     await world.dispatcher()
     worker = await world.worker(app_with(job))
-    worker._obey = worker.heartbeats._obey = lambda instructions: None
+    worker._obey = worker.heartbeats.obey = lambda instructions: None
     work = uuid4()
     await scheduler.queue(work)
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
@@ -287,7 +287,7 @@ async def test_a_run_that_completes_after_the_request_is_completed(world, schedu
 
     await world.dispatcher()
     worker = await world.worker(app_with(job))
-    worker._obey = worker.heartbeats._obey = lambda instructions: None
+    worker._obey = worker.heartbeats.obey = lambda instructions: None
     work = uuid4()
     await scheduler.queue(work)
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")

@@ -222,8 +222,8 @@ async def test_a_cancel_is_heard_by_push_or_else_by_heartbeat(world, way, kind, 
     app = app_with(plain if kind == "plain" else waits)
     worker = await world.worker(app, heartbeat_seconds=seconds)
     if way == "heartbeat":
-        obey = worker.heartbeats._obey
-        worker.heartbeats._obey = lambda said: None if isinstance(said, CancelPush) else obey(said)
+        obey = worker.heartbeats.obey
+        worker.heartbeats.obey = lambda said: None if isinstance(said, CancelPush) else obey(said)
     work = await queue(world, retry=RetryPolicy(attempts=3))
     await until_run(world, "in_progress")
     await cancel(world, work)

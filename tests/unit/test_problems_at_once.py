@@ -22,8 +22,9 @@ from headway import (
     retry,
     weekly,
 )
+from headway.define.assembly import assemble_at_run_time
+from headway.define.declarations import BatchDraft, Draft
 from headway.define.packing import UnreadableDefinitions, unpack
-from headway.define.runtime_definitions import one_batch, one_manifest
 from headway.yaml_file import read_app
 from headway_contract.fields import Rate
 from headway_contract.fitting import Misfit, fit, problem_of
@@ -302,12 +303,13 @@ def test_a_manifest_of_a_file_in_which_everything_is_wrong():
 class TestAtRunTime:
     def test_requests_of_the_client(self):
         with pytest.raises(InvalidDefinitions) as caught:
-            one_manifest("m", job="a b", when=daily("25:00"), given=None, terms={"priority": 99})
+            assemble_at_run_time(Draft("m", "a b", daily("25:00"), terms={"priority": 99}))
         assert len(caught.value.problems) == 3
         with pytest.raises(InvalidDefinitions, match="when= takes a cadence"):
-            one_manifest("m", job="work", when=None, given=None, terms={})
+            assemble_at_run_time(Draft("m", "work"))
         with pytest.raises(InvalidDefinitions, match="items None is not valid"):
-            one_batch("b", job="work", items=None, when=HOURLY, key=None, prune=True, configure=None, terms={})  # fmt: skip
+            batch = BatchDraft(name="b", job="work", items=None, when=HOURLY, terms={})
+            assemble_at_run_time(batch)
 
     def test_definitions_from_requests(self):
         manifest = {

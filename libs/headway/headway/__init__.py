@@ -44,7 +44,8 @@ from headway.define.calendar import (
     exclude_range,
     exclude_times,
 )
-from headway.define.chain import Chain, Item
+from headway.define.chain import Chain
+from headway.define.declarations import Item
 from headway.define.definitions import Definitions, InvalidDefinitions
 from headway.define.options import allow, catch_up, fire_once, retry, skip_missed
 from headway.define.when import When

@@ -10,10 +10,7 @@ class ActivationRefused(Exception):
 
 
 class ActivationUnavailable(Exception):
-    """The activation could not be checked and nothing was activated.
-
-    A run that fails with it is retried like any other.
-    """
+    """The activation could not be checked and nothing was activated; a retry may succeed."""
 
 
 class LeaseLost(Exception):

@@ -15,46 +15,9 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
 
-from headway_contract.dead_letters import (
-    AcknowledgeRequest,
-    LetterFilter,
-    LetterResult,
-    LettersChanged,
-    RetryRequest,
-)
-from headway_contract.definitions import GiveBackAppRequest, RenameAppRequest, RetireAppRequest
+from headway_contract import dead_letters as letters
+from headway_contract import definitions, manifests, operations, work_queue
 from headway_contract.fields import Changed, Rate
-from headway_contract.manifests import (
-    ChangeManyRequest,
-    ChangeRequest,
-    DeleteRequest,
-    ManifestField,
-    ManifestResult,
-    ManyChanged,
-    PauseAnswer,
-    PauseRequest,
-    ResumeAnswer,
-    ResumeRequest,
-    TriggerAnswer,
-    TriggerRequest,
-)
-from headway_contract.operations import (
-    ChangeGroupRequest,
-    ChangeJobRequest,
-    DrainAnswer,
-    DrainRequest,
-    DrainResult,
-    NotifyTestRequest,
-)
-from headway_contract.work_queue import (
-    CancelAnswer,
-    CancelOutstandingRequest,
-    CancelRequest,
-    CancelResult,
-    DismissRequest,
-    EnqueueAnswer,
-    EnqueueRequest,
-)
 from headway_decisions.capacity.rates import parse_rate
 from headway_errors import RequestFailed as RequestFailed
 from headway_tracing import traceparent
@@ -62,7 +25,8 @@ from msgspec import UNSET, UnsetType, structs
 
 from headway.client.schedules import Schedules
 
-OnPage = Callable[[list[LetterResult]], None]
+# Called with the results so far, after each page.
+OnPage = Callable[[list[letters.LetterResult]], None]
 
 
 class Client(Schedules):
@@ -80,14 +44,14 @@ class Client(Schedules):
         priority: int | None = None,
         start_within: float | timedelta | None = None,
         key: str | None = None,
-    ) -> TriggerAnswer:
+    ) -> manifests.TriggerAnswer:
         """Run a manifest now, or after a delay in seconds; the same key triggers only once.
 
         Work that does not start within `start_within` seconds after the delay expires.
         """
         if isinstance(start_within, timedelta):
             start_within = start_within.total_seconds()
-        request = TriggerRequest(
+        request = manifests.TriggerRequest(
             manifest=external_id,
             key=key,
             input=input,
@@ -95,8 +59,8 @@ class Client(Schedules):
             priority=priority,
             start_within_seconds=start_within,
         )
-        return await self._console.ask(
-            "POST", "/manifests/{manifest}/trigger", request, TriggerAnswer
+        return await self._ask(
+            "POST", "/manifests/{manifest}/trigger", request, manifests.TriggerAnswer
         )
 
     async def enqueue(
@@ -110,9 +74,9 @@ class Client(Schedules):
         not_before: datetime | None = None,
         start_by: datetime | None = None,
         key: str | None = None,
-    ) -> EnqueueAnswer:
+    ) -> work_queue.EnqueueAnswer:
         """Queue work of a declared job; inside your own transaction use `headway.enqueue`."""
-        request = EnqueueRequest(
+        request = work_queue.EnqueueRequest(
             job=job,
             input=input,
             group=group,
@@ -123,80 +87,75 @@ class Client(Schedules):
             key=key,
             traceparent=traceparent(),
         )
-        return await self._console.ask("POST", "/jobs/{job}/enqueue", request, EnqueueAnswer)
+        return await self._ask("POST", "/jobs/{job}/enqueue", request, work_queue.EnqueueAnswer)
 
     async def dismiss(self, work: UUID) -> Changed:
         """Delete enqueued work that was refused; its key may then be used again."""
-        return await self._console.ask(
-            "DELETE", "/enqueued/{work}", DismissRequest(work=work), Changed
+        return await self._ask(
+            "DELETE", "/enqueued/{work}", work_queue.DismissRequest(work=work), Changed
         )
 
-    async def retry(self, *dead_letters: UUID, input: Any = UNSET) -> list[LetterResult]:  # noqa: A002
+    async def retry(self, *dead_letters: UUID, input: Any = UNSET) -> list[letters.LetterResult]:  # noqa: A002
         """Run the work of dead letters again; only a single one may get another input."""
-        request = RetryRequest(dead_letters=list(dead_letters), input=input)
-        answer = await self._console.ask("POST", "/dead-letters/retry", request, LettersChanged)
-        return answer.results
+        request = letters.RetryRequest(dead_letters=list(dead_letters), input=input)
+        return await self._change_letters("/dead-letters/retry", request)
 
     async def retry_all(
         self,
-        filter: LetterFilter,  # noqa: A002
+        filter: letters.LetterFilter,  # noqa: A002
         *,
         on_page: OnPage = lambda _: None,
-    ) -> list[LetterResult]:
-        """Run the work of all open dead letters again that match a filter now.
-
-        `on_page` receives the results so far, after each page.
-        """
-        request = RetryRequest(filter=filter)
+    ) -> list[letters.LetterResult]:
+        """Run the work of all open dead letters again that match a filter now, page by page."""
+        request = letters.RetryRequest(filter=filter)
         return await self._change_letters("/dead-letters/retry", request, on_page)
 
-    async def acknowledge(self, *dead_letters: UUID, note: str = "") -> list[LetterResult]:
+    async def acknowledge(self, *dead_letters: UUID, note: str = "") -> list[letters.LetterResult]:
         """Acknowledge dead letters, which unblocks their manifests."""
-        request = AcknowledgeRequest(dead_letters=list(dead_letters), note=note)
-        answer = await self._console.ask(
-            "POST", "/dead-letters/acknowledge", request, LettersChanged
-        )
-        return answer.results
+        request = letters.AcknowledgeRequest(dead_letters=list(dead_letters), note=note)
+        return await self._change_letters("/dead-letters/acknowledge", request)
 
     async def acknowledge_all(
         self,
-        filter: LetterFilter,  # noqa: A002
+        filter: letters.LetterFilter,  # noqa: A002
         *,
         note: str = "",
         on_page: OnPage = lambda _: None,
-    ) -> list[LetterResult]:
-        """Acknowledge all open dead letters that match a filter now.
-
-        `on_page` receives the results so far, after each page.
-        """
-        request = AcknowledgeRequest(filter=filter, note=note)
+    ) -> list[letters.LetterResult]:
+        """Acknowledge all open dead letters that match a filter now, page by page."""
+        request = letters.AcknowledgeRequest(filter=filter, note=note)
         return await self._change_letters("/dead-letters/acknowledge", request, on_page)
 
-    async def cancel(self, id: UUID, *, reason: str = "") -> CancelResult:  # noqa: A002
+    async def cancel(self, id: UUID, *, reason: str = "") -> work_queue.CancelResult:  # noqa: A002
         """End a run or work early, even if the dispatcher has not received it yet."""
-        request = CancelRequest(ids=[id], reason=reason)
-        answer = await self._console.ask("POST", "/work/cancel", request, CancelAnswer)
+        request = work_queue.CancelRequest(ids=[id], reason=reason)
+        answer = await self._ask("POST", "/work/cancel", request, work_queue.CancelAnswer)
         [result] = answer.results
         if result.result != "unknown":
             return result
-        outstanding = CancelOutstandingRequest(work=id, reason=reason)
-        found = (await self._post("/work/{work}/cancel", outstanding, CancelAnswer)).results
-        return found[0] if found else result
+        outstanding = work_queue.CancelOutstandingRequest(work=id, reason=reason)
+        path = "/work/{work}/cancel"
+        found = await self._ask("POST", path, outstanding, work_queue.CancelAnswer)
+        return found.results[0] if found.results else result
 
-    async def cancel_manifest(self, external_id: str, *, reason: str = "") -> CancelAnswer:
+    async def cancel_manifest(
+        self, external_id: str, *, reason: str = ""
+    ) -> work_queue.CancelAnswer:
         """End all work of a manifest early, and drop its pending triggers."""
-        request = CancelOutstandingRequest(manifest=external_id, reason=reason)
-        return await self._post("/manifests/{manifest}/cancel", request, CancelAnswer)
+        request = work_queue.CancelOutstandingRequest(manifest=external_id, reason=reason)
+        return await self._ask(
+            "POST", "/manifests/{manifest}/cancel", request, work_queue.CancelAnswer
+        )
 
-    async def cancel_group(self, name: str, *, reason: str = "") -> CancelAnswer:
+    async def cancel_group(self, name: str, *, reason: str = "") -> work_queue.CancelAnswer:
         """End all work of a group early, and drop its pending triggers."""
-        request = CancelOutstandingRequest(group=name, reason=reason)
-        return await self._post("/groups/{group}/cancel", request, CancelAnswer)
+        request = work_queue.CancelOutstandingRequest(group=name, reason=reason)
+        return await self._ask("POST", "/groups/{group}/cancel", request, work_queue.CancelAnswer)
 
-    async def drain(self, *workers: str) -> list[DrainResult]:
+    async def drain(self, *workers: str) -> list[operations.DrainResult]:
         """Let workers finish their runs, take no more orders, and exit."""
-        request = DrainRequest(workers=list(workers))
-        return (await self._console.ask("POST", "/workers/drain", request, DrainAnswer)).results
+        request = operations.DrainRequest(workers=list(workers))
+        return (await self._ask("POST", "/workers/drain", request, operations.DrainAnswer)).results
 
     async def pause(
         self,
@@ -207,18 +166,11 @@ class Client(Schedules):
         until: datetime | None = None,
         reason: str = "",
         dry_run: bool = False,
-    ) -> PauseAnswer:
+    ) -> manifests.PauseAnswer:
         """Pause manifests: those named, those of a group or with labels, or all."""
-        request = PauseRequest(
-            manifests=list(external_ids),
-            group=group,
-            labels=dict(labels or {}),
-            all=everything,
-            until=until,
-            reason=reason,
-            dry_run=dry_run,
-        )
-        return await self._console.ask("POST", "/pause", request, PauseAnswer)
+        chosen = _selection(external_ids, group, labels, everything)
+        request = manifests.PauseRequest(**chosen, until=until, reason=reason, dry_run=dry_run)
+        return await self._ask("POST", "/pause", request, manifests.PauseAnswer)
 
     async def resume(
         self,
@@ -227,27 +179,19 @@ class Client(Schedules):
         labels: Mapping[str, str] | None = None,
         everything: bool = False,
         dry_run: bool = False,
-    ) -> ResumeAnswer:
-        """Resume paused manifests; the answer lists what they catch up on.
-
-        With `dry_run` nothing changes.
-        """
-        request = ResumeRequest(
-            manifests=list(external_ids),
-            group=group,
-            labels=dict(labels or {}),
-            all=everything,
-            dry_run=dry_run,
-        )
-        return await self._console.ask("POST", "/resume", request, ResumeAnswer)
+    ) -> manifests.ResumeAnswer:
+        """Resume paused manifests; the answer lists what they catch up on."""
+        chosen = _selection(external_ids, group, labels, everything)
+        request = manifests.ResumeRequest(**chosen, dry_run=dry_run)
+        return await self._ask("POST", "/resume", request, manifests.ResumeAnswer)
 
     async def enable(self, external_id: str) -> Changed:
         """Let a manifest fire; this overrides the code."""
-        return await self._change(ChangeRequest(manifest=external_id, enabled=True))
+        return await self._change(manifests.ChangeRequest(manifest=external_id, enabled=True))
 
     async def disable(self, external_id: str) -> Changed:
         """Keep a manifest from firing; this overrides the code."""
-        return await self._change(ChangeRequest(manifest=external_id, enabled=False))
+        return await self._change(manifests.ChangeRequest(manifest=external_id, enabled=False))
 
     async def change(
         self,
@@ -256,10 +200,10 @@ class Client(Schedules):
         attempts: int | UnsetType = UNSET,
         interval: float | UnsetType = UNSET,
         jitter: float | UnsetType = UNSET,
-        give_back: Iterable[ManifestField] = (),
+        give_back: Iterable[manifests.ManifestField] = (),
     ) -> Changed:
         """Override fields of a manifest, or reset those in `give_back` to the code."""
-        request = ChangeRequest(
+        request = manifests.ChangeRequest(
             manifest=external_id,
             attempts=attempts,
             interval_seconds=interval,
@@ -277,23 +221,13 @@ class Client(Schedules):
         everything: bool = False,
         dry_run: bool = False,
         key: str | None = None,
-    ) -> list[ManifestResult]:
-        """Enable, disable or run manifests: up to 500 named, of a group, with labels, or all.
-
-        Returns a result for each. With `dry_run` nothing changes. The same key acts only once.
-        """
-        request = ChangeManyRequest(
-            manifests=list(external_ids),
-            group=group,
-            labels=dict(labels or {}),
-            all=everything,
-            action=action,
-            dry_run=dry_run,
-            key=key,
-        )
-        results: list[ManifestResult] = []
+    ) -> list[manifests.ManifestResult]:
+        """Enable, disable or run manifests: up to 500 named, of a group, with labels, or all."""
+        chosen = _selection(external_ids, group, labels, everything)
+        request = manifests.ChangeManyRequest(**chosen, action=action, dry_run=dry_run, key=key)
+        results: list[manifests.ManifestResult] = []
         for page in itertools.count(2):
-            answer = await self._post("/manifests/many", request, ManyChanged)
+            answer = await self._ask("POST", "/manifests/many", request, manifests.ManyChanged)
             results += answer.results
             if not answer.more:
                 break
@@ -313,7 +247,7 @@ class Client(Schedules):
         give_back: Iterable[Literal["max_active", "priority", "enabled", "rate"]] = (),
     ) -> Changed:
         """Override settings of a group; `None` removes the limit `max_active` or `rate`."""
-        request = ChangeGroupRequest(
+        request = operations.ChangeGroupRequest(
             group=name,
             max_active=max_active,
             priority=priority,
@@ -321,7 +255,7 @@ class Client(Schedules):
             rate=parse_rate(rate) if isinstance(rate, str) else rate,
             give_back=list(give_back),
         )
-        return await self._console.ask("PATCH", "/groups/{group}", request, Changed)
+        return await self._ask("PATCH", "/groups/{group}", request, Changed)
 
     async def change_job(
         self,
@@ -332,51 +266,65 @@ class Client(Schedules):
         give_back: Iterable[Literal["max_active", "rate"]] = (),
     ) -> Changed:
         """Override limits of a job; `None` removes one, `give_back` resets it to the code."""
-        request = ChangeJobRequest(
+        request = operations.ChangeJobRequest(
             job=name,
             max_active=max_active,
             rate=parse_rate(rate) if isinstance(rate, str) else rate,
             give_back=list(give_back),
         )
-        return await self._console.ask("PATCH", "/jobs/{job}", request, Changed)
+        return await self._ask("PATCH", "/jobs/{job}", request, Changed)
 
     async def test_notification(self) -> Changed:
         """Send a test notification to the webhook; raise `Rejected` if it is not accepted."""
-        return await self._post("/notifications/test", NotifyTestRequest(), Changed)
+        return await self._ask(
+            "POST", "/notifications/test", operations.NotifyTestRequest(), Changed
+        )
 
     async def delete(self, external_id: str, *, key: str | None = None) -> Changed:
-        """Delete a manifest that no code declares, with its work, dead letters and runs.
-
-        The same key deletes only once.
-        """
-        request = DeleteRequest(manifest=external_id, key=key)
-        return await self._console.ask("DELETE", "/manifests/{manifest}", request, Changed)
+        """Delete a manifest that no code declares, with its work, dead letters and runs."""
+        request = manifests.DeleteRequest(manifest=external_id, key=key)
+        return await self._ask("DELETE", "/manifests/{manifest}", request, Changed)
 
     async def rename_app(self, name: str, to: str, *, key: str | None = None) -> Changed:
         """Move all that an application owns to another name, with its history."""
-        request = RenameAppRequest(app=name, to=to, key=key)
-        return await self._post("/apps/{app}/rename", request, Changed)
+        request = definitions.RenameAppRequest(app=name, to=to, key=key)
+        return await self._ask("POST", "/apps/{app}/rename", request, Changed)
 
     async def retire_app(self, name: str, *, key: str | None = None) -> Changed:
         """Delete the manifests of an application with all runs, and retire its jobs."""
-        return await self._post("/apps/{app}/retire", RetireAppRequest(app=name, key=key), Changed)
+        return await self._ask(
+            "POST", "/apps/{app}/retire", definitions.RetireAppRequest(app=name, key=key), Changed
+        )
 
     async def give_back_app(self, name: str, *, key: str | None = None) -> Changed:
         """Let code declare an application again that files took over."""
-        request = GiveBackAppRequest(app=name, key=key)
-        return await self._console.ask("POST", "/apps/{app}/give-back", request, Changed)
+        request = definitions.GiveBackAppRequest(app=name, key=key)
+        return await self._ask("POST", "/apps/{app}/give-back", request, Changed)
 
-    async def _change(self, request: ChangeRequest) -> Changed:
-        return await self._console.ask("PATCH", "/manifests/{manifest}", request, Changed)
+    async def _change(self, request: manifests.ChangeRequest) -> Changed:
+        return await self._ask("PATCH", "/manifests/{manifest}", request, Changed)
 
-    async def _change_letters(self, path: str, request: Any, on_page: OnPage) -> list[LetterResult]:
-        """Change dead letters page by page, without those that come meanwhile."""
-        results: list[LetterResult] = []
+    async def _change_letters(
+        self, path: str, request: Any, on_page: OnPage = lambda _: None
+    ) -> list[letters.LetterResult]:
+        """Change dead letters page by page; later dead letters are left out."""
+        results: list[letters.LetterResult] = []
         while True:
-            page = await self._post(path, request, LettersChanged)
+            page = await self._ask("POST", path, request, letters.LettersChanged)
             results += page.results
             on_page(results)
             if not page.more:
                 return results
             bounded = structs.replace(request.filter, created_before=page.created_before)
             request = structs.replace(request, filter=bounded, after=page.last)
+
+
+def _selection(
+    external_ids: Iterable[str],
+    group: str | None,
+    labels: Mapping[str, str] | None,
+    everything: bool,
+) -> dict[str, Any]:
+    """Return the fields of a request that select manifests."""
+    names, with_labels = list(external_ids), dict(labels or {})
+    return {"manifests": names, "group": group, "labels": with_labels, "all": everything}

@@ -71,7 +71,8 @@ def enqueue(
     stated = {name: value for name, value in given.items() if value is not None}
     if hasattr(connection, "fetchval"):
         return _by_asyncpg(connection, stated)
-    if _is_of(connection, "sqlalchemy"):
+    packages = {base.__module__.partition(".")[0] for base in type(connection).__mro__}
+    if "sqlalchemy" in packages:
         return _by_sqlalchemy(connection, stated)
     if hasattr(connection, "cursor"):
         return _by_cursor(connection, stated)
@@ -112,7 +113,7 @@ def _by_cursor(connection: Any, stated: dict[str, Any]) -> Any:
     cursor = connection.cursor()
     if hasattr(cursor, "row_factory"):
         # The application may have set another kind of row.
-        cursor.row_factory = _plain_rows
+        cursor.row_factory = lambda _: tuple
     executed = cursor.execute(_statement(dict.fromkeys(stated, "%s")), list(stated.values()))
     if isawaitable(executed):
         return _row_later(cursor, executed)
@@ -128,13 +129,3 @@ async def _row_later(cursor: Any, executed: Any) -> UUID:
         return UUID((await cursor.fetchone())[0])
     finally:
         await cursor.close()
-
-
-def _plain_rows(cursor: Any) -> Any:  # noqa: ARG001 - psycopg's interface
-    return tuple
-
-
-def _is_of(connection: Any, library: str) -> bool:
-    """Return whether an object's class or one of its bases is from a library."""
-    bases = type(connection).__mro__
-    return any(base.__module__.partition(".")[0] == library for base in bases)

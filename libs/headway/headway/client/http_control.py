@@ -1,11 +1,12 @@
 """Requests to the HTTP API of a console.
 
 The path of a request names fields of its struct in braces. The other fields that are not at their
-default become the query of a GET or DELETE, and the body of any other method.
+default become the query of a DELETE, and the body of any other method.
 """
 
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
@@ -15,22 +16,19 @@ from headway_contract.http import API
 from headway_errors import RequestFailed, TimedOut, Unavailable, failure, kind_of_status
 from msgspec import NODEFAULT, Struct, structs
 
-from headway.client.control import USUAL_SECONDS, Answer
+from headway.client.control import PATIENT_SECONDS, USUAL_SECONDS, Answer
 
 Item = TypeVar("Item")
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
-_WITHOUT_BODY = ("GET", "DELETE")
 _NATS_SCHEMES = ("nats://", "tls://", "ws://", "wss://")
-# The server takes the actor from the token.
-_ACTOR = "actor"
-# How many items one request asks for.
+# The maximum number of items in a page of a list.
 _PAGE = 500
-# What a proxy between us may take, beside the time that a service has.
-_SLACK_SECONDS = 5.0
-# The server says something at least this often while nothing happens.
-_SILENCE_SECONDS = 60.0
-# The service itself failed; any other 502 is a proxy that did not reach us.
+# The console limits the time of a request; a proxy may need some time beside that.
+_TIMEOUT = httpx.Timeout(PATIENT_SECONDS + 5.0, connect=2 * USUAL_SECONDS)
+# The console sends a comment at least this often while nothing happens.
+_STREAM_TIMEOUT = httpx.Timeout(USUAL_SECONDS, read=60.0)
+# The service itself failed; any other 502 is a proxy that did not reach the console.
 _SERVICE_FAILED = "urn:headway:problem:service-failed"
 
 
@@ -49,10 +47,10 @@ class HttpControl:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
             self._client = httpx.AsyncClient(
-                base_url=self.url, headers=headers, transport=transport
+                base_url=self.url, headers=headers, transport=transport, timeout=_TIMEOUT
             )
         except (httpx.InvalidURL, UnicodeEncodeError) as error:
-            raise RequestFailed(f"{url!r} cannot be asked: {error}") from error
+            raise RequestFailed(f"{url!r} is not a usable URL: {error}") from error
 
     async def __aenter__(self) -> Self:
         return self
@@ -64,29 +62,21 @@ class HttpControl:
         """Close the connection."""
         await self._client.aclose()
 
-    async def ask(
-        self,
-        method: str,
-        path: str,
-        request: Struct,
-        answer: type[Answer],
-        *,
-        timeout: float = USUAL_SECONDS,
-    ) -> Answer:
+    async def ask(self, method: str, path: str, request: Struct, answer: type[Answer]) -> Answer:
         """Send a request to a path below `/api/v1` and return its answer."""
         sent = {
             field.encode_name: getattr(request, field.name)
             for field in structs.fields(request)
-            if field.name != _ACTOR and getattr(request, field.name) != _default(field)
+            # The server takes the actor from the token.
+            if field.name != "actor" and getattr(request, field.name) != _default(field)
         }
         for name in _PLACEHOLDER.findall(path):
             sent.pop(name, None)
             path = path.replace(f"{{{name}}}", segment(getattr(request, name)))
-        if method in _WITHOUT_BODY:
-            found = await self.call(method, API + path, query=_spelled(sent), timeout=timeout)
+        if method == "DELETE":
+            found = await self.call(method, API + path, query=_spelled(sent))
         else:
-            body = msgspec.json.encode(sent)
-            found = await self.call(method, API + path, body=body, timeout=timeout)
+            found = await self.call(method, API + path, body=msgspec.json.encode(sent))
         return _read(path, found, answer)
 
     async def show(
@@ -96,22 +86,17 @@ class HttpControl:
         return _read(path, await self.call("GET", API + path, query=_spelled(query or {})), answer)
 
     async def list(
-        self,
-        path: str,
-        query: Mapping[str, Any],
-        item: type[Item],
-        *,
-        most: int | None = None,
+        self, path: str, query: Mapping[str, Any], item: type[Item], *, most: int | None = None
     ) -> list[Item]:
         """Read a list page after page: all of it, or the first `most` items."""
         found: list[Item] = []
         page = _Page(next="")
         while page.next is not None and (most is None or len(found) < most):
             limit = _PAGE if most is None else min(_PAGE, most - len(found))
-            asked = {**query, "limit": limit, "cursor": page.next or None}
-            body = await self.call("GET", API + path, query=_spelled(asked))
+            bounded = {**query, "limit": limit, "cursor": page.next or None}
+            body = await self.call("GET", API + path, query=_spelled(bounded))
             page = _read(path, body, _Page)
-            found += _convert(path, page.items, list[item])  # type: ignore[valid-type]
+            found += _read(path, page.items, list[item])  # type: ignore[valid-type]
         return found
 
     async def call(
@@ -121,18 +106,12 @@ class HttpControl:
         *,
         query: Iterable[tuple[str, str]] = (),
         body: bytes | None = None,
-        timeout: float = USUAL_SECONDS,
     ) -> bytes:
-        """The body of an answer; raises `RequestFailed` if it is none that was wished for."""
+        """Return the body of a successful answer, or raise `RequestFailed`."""
         headers = {"Content-Type": "application/json"} if body is not None else {}
         try:
             reply = await self._client.request(
-                method,
-                path,
-                params=list(query),
-                content=body,
-                headers=headers,
-                timeout=timeout + _SLACK_SECONDS,
+                method, path, params=list(query), content=body, headers=headers
             )
         except httpx.HTTPError as error:
             raise self._not_answered(error) from error
@@ -143,12 +122,11 @@ class HttpControl:
     async def follow(
         self, path: str, query: Iterable[tuple[str, str]], *, after: str = ""
     ) -> AsyncIterator[tuple[str, bytes]]:
-        """Server-sent events with their ids, until the server ends the stream."""
+        """Yield server-sent events with their ids, until the server ends the stream."""
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": after} if after else {})}
-        timeout = httpx.Timeout(USUAL_SECONDS, read=_SILENCE_SECONDS)
         try:
             async with self._client.stream(
-                "GET", path, params=list(query), headers=headers, timeout=timeout
+                "GET", path, params=list(query), headers=headers, timeout=_STREAM_TIMEOUT
             ) as reply:
                 if not reply.is_success:
                     raise _failure(reply.status_code, await reply.aread(), self.url)
@@ -185,21 +163,14 @@ def check_url(url: str) -> None:
 class _Page(Struct, frozen=True, kw_only=True):
     """A page of a list."""
 
-    items: list[Any] = []
+    items: msgspec.Raw = msgspec.Raw(b"[]")
     next: str | None = None
 
 
-def _read(path: str, body: bytes, kind: type[Answer]) -> Answer:
+def _read(path: str, body: bytes | msgspec.Raw, kind: type[Item]) -> Item:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError as error:
-        raise RequestFailed(f"{API}{path}: the answer cannot be read: {error}") from error
-
-
-def _convert(path: str, plain: Any, kind: type[Item]) -> Item:
-    try:
-        return msgspec.convert(plain, kind)
-    except msgspec.ValidationError as error:
         raise RequestFailed(f"{API}{path}: the answer cannot be read: {error}") from error
 
 
@@ -234,8 +205,12 @@ async def _events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, bytes]]
 
 
 def _failure(status: int, body: bytes, url: str) -> RequestFailed:
-    """What the server says is wrong, as the kind of failure that it is."""
-    problem = _problem(body)
+    """Return the failure that the server describes."""
+    problem: Any = None
+    with suppress(msgspec.DecodeError):
+        problem = msgspec.json.decode(body)
+    if not isinstance(problem, dict):
+        problem = {}
     text = str(problem.get("detail") or problem.get("title") or f"status {status}")
     if status == 401:
         return RequestFailed(f"Headway at {url} does not know you: {text}")
@@ -244,11 +219,3 @@ def _failure(status: int, body: bytes, url: str) -> RequestFailed:
     if status in (429, 502):
         return Unavailable(text)
     return failure(kind_of_status(status), text)
-
-
-def _problem(body: bytes) -> dict[str, Any]:
-    try:
-        found = msgspec.json.decode(body)
-    except msgspec.DecodeError:
-        return {}
-    return found if isinstance(found, dict) else {}

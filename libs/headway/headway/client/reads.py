@@ -2,45 +2,31 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Self
+from functools import partial
+from typing import Any, Self
 from uuid import UUID
 
 import httpx
 from headway_clock import utc_now
+from headway_contract import work_queue
 from headway_contract.dead_letters import DeadLetterAnswer, DeadLetterStatus, LetterState
 from headway_contract.manifests import (
     ExplainAnswer,
-    ExplainQuestion,
     LedgerAnswer,
-    LedgerQuestion,
     ManifestAnswer,
     ManifestStatus,
     PreviewAnswer,
-    PreviewQuestion,
 )
 from headway_contract.operations import GroupOccupancy, GroupStatus, OccupancyAnswer, WorkerStatus
-from headway_contract.work_queue import (
-    EnqueuedStatus,
-    ExplainWorkAnswer,
-    RunAnswer,
-    RunState,
-    RunStatus,
-    WorkAnswer,
-    WorkState,
-    WorkStatus,
-)
 from headway_errors import RequestFailed
-from msgspec import structs
+from msgspec import Struct
 
-from headway.client.control import PATIENT_SECONDS
+from headway.client.control import Answer
 from headway.client.http_control import HttpControl, check_url, segment
 
 
 class Reads:
-    """A connection to the console at a URL, with the rights of a token.
-
-    `transport` replaces the network, as in tests. Delays of one-shots count from `now`.
-    """
+    """A client that only reads."""
 
     def __init__(
         self,
@@ -51,27 +37,27 @@ class Reads:
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         check_url(url)
-        self._url = url
-        self._token = token
-        self._transport = transport
+        self._open = partial(HttpControl, url, token=token, transport=transport)
         self._now = now
         self._opened: HttpControl | None = None
 
     async def __aenter__(self) -> Self:
         """Open the connection."""
-        self._opened = HttpControl(self._url, token=self._token, transport=self._transport)
+        self._opened = self._open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Close the connection."""
-        if self._opened is not None:
-            await self._opened.close()
+        await self._console.close()
 
     @property
     def _console(self) -> HttpControl:
         if self._opened is None:
             raise RequestFailed("the client is not connected: use it as 'async with Client(...)'")
         return self._opened
+
+    async def _ask(self, method: str, path: str, request: Struct, answer: type[Answer]) -> Answer:
+        return await self._console.ask(method, path, request, answer)
 
     async def manifests(self) -> list[ManifestStatus]:
         """List all manifests with their status, by id."""
@@ -97,19 +83,16 @@ class Reads:
 
         Excluded times between them are folded; with `each` all due times count alike.
         """
-        question = PreviewQuestion(manifest=external_id, count=count, after=after, each=each)
-        return await self._console.ask(
-            "GET", "/manifests/{manifest}/preview", question, PreviewAnswer, timeout=PATIENT_SECONDS
-        )
+        query = {"count": count, "after": after, "each": each}
+        path = f"/manifests/{segment(external_id)}/preview"
+        return await self._console.show(path, PreviewAnswer, query)
 
     async def explain(self, external_id: str, *, at: datetime | None = None) -> ExplainAnswer:
         """Explain why a manifest ran or did not run at an instant, or its status now."""
-        question = ExplainQuestion(manifest=external_id, at=at)
-        return await self._console.ask(
-            "GET", "/manifests/{manifest}/explain", question, ExplainAnswer
-        )
+        path = f"/manifests/{segment(external_id)}/explain"
+        return await self._console.show(path, ExplainAnswer, {"at": at})
 
-    async def explain_work(self, work: UUID | str) -> ExplainWorkAnswer:
+    async def explain_work(self, work: UUID | str) -> work_queue.ExplainWorkAnswer:
         """Explain why work waits: its gates, the holders of the slots, and its earliest start."""
         try:
             work = UUID(str(work))
@@ -118,7 +101,7 @@ class Reads:
                 f"{work!r} is not a work id such as {UUID(int=0)}: "
                 "'headway explain <manifest>' shows the ids of a manifest"
             ) from None
-        return await self._console.show(f"/work/{work}/explain", ExplainWorkAnswer)
+        return await self._console.show(f"/work/{work}/explain", work_queue.ExplainWorkAnswer)
 
     async def ledger(
         self,
@@ -127,17 +110,12 @@ class Reads:
         since: datetime | None = None,
         on_page: Callable[[LedgerAnswer], None] = lambda _: None,
     ) -> LedgerAnswer:
-        """Compare the fire times of one manifest or all with the ledger, and return the gaps.
-
-        `on_page` receives the answer so far, after each page.
-        """
+        """Compare the fire times of one manifest or all with the ledger, and return the gaps."""
         total = LedgerAnswer()
-        questions = [LedgerQuestion(manifest=external_id, since=since)]
-        while questions:
-            question = questions.pop()
-            page = await self._console.ask(
-                "GET", "/ledger", question, LedgerAnswer, timeout=PATIENT_SECONDS
-            )
+        queries: list[dict[str, Any]] = [{"manifest": external_id, "since": since}]
+        while queries:
+            query = queries.pop()
+            page = await self._console.show("/ledger", LedgerAnswer, query)
             total = LedgerAnswer(
                 # An unfinished manifest comes again, and counts once.
                 manifests=total.manifests + page.manifests - len(page.unfinished),
@@ -147,17 +125,15 @@ class Reads:
             )
             on_page(total)
             if page.more:
-                questions.append(structs.replace(question, after=page.last))
-            questions += [
-                LedgerQuestion(manifest=name, since=start)
-                for name, start in page.unfinished.items()
-            ]
+                queries.append({**query, "after": page.last})
+            for name, start in page.unfinished.items():
+                queries.append({"manifest": name, "since": start})
         return total
 
-    async def enqueued(self, *, refused_only: bool = False) -> list[EnqueuedStatus]:
+    async def enqueued(self, *, refused_only: bool = False) -> list[work_queue.EnqueuedStatus]:
         """List enqueued work that is not taken up yet or was refused, oldest first."""
         query = {"refused_only": refused_only}
-        return await self._console.list("/enqueued", query, EnqueuedStatus)
+        return await self._console.list("/enqueued", query, work_queue.EnqueuedStatus)
 
     async def dead_letters(
         self,
@@ -190,17 +166,14 @@ class Reads:
     async def works(
         self,
         *,
-        state: WorkState | None = None,
+        state: work_queue.WorkState | None = None,
         group: str | None = None,
         job: str | None = None,
         manifest: str | None = None,
         reason: str | None = None,
         most: int | None = None,
-    ) -> list[WorkStatus]:
-        """List work in a state, by default all that is not settled, newest first.
-
-        `reason` is why it waits or, if it is settled, its outcome.
-        """
+    ) -> list[work_queue.WorkStatus]:
+        """List work, newest first, by default all that waits; `reason` may be an outcome."""
         query = {
             "state": state,
             "group": group,
@@ -208,16 +181,16 @@ class Reads:
             "manifest_id": await self._manifest_id(manifest),
             "reason": reason,
         }
-        return await self._console.list("/work", query, WorkStatus, most=most)
+        return await self._console.list("/work", query, work_queue.WorkStatus, most=most)
 
-    async def work(self, id: UUID) -> WorkAnswer:  # noqa: A002
+    async def work(self, id: UUID) -> work_queue.WorkAnswer:  # noqa: A002
         """Return work in full with its runs, by its id or by that of a run."""
-        return await self._console.show(f"/work/{segment(id)}", WorkAnswer)
+        return await self._console.show(f"/work/{segment(id)}", work_queue.WorkAnswer)
 
     async def runs(
         self,
         *,
-        state: RunState | None = None,
+        state: work_queue.RunState | None = None,
         group: str | None = None,
         job: str | None = None,
         manifest: str | None = None,
@@ -226,7 +199,7 @@ class Reads:
         since: datetime | None = None,
         until: datetime | None = None,
         most: int | None = 1000,
-    ) -> list[RunStatus]:
+    ) -> list[work_queue.RunStatus]:
         """List runs, newest first: those admitted from `since` on and before `until`."""
         query = {
             "state": state,
@@ -238,11 +211,11 @@ class Reads:
             "since": since,
             "before": until,
         }
-        return await self._console.list("/runs", query, RunStatus, most=most)
+        return await self._console.list("/runs", query, work_queue.RunStatus, most=most)
 
-    async def run(self, run: UUID) -> RunAnswer:
+    async def run(self, run: UUID) -> work_queue.RunAnswer:
         """Return a run in full."""
-        return await self._console.show(f"/runs/{segment(run)}", RunAnswer)
+        return await self._console.show(f"/runs/{segment(run)}", work_queue.RunAnswer)
 
     async def workers(self) -> list[WorkerStatus]:
         """List the workers that have not stopped, by name."""

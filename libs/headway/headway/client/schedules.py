@@ -7,17 +7,14 @@ from typing import Any, Unpack
 from headway_clock import new_nonce
 from headway_contract.definitions import ApplyAnswer, ApplyRequest, PrunePolicy
 from headway_contract.manifests import BackfillAnswer, BackfillRequest
-from msgspec import Struct
 
-from headway.client.control import PATIENT_SECONDS, Answer
 from headway.client.reads import Reads
 from headway.define import cadences
-from headway.define.chain import Configure, Items
-from headway.define.declarations import Terms
+from headway.define.assembly import assemble_at_run_time
+from headway.define.declarations import BatchDraft, Configure, Draft, Items, Terms
 from headway.define.definitions import Definitions
 from headway.define.packing import pack
-from headway.define.runtime_definitions import one_batch, one_manifest
-from headway.define.when import When
+from headway.define.when import When, refuse_unknown
 
 _LONGEST_DELAY = timedelta(days=10 * 366)
 
@@ -34,26 +31,20 @@ class Schedules(Reads):
         take_over: bool = False,
     ) -> ApplyAnswer:
         """Return what `apply` would change, and which fire times in the next days."""
-        request = ApplyRequest(
-            definitions=pack(definitions), prune=prune, days=days, take_over=take_over
-        )
-        return await self._post("/plan", request, ApplyAnswer)
+        packed = pack(definitions)
+        request = ApplyRequest(definitions=packed, prune=prune, days=days, take_over=take_over)
+        return await self._ask("POST", "/plan", request, ApplyAnswer)
 
     async def apply(
-        self,
-        definitions: Definitions,
-        *,
-        prune: PrunePolicy | None = None,
-        take_over: bool = False,
+        self, definitions: Definitions, *, prune: PrunePolicy | None = None, take_over: bool = False
     ) -> ApplyAnswer:
         """Store definitions, all of them or none, and prune manifests that they no longer name.
 
         An application that code declares is refused, unless the definitions `take_over`.
         """
-        request = ApplyRequest(
-            definitions=pack(definitions), prune=prune, days=0, take_over=take_over
-        )
-        return await self._post("/apply", request, ApplyAnswer)
+        packed = pack(definitions)
+        request = ApplyRequest(definitions=packed, prune=prune, days=0, take_over=take_over)
+        return await self._ask("POST", "/apply", request, ApplyAnswer)
 
     async def schedule(
         self,
@@ -72,11 +63,9 @@ class Schedules(Reads):
         application. A `dormant` one fires only when a run of that manifest activates it. Terms
         that are not set follow the job.
         """
-        definitions = one_manifest(
-            external_id, job=job, when=when, given=input, depends_on=depends_on,
-            dormant=dormant, terms=terms,
-        )  # fmt: skip
-        return await self.apply(definitions)
+        refuse_unknown("schedule", terms, Terms)
+        draft = Draft(external_id, job, when, input, terms, depends_on, dormant)
+        return await self.apply(assemble_at_run_time(draft))
 
     async def schedule_many(
         self,
@@ -92,15 +81,13 @@ class Schedules(Reads):
         dormant: bool = False,
         **terms: Unpack[Terms],
     ) -> ApplyAnswer:
-        """Create a manifest for each item, like `App.schedule_many`.
-
-        With `prune`, manifests of removed items are deleted.
-        """
-        definitions = one_batch(
-            name, job=job, items=items, when=when, key=key, prune=prune, configure=configure,
+        """Create a manifest for each item, like `App.schedule_many`."""
+        refuse_unknown("schedule_many", terms, Terms)
+        batch = BatchDraft(
+            name=name, job=job, items=items, when=when, key=key, prune=prune, configure=configure,
             depends_on=depends_on, dormant=dormant, terms=terms,
         )  # fmt: skip
-        return await self.apply(definitions)
+        return await self.apply(assemble_at_run_time(batch))
 
     async def once(
         self,
@@ -130,8 +117,8 @@ class Schedules(Reads):
     ) -> BackfillAnswer:
         """Queue the occurrences of a past range, both ends included; none is queued twice.
 
-        They run oldest first, as many at once as may overlap. `missed_only` leaves out those that
-        fired on schedule; `dry_run` only counts.
+        They run oldest first, as many at once as may overlap. `missed_only` leaves out
+        occurrences that fired on schedule; `dry_run` only counts.
         """
         request = BackfillRequest(
             manifest=external_id,
@@ -141,11 +128,7 @@ class Schedules(Reads):
             priority=priority,
             dry_run=dry_run,
         )
-        return await self._post("/manifests/{manifest}/backfill", request, BackfillAnswer)
-
-    async def _post(self, path: str, request: Struct, answer: type[Answer]) -> Answer:
-        """Send a request that may take long."""
-        return await self._console.ask("POST", path, request, answer, timeout=PATIENT_SECONDS)
+        return await self._ask("POST", "/manifests/{manifest}/backfill", request, BackfillAnswer)
 
 
 def _wall_time(
@@ -155,19 +138,15 @@ def _wall_time(
     if (at is None) == (delay is None):
         raise ValueError("once() takes either at= or delay=")
     if delay is not None:
-        at = now() + _delay(delay)
+        try:
+            length = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise ValueError(f"once(delay={delay!r}): write a number of seconds") from error
+        if not timedelta(0) <= length <= _LONGEST_DELAY:
+            raise ValueError(f"once(delay={delay!r}): use a delay from 0 to ten years")
+        at = now() + length
     if not isinstance(at, datetime) or at.tzinfo is None:
         raise ValueError(f"once(at=...) takes a datetime with a zone, not {at!r}")
     at = at.astimezone(UTC)
     rounded = at if at.microsecond == 0 else at.replace(microsecond=0) + timedelta(seconds=1)
     return rounded.replace(tzinfo=None)
-
-
-def _delay(given: float | timedelta) -> timedelta:
-    try:
-        delay = given if isinstance(given, timedelta) else timedelta(seconds=given)
-    except (OverflowError, TypeError, ValueError) as error:
-        raise ValueError(f"once(delay={given!r}): write a number of seconds") from error
-    if not timedelta(0) <= delay <= _LONGEST_DELAY:
-        raise ValueError(f"once(delay={given!r}): use a delay from 0 to ten years")
-    return delay

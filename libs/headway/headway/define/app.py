@@ -1,27 +1,25 @@
 """An application: its jobs, its groups and its schedules."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, Unpack
+from typing import Any, Unpack
 
 from headway.define.assembly import assemble
-from headway.define.chain import BatchDraft, Chain, Configure, Items, add_batch
-from headway.define.declarations import Declarations, Draft, JobGiven, Terms, check_app_name
+from headway.define.chain import Chain, add_batch
+from headway.define.declarations import (
+    BatchDraft,
+    Configure,
+    Declarations,
+    Draft,
+    Items,
+    JobGiven,
+    Terms,
+    check_app_name,
+)
 from headway.define.defaults import BUILT_IN, Defaults, DefaultTerms
 from headway.define.definitions import Definitions, GroupDefinition
-from headway.define.jobs import BodyInput, Job, input_of_body, problems_of_running
-from headway.define.options import FIELDS, RateGiven, WorkOptions, read_options, read_rate
+from headway.define.jobs import Job, input_of_body, problems_of_running
+from headway.define.options import FIELDS, Function, RateGiven, WorkOptions, read_options, read_rate
 from headway.define.when import When, read_when, refuse_unknown
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def _input_of(function: Callable[..., Any], wrong: list[str]) -> BodyInput:
-    """Read the input type of a body; accept any input if the signature cannot be read."""
-    try:
-        return input_of_body(function)
-    except (TypeError, NameError, ValueError) as error:
-        wrong.append(str(error))
-        return BodyInput(taken=True, type=Any)
 
 
 class App:
@@ -95,7 +93,11 @@ class App:
 
         def declare(function: Function) -> Function:
             wrong: list[str] = []
-            body_input = _input_of(function, wrong)
+            body_input: dict[str, Any] = {"input_type": Any}
+            try:
+                body_input = input_of_body(function)
+            except (TypeError, NameError, ValueError) as error:
+                wrong.append(str(error))
             stated = read_options(options, wrong)
             # `None` means the app's default; an option without one must not be `None`.
             stated |= {
@@ -111,9 +113,7 @@ class App:
                 function=function,
                 group=name if group is None else group,
                 stated=stated,
-                takes_input=body_input.taken,
-                input_type=body_input.type,
-                default_input=body_input.default,
+                **body_input,
                 max_active=max_active,
                 rate=read_rate(rate, wrong),
                 counts_globally=counts_globally,
@@ -140,10 +140,7 @@ class App:
         enabled: bool | None = None,
         rate: RateGiven = None,
     ) -> None:
-        """Set the limits of a group and its priority from 0 to 31.
-
-        Operators decide every setting that is `None`.
-        """
+        """Set limits of a group and its priority from 0 to 31; operators decide the others."""
         wrong: list[str] = []
         group = GroupDefinition(
             name=name,
@@ -167,9 +164,7 @@ class App:
         """Schedule a declared job as a manifest with an id and an input."""
         refuse_unknown("schedule", terms, Terms)
         cadence = read_when(when, f"manifest {external_id!r}", self._declared.problems)
-        self._declared.drafts.append(
-            Draft(external_id=external_id, job=job, when=cadence, input=input, terms=terms)
-        )
+        self._declared.drafts.append(Draft(external_id, job, cadence, input, terms))
         return self.manifest(external_id)
 
     def schedule_many(
@@ -208,8 +203,5 @@ class App:
         return Chain(self._declared, root=external_id, cursor=external_id)
 
     def definitions(self, defaults: Defaults = BUILT_IN) -> Definitions:
-        """Return all declarations as plain data, or raise with all problems at once.
-
-        `defaults` apply where neither a definition nor the app sets a value.
-        """
+        """Return all declarations as plain data, or raise with all problems at once."""
         return assemble(self._declared, defaults)

@@ -1,32 +1,37 @@
 """Assemble declarations into definitions, and report all problems at once."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from headway_contract.fitting import problem_of
 from headway_contract.work import terms_of
 from headway_decisions.firing.manifest_state import Misfire
 from headway_decisions.timing.cadence import Manual
 from headway_decisions.timing.timing import Timing
 
 from headway.define import calendar, checks
-from headway.define.declarations import Declarations, Draft, JobGiven
+from headway.define.chain import add_batch
+from headway.define.declarations import BatchDraft, Declarations, Draft
 from headway.define.defaults import BUILT_IN, Defaults, overlay
 from headway.define.definitions import (
+    API_OWNER,
     INHERITABLE,
     Definitions,
+    Generation,
     GroupDefinition,
     Inheritable,
     InvalidDefinitions,
     JobDefinition,
     ManifestDefinition,
 )
-from headway.define.jobs import DeclaredJob, Job, RemoteJob
+from headway.define.jobs import DeclaredJob, Job
 from headway.define.options import FIELDS, read_misfire, read_options, read_overlap, resolve_retry
-from headway.define.when import When
+from headway.define.when import When, read_when
 
 # Stands for an undeclared job, so that the other problems of its manifests are found too.
-_UNKNOWN_JOB = RemoteJob(name="unknown", group="unknown")
+_UNKNOWN_JOB = DeclaredJob(name="unknown", group="unknown")
 _DEPENDENT = When(timing=Timing(cadence=Manual()), name="dependent")
 
 
@@ -35,154 +40,169 @@ def assemble(declared: Declarations, defaults: Defaults = BUILT_IN) -> Definitio
 
     `defaults` apply where neither a definition nor the app sets a value.
     """
-    problems = list(declared.problems)
-    defaults, shared = _defaults(declared, defaults)
-    problems += [f"defaults of the app: {problem}" for problem in shared]
-    problems += checks.problems_of_generation(declared.generation)
-    drafts = [*_decorated(declared), *declared.drafts]
-    reported = ReportedProblems(shared)
-    jobs = _jobs(declared, defaults, reported, problems)
-    manifests = _manifests(declared, drafts, defaults, reported, problems)
-    problems += _problems_of_unused(declared)
-    groups = _groups(declared, manifests, problems)
+    assembly = _Assembly(declared, defaults)
+    # A manifest for each cadence that decorates a job; its id contains the cadence.
+    decorated = [
+        Draft(f"{job.name}-{when.name}", job.name, when=when, decorated=True)
+        for job in declared.jobs.values()
+        for when in job.marks().cadences
+    ]
+    drafts = [*decorated, *declared.drafts]
+    jobs = [assembly.job(job) for job in declared.jobs.values()]
+    manifests = [assembly.manifest(draft) for draft in drafts]
+    assembly.check_unused_batches()
+    groups = assembly.groups(manifests)
+    problems = assembly.problems
     problems += checks.problems_of_ids(drafts)
     problems += checks.problems_of_parents(drafts, any_parent=declared.at_run_time)
-    if declared.at_run_time:
-        pairs = zip(manifests, drafts, strict=True)
-        manifests = [
-            msgspec.structs.replace(manifest, inherited=_inherited(draft))
-            for manifest, draft in pairs
-        ]
     if problems:
         raise InvalidDefinitions(list(dict.fromkeys(problems)))
     return Definitions(
         owner=declared.owner,
         generation=declared.generation,
         groups=groups,
-        jobs=jobs,
+        jobs=tuple(jobs),
         manifests=tuple(manifests),
         batches=tuple(declared.batches.values()),
     )
 
 
-def _decorated(declared: Declarations) -> list[Draft]:
-    """Make a manifest for each cadence that decorates a job; its id contains the cadence."""
-    return [
-        Draft(external_id=f"{job.name}-{when.name}", job=job.name, when=when, decorated=True)
-        for job in declared.jobs.values()
-        for when in job.cadences()
-    ]
+def assemble_at_run_time(draft: Draft | BatchDraft) -> Definitions:
+    """Return the definitions of a manifest or a batch that belongs to no application.
+
+    Its job is known only by name. The scheduler has its input schema and its terms: `inherited`
+    names the fields that it fills in.
+    """
+    declared = Declarations(owner=API_OWNER)
+    job: Any = draft.job
+    declared.add_job(DeclaredJob(name=job, group=job))
+    if draft.depends_on is None:
+        if draft.dormant:
+            declared.problems.append(
+                f"{draft.called} is dormant and has no parent: set depends_on="
+            )
+        when = read_when(draft.when, draft.called, declared.problems)
+        draft = msgspec.structs.replace(draft, when=when)
+    elif draft.when is not None:
+        declared.problems.append(
+            f"{draft.called} has a cadence and a parent: leave out when= or depends_on="
+        )
+        draft = msgspec.structs.replace(draft, when=None)
+    if isinstance(draft, BatchDraft):
+        add_batch(declared, draft)
+    else:
+        declared.drafts.append(draft)
+    return without_application(declared)
 
 
-def _defaults(declared: Declarations, weaker: Defaults) -> tuple[Defaults, list[str]]:
-    """Return the defaults of an app, and the problems of those that it sets itself."""
-    wrong: list[str] = []
-    defaults = overlay(weaker, declared.defaults, wrong)
-    stated = msgspec.structs.asdict(defaults).items()
-    own = {
-        name: value for name, value in stated if name != "tz" and value is not getattr(weaker, name)
-    }
-    return defaults, wrong + checks.problems_of_terms(own)
+def without_application(declared: Declarations, defaults: Defaults = BUILT_IN) -> Definitions:
+    """Return definitions that belong to no application, or raise with all problems at once."""
+    declared.owner, declared.at_run_time = API_OWNER, True
+    # Jobs belong to the application that declared them; the scheduler resolves the groups.
+    return msgspec.structs.replace(assemble(declared, defaults), jobs=(), groups=())
 
 
-class ReportedProblems:
-    """Problems of apps and jobs, which their manifests inherit and must not report again."""
+class _Assembly:
+    """Assembles the parts of an app, and collects their problems."""
 
-    def __init__(self, of_app: list[str]) -> None:
-        self._of_app = frozenset(of_app)
-        self._of_jobs: dict[str, frozenset[str]] = {}
+    def __init__(self, declared: Declarations, weaker: Defaults) -> None:
+        self._declared = declared
+        self._timings = checks.TimingChecks()
+        wrong: list[str] = []
+        self._defaults = overlay(weaker, declared.defaults, wrong)
+        stated = msgspec.structs.asdict(self._defaults)
+        own = {name: stated[name] for name in stated if stated[name] is not getattr(weaker, name)}
+        own.pop("tz", None)
+        wrong += checks.problems_of_terms(own)
+        # Manifests inherit problems of the app and of their job, and must not report them again.
+        self._reported = defaultdict[str, frozenset[str]](lambda: frozenset(wrong))
+        self.problems = [*declared.problems, *(f"defaults of the app: {each}" for each in wrong)]
+        of_generation = problem_of(declared.generation, Generation)
+        if of_generation is not None:
+            self.problems.append(f"generation {of_generation}")
 
-    def add_job(self, job: str, wrong: list[str]) -> list[str]:
-        """Remember the problems of a job, and return those that the app does not have."""
-        self._of_jobs[job] = frozenset(wrong) | self._of_app
-        return [problem for problem in wrong if problem not in self._of_app]
-
-    def inherited_from(self, job: str) -> frozenset[str]:
-        """Return the problems that manifests inherit from a job and its app."""
-        return self._of_jobs.get(job, self._of_app)
-
-
-def _jobs(
-    declared: Declarations, defaults: Defaults, reported: ReportedProblems, problems: list[str]
-) -> tuple[JobDefinition, ...]:
-    definitions = []
-    for job in declared.jobs.values():
+    def job(self, job: DeclaredJob) -> JobDefinition:
+        """Return the definition of a job."""
         called = f"{job.where}job {job.name!r}"
-        problems += [f"{job.where}{problem}" for problem in checks.problems_of_job_names(job)]
+        self.problems += [f"{job.where}{problem}" for problem in checks.problems_of_job_names(job)]
+        schema = None
         try:
-            schema = job.input_schema()
+            schema = job.schema()
         except (TypeError, ValueError) as error:
-            problems.append(f"{called}: its input type has no JSON Schema: {error}")
-            schema = None
-        definition = job.definition(defaults, schema)
+            self.problems.append(f"{called}: its input type has no JSON Schema: {error}")
+        definition = job.definition(self._defaults, schema)
         wrong = checks.problems_of_job(definition)
-        problems += [f"{called}: {problem}" for problem in reported.add_job(job.name, wrong)]
-        definitions.append(definition)
-    return tuple(definitions)
+        of_app = self._reported[job.name]
+        self.problems += [f"{called}: {problem}" for problem in wrong if problem not in of_app]
+        self._reported[job.name] = of_app.union(wrong)
+        return definition
 
-
-def _manifests(
-    declared: Declarations,
-    drafts: list[Draft],
-    defaults: Defaults,
-    reported: ReportedProblems,
-    problems: list[str],
-) -> list[ManifestDefinition]:
-    timings = checks.TimingChecks()
-    manifests = []
-    for draft in drafts:
-        job = None if draft.job is None else _find(declared, draft.job)
+    def manifest(self, draft: Draft) -> ManifestDefinition:
+        """Return the definition of a manifest."""
+        job = self._find(draft)
         if job is None:
-            # The reader of a file has reported a missing key `job`.
-            if draft.job is not None or not draft.where:
-                problems.append(_undeclared(draft))
             job = _UNKNOWN_JOB
         wrong: list[str] = []
-        manifest = _manifest(draft, job, defaults, wrong)
+        at_run_time = self._declared.at_run_time
+        manifest = _manifest(draft, job, self._defaults, wrong, at_run_time=at_run_time)
         unreadable = draft.when is not None and draft.when.unreadable
-        of_timing = timings.problems_of(manifest.timing, unreadable=unreadable)
-        problems += [f"{draft.called}: {problem}" for problem in wrong + of_timing]
-        problems += checks.problems_of_manifest(
-            draft,
-            manifest,
-            job,
-            timing_is_sound=not (wrong or of_timing),
-            inherited=reported.inherited_from(job.name),
+        wrong += self._timings.problems_of(manifest.timing, unreadable=unreadable)
+        self.problems += [f"{draft.called}: {problem}" for problem in wrong]
+        inherited = self._reported[job.name]
+        self.problems += checks.problems_of_manifest(
+            draft, manifest, job, timing_is_sound=not wrong, inherited=inherited
         )
-        manifests.append(manifest)
-    return manifests
+        return manifest
 
+    def check_unused_batches(self) -> None:
+        """Check the job and the cadence of batches whose items do not use them."""
+        for batch in self._declared.unused:
+            self._find(batch)
+            if batch.when is not None:
+                timing, unreadable = batch.when.timing, batch.when.unreadable
+                of_timing = self._timings.problems_of(timing, unreadable=unreadable)
+                found = (*batch.when.problems, *of_timing)
+                self.problems += [f"{batch.called}: {problem}" for problem in found]
 
-def _problems_of_unused(declared: Declarations) -> list[str]:
-    """Check the job and the cadence of batches whose items do not use them."""
-    problems = []
-    timings = checks.TimingChecks()
-    for draft in declared.unused:
-        if draft.job is not None and _find(declared, draft.job) is None:
-            problems.append(_undeclared(draft))
-        if draft.when is not None:
-            of_timing = timings.problems_of(draft.when.timing, unreadable=draft.when.unreadable)
-            found = (*draft.when.problems, *of_timing)
-            problems += [f"{draft.called}: {problem}" for problem in found]
-    return problems
+    def _find(self, draft: Draft | BatchDraft) -> DeclaredJob | None:
+        """Return the job of a manifest or a batch, by its name or its function."""
+        target, jobs = draft.job, self._declared.jobs
+        if isinstance(target, str):
+            found = jobs.get(target)
+        else:
+            bodies = [job for job in jobs.values() if isinstance(job, Job)]
+            found = next((job for job in bodies if job.function is target), None)
+        # The reader of a file has reported a missing key `job`.
+        if found is None and (target is not None or not draft.where):
+            name = (
+                target if isinstance(target, str) else getattr(target, "__qualname__", repr(target))
+            )
+            remedy = (
+                "declare it under jobs" if draft.where else "put @app.job(...) over its function"
+            )
+            self.problems.append(
+                f"{draft.called} names the job {name!r}, which is not declared: {remedy}"
+            )
+        return found
 
-
-def _find(declared: Declarations, target: JobGiven) -> DeclaredJob | None:
-    if isinstance(target, str):
-        return declared.jobs.get(target)
-    jobs = declared.jobs.values()
-    return next((job for job in jobs if isinstance(job, Job) and job.function is target), None)
-
-
-def _undeclared(draft: Draft) -> str:
-    target = draft.job
-    called = target if isinstance(target, str) else getattr(target, "__qualname__", repr(target))
-    remedy = "declare it under jobs" if draft.where else "put @app.job(...) over its function"
-    return f"{draft.called} names the job {called!r}, which is not declared: {remedy}"
+    def groups(self, manifests: list[ManifestDefinition]) -> tuple[GroupDefinition, ...]:
+        """Merge the declarations of each group, and add groups that manifests only name."""
+        groups: dict[str, GroupDefinition] = {}
+        for where, stated in self._declared.groups:
+            self.problems += checks.problems_of_group(where, stated)
+            known = groups.get(stated.name, GroupDefinition(name=stated.name))
+            self.problems += checks.problems_of_two_statements(where, known, stated)
+            settings = msgspec.structs.asdict(stated)
+            own = {name: value for name, value in settings.items() if value is not None}
+            groups[stated.name] = msgspec.structs.replace(known, **own)
+        for manifest in manifests:
+            if isinstance(manifest.group, str):  # any other type is a problem of its manifest
+                groups.setdefault(manifest.group, GroupDefinition(name=manifest.group))
+        return tuple(groups.values())
 
 
 def _manifest(
-    draft: Draft, job: DeclaredJob, defaults: Defaults, wrong: list[str]
+    draft: Draft, job: DeclaredJob, defaults: Defaults, wrong: list[str], *, at_run_time: bool
 ) -> ManifestDefinition:
     """Make a manifest from its draft, its cadence, its job and its app; the first value wins."""
     terms = draft.terms
@@ -198,15 +218,13 @@ def _manifest(
     if excluded:
         timing = msgspec.structs.replace(timing, exclusions=(*timing.exclusions, *excluded))
     return ManifestDefinition(
-        **{**terms_of(job.terms(defaults)), **stated},
+        **{**terms_of(job.resolve_terms(defaults)), **stated},
         external_id=draft.external_id,
         job=job.name,
         group=_first(terms.get("group"), job.group),
         timing=timing,
         input=_as_json(draft.input),
-        misfire=_misfire(
-            _first(terms.get("misfire"), when.misfire, usual.misfire), defaults, wrong
-        ),
+        misfire=_misfire((terms.get("misfire"), when.misfire, usual.misfire), defaults, wrong),
         overlap=_first(read_overlap(terms.get("overlap"), wrong), when.overlap, defaults.overlap),
         jitter_seconds=_first(terms.get("jitter"), when.jitter, usual.jitter_seconds),
         enabled=_first(terms.get("enabled"), when.enabled, True),  # noqa: FBT003
@@ -214,6 +232,7 @@ def _manifest(
         dormant=draft.dormant,
         batch=draft.batch,
         labels=_labels(job.labels, terms.get("labels"), wrong),
+        inherited=_inherited(draft) if at_run_time else (),
     )
 
 
@@ -223,10 +242,10 @@ def _inherited(draft: Draft) -> tuple[Inheritable, ...]:
     return tuple(field for field in INHERITABLE if field == "labels" or field not in stated)
 
 
-def _misfire(given: object, defaults: Defaults, wrong: list[str]) -> Misfire:
-    """Read a misfire policy; a policy given by name has the threshold of the defaults."""
+def _misfire(given: tuple[object, ...], defaults: Defaults, wrong: list[str]) -> Misfire:
+    """Read the first policy; a policy given by name has the threshold of the defaults."""
     threshold = defaults.misfire.threshold_seconds
-    return read_misfire(given, wrong, threshold=threshold) or defaults.misfire
+    return read_misfire(_first(*given), wrong, threshold=threshold) or defaults.misfire
 
 
 def _labels(of_job: object, own: object, wrong: list[str]) -> dict[str, str]:
@@ -249,21 +268,3 @@ def _as_json(given: Any) -> Any:
         return msgspec.to_builtins(given, str_keys=True)
     except TypeError:
         return given
-
-
-def _groups(
-    declared: Declarations, manifests: list[ManifestDefinition], problems: list[str]
-) -> tuple[GroupDefinition, ...]:
-    """Merge the declarations of each group, and add groups that manifests only name."""
-    groups: dict[str, GroupDefinition] = {}
-    for where, stated in declared.groups:
-        problems += checks.problems_of_group(where, stated)
-        known = groups.get(stated.name, GroupDefinition(name=stated.name))
-        problems += checks.problems_of_two_statements(where, known, stated)
-        settings = msgspec.structs.asdict(stated)
-        own = {name: value for name, value in settings.items() if value is not None}
-        groups[stated.name] = msgspec.structs.replace(known, **own)
-    for manifest in manifests:
-        if isinstance(manifest.group, str):  # any other type is a problem of its manifest
-            groups.setdefault(manifest.group, GroupDefinition(name=manifest.group))
-    return tuple(groups.values())

@@ -24,19 +24,6 @@ from headway.define.when import (
     refuse_unknown,
 )
 
-__all__ = [
-    "When",
-    "cron",
-    "daily",
-    "every",
-    "manual",
-    "monthly",
-    "monthly_dow",
-    "once",
-    "spaced",
-    "weekly",
-]
-
 
 def cron(expression: str, **options: Unpack[DayOptions]) -> When:
     """Fire when a cron expression matches the wall clock of the zone.
@@ -69,7 +56,9 @@ def every(
     if not _is_number(days):
         if at is not None:
             problems.append("every(at=...) goes with days=: a grid within the day has no time")
-        return make_when(cadence.Every(_whole(step)), {**options, "days": days}, problems)
+        # The checks of the timing report a step that is not a whole number.
+        whole = int(step) if float(step).is_integer() else cast("int", step)
+        return make_when(cadence.Every(whole), {**options, "days": days}, problems)
     if step:
         problems.append("every(days=...) takes no hours, minutes or seconds beside it")
     counted = cadence.Daily(
@@ -144,12 +133,8 @@ def monthly_dow(
     """Fire on the first, second, third, fourth or last of a weekday in each month."""
     refuse_unknown("monthly_dow", options, TimedOptions)
     problems: list[str] = []
-    kept = cadence.MonthlyDow(
-        calendar.weeks(weeks, problems),
-        calendar.weekdays(days, problems),
-        calendar.time_of_day(at),
-    )
-    return make_when(kept, options, problems)
+    chosen = calendar.weeks(weeks, problems), calendar.weekdays(days, problems)
+    return make_when(cadence.MonthlyDow(*chosen, calendar.time_of_day(at)), options, problems)
 
 
 def once(at: str | datetime, **options: Unpack[DayOptions]) -> When:
@@ -165,11 +150,6 @@ def manual(**options: Unpack[PlainOptions]) -> When:
     return make_when(cadence.Manual(), options, [])
 
 
-def _whole(step: float) -> int:
-    """Convert a whole number to `int`; the checks of the timing report any other value."""
-    return int(step) if float(step).is_integer() else cast("int", step)
-
-
 def _anchor(start: calendar.WallGiven) -> date:
     """Return the date that steps are counted from; the checks of the timing report a wrong one."""
     try:
@@ -183,8 +163,6 @@ def _is_number(given: object) -> bool:
 
 
 _SECONDS_IN = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400}
-
-
 # Far beyond any step, and within what floats can count.
 _LARGEST = 10**12
 

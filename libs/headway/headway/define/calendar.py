@@ -12,7 +12,7 @@ import difflib
 import re
 from collections.abc import Iterable
 from datetime import date, datetime, time
-from enum import Flag, auto
+from enum import Flag
 from typing import Literal, TypeVar, cast
 
 from headway_decisions.timing.calendar import (
@@ -31,13 +31,7 @@ LAST: Literal["last"] = "last"
 class Days(Flag):
     """Weekdays."""
 
-    MON = auto()
-    TUE = auto()
-    WED = auto()
-    THU = auto()
-    FRI = auto()
-    SAT = auto()
-    SUN = auto()
+    MON, TUE, WED, THU, FRI, SAT, SUN = (1 << bit for bit in range(7))
     WEEKDAYS = MON | TUE | WED | THU | FRI
     WEEKENDS = SAT | SUN
     ALL = WEEKDAYS | WEEKENDS
@@ -46,18 +40,8 @@ class Days(Flag):
 class Months(Flag):
     """Months of a year; `QUARTERS` are the first months of each quarter."""
 
-    JAN = auto()
-    FEB = auto()
-    MAR = auto()
-    APR = auto()
-    MAY = auto()
-    JUN = auto()
-    JUL = auto()
-    AUG = auto()
-    SEP = auto()
-    OCT = auto()
-    NOV = auto()
-    DEC = auto()
+    JAN, FEB, MAR, APR, MAY, JUN = (1 << bit for bit in range(6))
+    JUL, AUG, SEP, OCT, NOV, DEC = (1 << bit for bit in range(6, 12))
     QUARTERS = JAN | APR | JUL | OCT
     ALL = JAN | FEB | MAR | APR | MAY | JUN | JUL | AUG | SEP | OCT | NOV | DEC
 
@@ -65,11 +49,7 @@ class Months(Flag):
 class Weeks(Flag):
     """The first, second, third, fourth or last of a weekday in its month."""
 
-    FIRST = auto()
-    SECOND = auto()
-    THIRD = auto()
-    FOURTH = auto()
-    LAST = auto()
+    FIRST, SECOND, THIRD, FOURTH, LAST = (1 << bit for bit in range(5))
     ALL = FIRST | SECOND | THIRD | FOURTH | LAST
 
 
@@ -99,7 +79,10 @@ def _read_flags(kind: type[Word], given: object, problems: list[str]) -> Word:
         for part in given:
             found |= _read_flags(kind, part, problems)
         return found
-    problems.append(_unreadable(kind, given))
+    known = [name.lower() for name in kind.__members__]
+    noun = {"Days": "weekday", "Months": "month", "Weeks": "week of a month"}[kind.__name__]
+    hint = did_you_mean(str(given).lower(), known)
+    problems.append(f"{given!r} is not a {noun}: use {', '.join(known)}{hint}")
     return kind(0)
 
 
@@ -166,13 +149,6 @@ def _is_number(given: object) -> bool:
     return isinstance(given, int) and not isinstance(given, bool)
 
 
-def _unreadable(kind: type[Flag], given: object) -> str:
-    known = [name.lower() for name in kind.__members__]
-    noun = {"Days": "weekday", "Months": "month", "Weeks": "week of a month"}[kind.__name__]
-    hint = did_you_mean(str(given).lower(), known)
-    return f"{given!r} is not a {noun}: use {', '.join(known)}{hint}"
-
-
 Excluded = Exclusion | Iterable[Exclusion] | None
 
 
@@ -212,23 +188,18 @@ def read_exclusions(given: object, problems: list[str]) -> tuple[Exclusion, ...]
                 f"not {exclusion!r}"
             )
             continue
-        wrong = list(_exclusion_problems(exclusion))
+        wrong: list[str] = []
+        match exclusion:
+            case ExcludedDays(days):
+                weekdays(days, wrong)
+            case ExcludedDates(dates):
+                wrong += _not_dates(dates)
+            case ExcludedRange(first, last):
+                wrong += _not_dates((first, last))
         problems += wrong
         if not wrong:
             found.append(exclusion)
     return tuple(found)
-
-
-def _exclusion_problems(exclusion: Exclusion) -> Iterable[str]:
-    match exclusion:
-        case ExcludedDays(days):
-            problems: list[str] = []
-            weekdays(days, problems)
-            yield from problems
-        case ExcludedDates(dates):
-            yield from (_not_a_date(day) for day in dates if not isinstance(day, date))
-        case ExcludedRange(first, last):
-            yield from (_not_a_date(day) for day in (first, last) if not isinstance(day, date))
 
 
 def _date(given: date | str) -> date:
@@ -239,5 +210,9 @@ def _date(given: date | str) -> date:
         return cast("date", given)
 
 
-def _not_a_date(given: object) -> str:
-    return f"{given!r} is not a date to exclude: write one such as '2027-12-24'"
+def _not_dates(given: Iterable[object]) -> list[str]:
+    return [
+        f"{day!r} is not a date to exclude: write one such as '2027-12-24'"
+        for day in given
+        if not isinstance(day, date)
+    ]

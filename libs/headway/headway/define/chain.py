@@ -7,55 +7,27 @@
 declared last. A batch has many manifests, so there is no cursor after it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Unpack, cast
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Unpack
 
 from headway_contract.fitting import show
 from headway_decisions.timing.cadence import Manual
-from msgspec import Struct
 
 from headway.define.calendar import did_you_mean
 from headway.define.declarations import (
     OF_FIRE_TIMES,
+    BatchDraft,
+    Configure,
     Declarations,
     DependentTerms,
     Draft,
+    Item,
+    Items,
     JobGiven,
     Terms,
 )
 from headway.define.definitions import Batch
-from headway.define.when import When, read_when, refuse_unknown
-
-Configure = Callable[["Item"], Mapping[str, Any]]
-
-
-class Item(Struct, frozen=True):
-    """A manifest of a batch; `depends_on` is the full id of its parent."""
-
-    id: str | int
-    input: Any = None
-    depends_on: str | None = None
-
-
-Items = Mapping[Any, Any] | Iterable[Any]
-
-
-class BatchDraft(Struct, frozen=True, kw_only=True):
-    """A declared batch. Items without a `depends_on` get `parent`."""
-
-    name: str
-    job: JobGiven | None
-    items: Items
-    key: Callable[[Any], str | int] | None = None
-    when: When | None = None
-    parent: str | None = None
-    dormant: bool = False
-    prune: bool = True
-    configure: Configure | None = None
-    terms: Terms
-    where: str = ""
-    # The place of each item in a file, by its id.
-    places: dict[str, str] = {}
+from headway.define.when import read_when, refuse_unknown
 
 
 def add_batch(declared: Declarations, batch: BatchDraft) -> list[Draft]:
@@ -65,16 +37,13 @@ def add_batch(declared: Declarations, batch: BatchDraft) -> list[Draft]:
     declared.drafts += drafts
     if not any(draft.when is batch.when for draft in drafts):
         # Check the job and the cadence of the batch even while no item uses them.
-        unused = Draft(
-            external_id="", job=batch.job, when=batch.when, batch=batch.name, where=batch.where
-        )
-        declared.unused.append(unused)
+        declared.unused.append(batch)
     return drafts
 
 
 def _items(batch: BatchDraft, problems: list[str]) -> Iterator[Item]:
     """Yield the items that can be read, and report the others."""
-    called = f"{batch.where}batch {batch.name!r}"
+    called = batch.called
     if isinstance(batch.items, str | bytes) or not isinstance(batch.items, Iterable):
         problems.append(
             f"{called}: items {show(batch.items)} is not valid: give a mapping from id to input, "
@@ -84,7 +53,8 @@ def _items(batch: BatchDraft, problems: list[str]) -> Iterator[Item]:
     pairs = batch.items.items() if isinstance(batch.items, Mapping) else None
     for position, entry in enumerate(batch.items if pairs is None else pairs, start=1):
         item = _item(batch, entry, is_pair=pairs is not None)
-        if isinstance(item, Item) and not _is_id(item.id):
+        is_id = isinstance(item, Item) and isinstance(item.id, str | int)
+        if isinstance(item, Item) and (not is_id or isinstance(item.id, bool)):
             item = f"has the id {show(item.id)}, which is neither text nor a whole number"
         if isinstance(item, str):
             problems.append(f"{called}: its item {position} {item}")
@@ -109,10 +79,6 @@ def _item(batch: BatchDraft, entry: Any, *, is_pair: bool) -> Item | str:
     )
 
 
-def _is_id(given: object) -> bool:
-    return isinstance(given, str | int) and not isinstance(given, bool)
-
-
 def _draft(batch: BatchDraft, item: Item, problems: list[str]) -> Draft:
     external_id = f"{batch.name}-{item.id}"
     called = f"manifest {external_id!r}"
@@ -121,17 +87,17 @@ def _draft(batch: BatchDraft, item: Item, problems: list[str]) -> Draft:
     shared = {name: value for name, value in batch.terms.items() if value is not None}
     if "when" in own:
         when = read_when(own.pop("when"), called, problems)
-    parent = batch.parent if item.depends_on is None else item.depends_on
+    parent = batch.depends_on if item.depends_on is None else item.depends_on
     own_manual = when is not batch.when and when is not None and isinstance(when.cadence, Manual)
     if parent is not None or own_manual:
         # The batch sets these terms for its items that have fire times.
         shared = {name: value for name, value in shared.items() if name not in OF_FIRE_TIMES}
     return Draft(
-        external_id=external_id,
-        job=batch.job,
+        external_id,
+        batch.job,
         when=when,
         input=item.input,
-        terms=cast("Terms", {"group": batch.name, **shared, **own}),
+        terms={"group": batch.name, **shared, **own},
         depends_on=parent,
         dormant=batch.dormant,
         batch=batch.name,
@@ -181,7 +147,11 @@ class Chain:
     ) -> "Chain":
         """Run a job after each success of the root; a dormant one when the root's run wakes it."""
         refuse_unknown("include", terms, DependentTerms)
-        return self._add_dependent(self.root, "include", external_id, job, input, dormant, terms)
+        parent = self.root
+        draft = Draft(
+            external_id, job, input=input, terms=terms, depends_on=parent, dormant=dormant
+        )
+        return self._add_dependent("include", draft)
 
     def then_include(
         self,
@@ -194,9 +164,11 @@ class Chain:
     ) -> "Chain":
         """Run a job after each success of the manifest that was declared last."""
         refuse_unknown("then_include", terms, DependentTerms)
-        return self._add_dependent(
-            self.cursor, "then_include", external_id, job, input, dormant, terms
+        parent = self.cursor
+        draft = Draft(
+            external_id, job, input=input, terms=terms, depends_on=parent, dormant=dormant
         )
+        return self._add_dependent("then_include", draft)
 
     then = then_include
 
@@ -215,8 +187,8 @@ class Chain:
         """Run a batch, each item after its `depends_on` or, without one, after the root."""
         refuse_unknown("include_many", terms, DependentTerms)
         batch = BatchDraft(
-            name=name, job=job, items=items, key=key, prune=prune, parent=self.root,
-            dormant=dormant, configure=configure, terms=cast("Terms", terms),
+            name=name, job=job, items=items, key=key, prune=prune, depends_on=self.root,
+            dormant=dormant, configure=configure, terms=terms,
         )  # fmt: skip
         return self._add_batch(batch, "or call include_many after a schedule")
 
@@ -235,44 +207,25 @@ class Chain:
         """Run a batch, each item after its `depends_on`, which is required."""
         refuse_unknown("then_include_many", terms, DependentTerms)
         batch = BatchDraft(
-            name=name, job=job, items=items, key=key, prune=prune, parent=None,
-            dormant=dormant, configure=configure, terms=cast("Terms", terms),
+            name=name, job=job, items=items, key=key, prune=prune,
+            dormant=dormant, configure=configure, terms=terms,
         )  # fmt: skip
         return self._add_batch(batch, "or use include_many to run them after the root")
 
-    def _add_dependent(
-        self,
-        parent: str | None,
-        method: str,
-        external_id: str,
-        job: JobGiven,
-        given: Any,
-        dormant: bool,
-        terms: DependentTerms,
-    ) -> "Chain":
-        if parent is None and not self._after:
+    def _add_dependent(self, method: str, draft: Draft) -> "Chain":
+        if draft.depends_on is not None:
+            self._declared.drafts.append(draft)
+        elif self._after:
             self._declared.problems.append(
-                f"manifest {external_id!r}: {method} follows no manifest: name one in "
-                "app.manifest(...)"
-            )
-        elif parent is None:
-            self._declared.problems.append(
-                f"manifest {external_id!r}: {method} cannot follow the batch {self._after!r}, "
-                f"which has many manifests: start from one, as in "
+                f"{draft.called}: {method} cannot follow the batch {self._after!r}, which has "
+                f"many manifests: start from one, as in "
                 f"app.manifest('{self._after}-<item>').then(...)"
             )
         else:
-            self._declared.drafts.append(
-                Draft(
-                    external_id=external_id,
-                    job=job,
-                    input=given,
-                    terms=cast("Terms", terms),
-                    depends_on=parent,
-                    dormant=dormant,
-                )
+            self._declared.problems.append(
+                f"{draft.called}: {method} follows no manifest: name one in app.manifest(...)"
             )
-        self.cursor = external_id
+        self.cursor = draft.external_id
         return self
 
     def _add_batch(self, batch: BatchDraft, remedy: str) -> "Chain":

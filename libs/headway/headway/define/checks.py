@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from itertools import groupby
 from typing import Any
 
@@ -88,13 +89,14 @@ def _problems_of_names(draft: Draft, manifest: ManifestDefinition) -> Iterator[s
     """Yield invalid names, except those derived from an invalid name of a job or a batch."""
     derived = [manifest.job] if draft.decorated else [draft.batch] if draft.batch else []
     if all(_is_name(name) for name in derived):
-        yield from _problem_of_name(check_manifest_id, manifest.external_id)
+        yield from problems_of_name(check_manifest_id, manifest.external_id)
     stated = draft.terms.get("group")
     if stated is not None and not (stated == draft.batch and not _is_name(draft.batch)):
-        yield from _problem_of_name(check_name, "group", manifest.group)
+        yield from problems_of_name(check_name, "group", manifest.group)
 
 
-def _problem_of_name(check: Callable[..., str], *given: object) -> list[str]:
+def problems_of_name(check: Callable[..., str], *given: object) -> list[str]:
+    """Return the problem that the check of a name raises, if it does."""
     try:
         check(*given)
     except InvalidName as error:
@@ -103,7 +105,7 @@ def _problem_of_name(check: Callable[..., str], *given: object) -> list[str]:
 
 
 def _is_name(given: object) -> bool:
-    return not _problem_of_name(check_name, "", given)
+    return not problems_of_name(check_name, "", given)
 
 
 def _useless_terms(draft: Draft) -> Iterator[str]:
@@ -122,18 +124,31 @@ def _useless_terms(draft: Draft) -> Iterator[str]:
             yield f"{name} has no effect on {target}: leave it out"
 
 
-def problems_of_key(manifest: ManifestDefinition, *, input_is_sound: bool = True) -> Iterator[str]:
-    """Yield the reason why the concurrency key of a manifest cannot be made from its input."""
-    problem = _problem_of_key(
-        manifest.concurrency_key,
-        given=manifest.input,
-        manifest=manifest.external_id,
-        group=manifest.group,
-        job=manifest.job,
-        must_fit=input_is_sound and not manifest.dormant,
-    )
-    if problem is not None:
-        yield problem
+def problems_of_key(manifest: ManifestDefinition, *, input_is_sound: bool = True) -> list[str]:
+    """Return the reason why the concurrency key of a manifest cannot be made from its input."""
+    template = manifest.concurrency_key
+    problems = _problems_of_template(template)
+    # The input of a dormant manifest is not known yet.
+    if template is None or problems or manifest.dormant or not input_is_sound:
+        return problems
+    names = {"manifest": manifest.external_id, "group": manifest.group, "job": manifest.job}
+    try:
+        keys.render_key(template, input=manifest.input, **names)
+    except InvalidKey as error:
+        return [str(error)]
+    return []
+
+
+def _problems_of_template(template: object) -> list[str]:
+    if template is None:
+        return []
+    if not isinstance(template, str):
+        return [f"concurrency_key={template!r} is not text such as 'customer:{{input.id}}'"]
+    try:
+        keys.check_template(template)
+    except InvalidKey as error:
+        return [str(error)]
+    return []
 
 
 def _problems_of_input(manifest: ManifestDefinition, job: DeclaredJob) -> list[str]:
@@ -207,7 +222,7 @@ def problems_of_parents(drafts: list[Draft], *, any_parent: bool = False) -> lis
 
 def problems_of_group(where: str, group: GroupDefinition) -> list[str]:
     """Return the problems of a group's settings."""
-    problems = _problem_of_name(check_name, "group", group.name)
+    problems = problems_of_name(check_name, "group", group.name)
     called = f"group {group.name!r}"
     problems += [f"{called}: {misfit}" for misfit in misfits_of(group, {"name"})]
     return [f"{where}{problem}" for problem in problems]
@@ -226,27 +241,17 @@ def problems_of_two_statements(
             )
 
 
-def problems_of_generation(generation: object) -> list[str]:
-    """Return the problem of a generation, if it has one."""
-    if isinstance(generation, int) and not isinstance(generation, bool) and generation >= 0:
-        return []
-    return [f"generation {generation!r} is not valid: use a whole number from 0 on"]
-
-
 def problems_of_job(job: JobDefinition) -> list[str]:
     """Return the problems of a job's settings and of its concurrency key."""
     problems = [str(misfit) for misfit in misfits_of(job, {"name", "concurrency_key"})]
-    of_key = _problem_of_key(
-        job.terms.concurrency_key, given=None, manifest="", group="", job=job.name, must_fit=False
-    )
-    return problems if of_key is None else [*problems, of_key]
+    return problems + _problems_of_template(job.terms.concurrency_key)
 
 
 def problems_of_job_names(job: DeclaredJob) -> list[str]:
     """Return the problems of the names of a job and of its group."""
-    problems = _problem_of_name(check_name, "job", job.name)
+    problems = problems_of_name(check_name, "job", job.name)
     if job.group != job.name:
-        problems += _problem_of_name(check_name, "group", job.group)
+        problems += problems_of_name(check_name, "group", job.group)
     return problems
 
 
@@ -264,49 +269,18 @@ def problems_of_terms(terms: Mapping[str, Any]) -> list[str]:
 
 def misfits_of(definition: Struct, checked: AbstractSet[str] = frozenset()) -> list[Misfit]:
     """Return the fields that a round trip through JSON would change, except `checked` ones."""
-    encoded, unchanged = _round_trip(definition)
-    found: list[Misfit] = []
-    if not unchanged:
-        found += fit(definition, type(definition)).misfits
-    if encoded is not None and holds_nul(encoded):
-        found.append(Misfit(("it",), "holds a NUL character, which cannot be stored"))
+    encoded, decoded = b"", None
+    with suppress(TypeError, ValueError, RecursionError):
+        encoded = msgspec.json.encode(definition)
+        decoded = msgspec.json.decode(encoded, type=type(definition))
+    found = [] if decoded == definition else fit(definition, type(definition)).misfits
+    if holds_nul(encoded):
+        found = [*found, Misfit(("it",), "holds a NUL character, which cannot be stored")]
     named = [_with_option_names(misfit) for misfit in found]
     return [misfit for misfit in named if misfit.path[0] not in checked]
-
-
-def _round_trip(definition: Struct) -> tuple[bytes | None, bool]:
-    """Return the JSON of a definition, and whether it decodes to an equal definition."""
-    try:
-        encoded = msgspec.json.encode(definition)
-    except (TypeError, ValueError, RecursionError):
-        return None, False
-    try:
-        return encoded, msgspec.json.decode(encoded, type=type(definition)) == definition
-    except msgspec.DecodeError:
-        return encoded, False
 
 
 def _with_option_names(misfit: Misfit) -> Misfit:
     """Replace field names such as `terms.timeout_seconds` by the option, `timeout`."""
     path = misfit.path[1:] if misfit.path[0] == "terms" else misfit.path
     return Misfit(tuple(step.removesuffix("_seconds") for step in path), misfit.problem)
-
-
-def _problem_of_key(
-    template: object, *, given: Any, manifest: str, group: str, job: str, must_fit: bool
-) -> str | None:
-    """Return why a template makes no concurrency key, or `None`.
-
-    Without `must_fit` the input is not known yet, and only the template is checked.
-    """
-    if template is None:
-        return None
-    if not isinstance(template, str):
-        return f"concurrency_key={template!r} is not text such as 'customer:{{input.id}}'"
-    try:
-        keys.check_template(template)
-        if must_fit:
-            keys.render_key(template, input=given, manifest=manifest, group=group, job=job)
-    except InvalidKey as error:
-        return str(error)
-    return None

@@ -1,14 +1,11 @@
-"""The declarations of an app, which `assembly` turns into definitions.
+"""The declarations of an app and their problems, which `assembly` turns into definitions."""
 
-Problems are collected here, and reported all at once when the definitions are assembled.
-"""
-
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from headway_contract.fields import InvalidName, check_name
 from headway_contract.work import RetryPolicy
+from msgspec import Struct
 
 from headway.define.calendar import Excluded
 from headway.define.defaults import DefaultTerms
@@ -39,25 +36,17 @@ class Terms(DependentTerms, total=False):
 
 
 # Options that apply only to manifests with fire times.
-OF_FIRE_TIMES: tuple[Literal["jitter", "misfire", "exclude"], ...] = (
-    "jitter",
-    "misfire",
-    "exclude",
-)
+OF_FIRE_TIMES = ("jitter", "misfire", "exclude")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Draft:
-    """A declared manifest. `where` is its place in a file, if it came from one.
-
-    A draft without an id stands for a batch whose items do not use its job or cadence.
-    """
+class Draft(Struct, frozen=True):
+    """A declared manifest. `where` is its place in a file, if it came from one."""
 
     external_id: str
     job: JobGiven | None
     when: When | None = None
     input: Any = None
-    terms: Terms = field(default_factory=Terms)
+    terms: Mapping[str, Any] = {}
     depends_on: str | None = None
     dormant: bool = False
     batch: str | None = None
@@ -67,24 +56,59 @@ class Draft:
     @property
     def called(self) -> str:
         """The name of the manifest in messages."""
-        if not self.external_id:
-            return f"{self.where}batch {self.batch!r}"
         return f"{self.where}manifest {self.external_id!r}"
 
 
-@dataclass
-class Declarations:
+Configure = Callable[["Item"], Mapping[str, Any]]
+
+
+class Item(Struct, frozen=True):
+    """A manifest of a batch; `depends_on` is the full id of its parent."""
+
+    id: str | int
+    input: Any = None
+    depends_on: str | None = None
+
+
+Items = Mapping[Any, Any] | Iterable[Any]
+
+
+class BatchDraft(Struct, frozen=True, kw_only=True):
+    """A declared batch. Items without a `depends_on` get that of the batch."""
+
+    name: str
+    job: JobGiven | None
+    items: Items
+    key: Callable[[Any], str | int] | None = None
+    when: When | None = None
+    depends_on: str | None = None
+    dormant: bool = False
+    prune: bool = True
+    configure: Configure | None = None
+    terms: Mapping[str, Any]
+    where: str = ""
+    # The place of each item in a file, by its id.
+    places: dict[str, str] = {}
+
+    @property
+    def called(self) -> str:
+        """The name of the batch in messages."""
+        return f"{self.where}batch {self.name!r}"
+
+
+class Declarations(Struct):
     """All declarations of an application."""
 
     owner: str
     generation: int = 0
-    jobs: dict[str, DeclaredJob] = field(default_factory=dict)
-    groups: list[tuple[str, GroupDefinition]] = field(default_factory=list)
-    drafts: list[Draft] = field(default_factory=list)
-    unused: list[Draft] = field(default_factory=list)
-    batches: dict[str, Batch] = field(default_factory=dict)
-    defaults: DefaultTerms = field(default_factory=DefaultTerms)
-    problems: list[str] = field(default_factory=list)
+    jobs: dict[str, DeclaredJob] = {}
+    groups: list[tuple[str, GroupDefinition]] = []
+    drafts: list[Draft] = []
+    # Batches whose job and cadence no item uses.
+    unused: list[BatchDraft] = []
+    batches: dict[str, Batch] = {}
+    defaults: DefaultTerms = {}
+    problems: list[str] = []
     # Made by a client: jobs and parents are known only by name.
     at_run_time: bool = False
 

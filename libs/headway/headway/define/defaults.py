@@ -6,28 +6,15 @@ environment of the declaring process (`DefinitionSettings`), the built-in value.
 
 from typing import Annotated, Literal, TypedDict
 
-from headway_contract.fields import Priority, Seconds
-from headway_contract.work import (
-    LONGEST_GRACE_SECONDS,
-    LONGEST_TIMEOUT_SECONDS,
-    RetryPolicy,
-    WorkTerms,
-)
-from headway_decisions.firing.manifest_state import LONGEST_JITTER_SECONDS, Misfire, Overlap
+from headway_contract.fields import Count, Priority, Seconds
+from headway_contract.work import RetryPolicy, WorkTerms
+from headway_decisions.firing.manifest_state import Misfire, Overlap
 from headway_decisions.timing import timing_problems
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from headway.define.options import (
-    MisfireGiven,
-    OverlapGiven,
-    Retry,
-    parse_misfire,
-    read_misfire,
-    read_options,
-    read_overlap,
-    resolve_retry,
-)
+from headway.define import options
+from headway.define.definitions import Grace, Jitter, Timeout
 
 
 class Defaults(WorkTerms, frozen=True, kw_only=True):
@@ -46,11 +33,11 @@ class DefaultTerms(TypedDict, total=False):
     """Defaults that an app may set for all of its jobs and manifests."""
 
     priority: int | None
-    retry: Retry | RetryPolicy | None
+    retry: options.Retry | RetryPolicy | None
     timeout: float | None
     cancel_grace: float | None
-    misfire: MisfireGiven
-    overlap: OverlapGiven
+    misfire: options.MisfireGiven
+    overlap: options.OverlapGiven
     jitter: float | None
     tz: str | None
 
@@ -64,12 +51,7 @@ class DefinitionSettings(Struct, frozen=True, kw_only=True):
         Priority, Meta(description="Priority of work, from 0 to 31, the most urgent.")
     ] = 0
     retry_attempts: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=1_000_000,
-            description="Number of attempts, including the first.",
-        ),
+        Count, Meta(description="Number of attempts, including the first.")
     ] = 3
     retry_interval_seconds: Annotated[
         Seconds, Meta(description="Delay before the second attempt.")
@@ -81,20 +63,11 @@ class DefinitionSettings(Struct, frozen=True, kw_only=True):
         Seconds, Meta(description="Longest delay that backoff reaches.")
     ] = 3600.0
     retry_jitter: Annotated[
-        float,
-        Meta(ge=0, le=1, description="Random fraction by which a delay may be extended."),
+        float, Meta(ge=0, le=1, description="Random fraction by which a delay may be extended.")
     ] = 0.1
-    timeout_seconds: Annotated[
-        float,
-        Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS, description="Longest duration of a run."),
-    ] = 1200.0
+    timeout_seconds: Annotated[Timeout, Meta(description="Longest duration of a run.")] = 1200.0
     cancel_grace_seconds: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=LONGEST_GRACE_SECONDS,
-            description="Time that a cancelled run has to clean up.",
-        ),
+        Grace, Meta(description="Time that a cancelled run has to clean up.")
     ] = 30.0
     misfire_policy: Annotated[
         str,
@@ -111,12 +84,8 @@ class DefinitionSettings(Struct, frozen=True, kw_only=True):
         Meta(description="Policy for a fire time while earlier work is still running."),
     ] = "skip"
     jitter_seconds: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=LONGEST_JITTER_SECONDS,
-            description="Longest random delay of a fire, to spread fires that are due at once.",
-        ),
+        Jitter,
+        Meta(description="Longest random delay of a fire, to spread fires that are due at once."),
     ] = 0.0
     tz: Annotated[
         str,
@@ -139,7 +108,9 @@ class DefinitionSettings(Struct, frozen=True, kw_only=True):
             ),
             timeout_seconds=self.timeout_seconds,
             cancel_grace_seconds=self.cancel_grace_seconds,
-            misfire=parse_misfire(self.misfire_policy, threshold=self.misfire_threshold_seconds),
+            misfire=options.parse_misfire(
+                self.misfire_policy, threshold=self.misfire_threshold_seconds
+            ),
             overlap=Overlap(policy=self.overlap_policy),
             jitter_seconds=self.jitter_seconds,
             tz=self.tz,
@@ -147,21 +118,17 @@ class DefinitionSettings(Struct, frozen=True, kw_only=True):
 
 
 def overlay(weaker: Defaults, stated: DefaultTerms, problems: list[str]) -> Defaults:
-    """Return defaults, overridden by those that an app sets."""
+    """Return defaults, overridden by the defaults of an app."""
+    tz = stated.get("tz")
+    wrong = [] if tz is None else timing_problems.about_zone(tz)
+    problems += wrong
     found = {
-        **resolve_retry(read_options(stated, problems), weaker.retry),
+        **options.resolve_retry(options.read_options(stated, problems), weaker.retry),
         "jitter_seconds": stated.get("jitter"),
-        "misfire": read_misfire(
+        "misfire": options.read_misfire(
             stated.get("misfire"), problems, threshold=weaker.misfire.threshold_seconds
         ),
-        "overlap": read_overlap(stated.get("overlap"), problems),
-        "tz": _read_zone(stated.get("tz"), problems),
+        "overlap": options.read_overlap(stated.get("overlap"), problems),
+        "tz": None if wrong else tz,
     }
     return replace(weaker, **{name: value for name, value in found.items() if value is not None})
-
-
-def _read_zone(given: object, problems: list[str]) -> object:
-    """Return a known zone, or `None`."""
-    wrong = [] if given is None else timing_problems.about_zone(given)
-    problems += wrong
-    return None if wrong else given

@@ -1,14 +1,17 @@
-"""The definitions of an app as plain data, which the scheduler stores.
-
-They refer to no function or module, so they can be compared, hashed and sent.
-"""
+"""The definitions of an app as plain data, which can be compared, hashed, sent and stored."""
 
 import hashlib
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from headway_contract.fields import Priority, Rate
-from headway_contract.work import MOST_RUNS_OF_A_LEASE, WorkTerms, terms_of
+from headway_contract.work import (
+    LONGEST_GRACE_SECONDS,
+    LONGEST_TIMEOUT_SECONDS,
+    MOST_RUNS_OF_A_LEASE,
+    WorkTerms,
+    terms_of,
+)
 from headway_decisions.declaring import ownership
 from headway_decisions.firing.manifest_state import LONGEST_JITTER_SECONDS, Misfire, Overlap
 from headway_decisions.timing.timing import Timing
@@ -16,6 +19,11 @@ from msgspec import Meta, Struct, field
 
 # A limit on concurrent runs.
 Cap = Annotated[int, Meta(ge=0, le=1_000_000)]
+
+Generation = Annotated[int, Meta(ge=0)]
+Timeout = Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS)]
+Grace = Annotated[float, Meta(ge=0, le=LONGEST_GRACE_SECONDS)]
+Jitter = Annotated[float, Meta(ge=0, le=LONGEST_JITTER_SECONDS)]
 
 # Labels, by which operators find manifests and pause them together.
 LabelName = Annotated[str, Meta(max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9_./-]*$(?!\n)")]
@@ -96,7 +104,7 @@ class ManifestDefinition(WorkTerms, frozen=True, kw_only=True, omit_defaults=Tru
     input: Any = None
     misfire: Misfire = Misfire()
     overlap: Overlap = Overlap()
-    jitter_seconds: Annotated[float, Meta(ge=0, le=LONGEST_JITTER_SECONDS)] = 0.0
+    jitter_seconds: Jitter = 0.0
     enabled: bool = True
     depends_on: str | None = None
     dormant: bool = False
@@ -122,7 +130,7 @@ class ManifestDefinition(WorkTerms, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class Batch(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Manifests that are declared together; `prune` deletes those that are no longer in it."""
+    """Manifests that are declared together; `prune` deletes manifests of removed items."""
 
     name: str
     prune: bool = True
@@ -136,7 +144,7 @@ class Definitions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     owner: str
-    generation: Annotated[int, Meta(ge=0)] = 0
+    generation: Generation = 0
     groups: tuple[GroupDefinition, ...] = ()
     jobs: tuple[JobDefinition, ...] = ()
     manifests: tuple[ManifestDefinition, ...] = ()

@@ -1,9 +1,7 @@
-"""Checks of inputs against the JSON Schema that their job declares.
-
-Declarations, triggers and activations use them. External references of a schema are not fetched.
-"""
+"""Check inputs against the JSON Schema of their job; external references are not fetched."""
 
 import hashlib
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -17,35 +15,24 @@ _LONGEST = 300
 
 def problem_of_input(schema: dict[str, Any] | None, takes_input: bool, value: Any) -> str | None:
     """Return the first reason why a job does not accept an input, or `None`."""
-    if not takes_input:
-        return None if value is None else "the job takes no input"
-    if schema is None:
+    problems = problems_of_input(schema, takes_input, value)
+    if not problems:
         return None
-    try:
-        validator = _validator(msgspec.json.encode(schema, order="sorted"))
-        errors = validator.iter_errors(value)
-        first = next(errors, None)
-        more = sum(1 for _ in errors)
-    except ValueError as error:
-        return _describe(error)
-    if first is None:
-        return None
-    return f"{_describe(first)}{f' (and {more} more)' if more else ''}"
+    more = f" (and {len(problems) - 1} more)" if problems[1:] else ""
+    return f"{_with_place(*problems[0])}{more}"
 
 
 def problems_of_input(
     schema: dict[str, Any] | None, takes_input: bool, value: Any
 ) -> list[tuple[list[str], str]]:
     """Return all problems of an input, each with the path to the value."""
-    if not takes_input or schema is None:
-        problem = problem_of_input(schema, takes_input, value)
-        return [] if problem is None else [([], problem)]
+    if not takes_input:
+        return [] if value is None else [([], "the job takes no input")]
+    if schema is None:
+        return []
     try:
         errors = _validator(msgspec.json.encode(schema, order="sorted")).iter_errors(value)
-        return [
-            ([str(step) for step in error.instance_path], _shorten(_first_line(error)))
-            for error in errors
-        ]
+        return [([str(step) for step in error.instance_path], _text(error)) for error in errors]
     except ValueError as error:
         return [([], _describe(error))]
 
@@ -81,14 +68,17 @@ def _validator(schema: bytes) -> jsonschema_rs.Validator:
 
 
 def _describe(error: Exception) -> str:
-    """Describe an error and its place in one line."""
-    path = error.instance_path if isinstance(error, jsonschema_rs.ValidationError) else []
-    place = ".".join(str(step) for step in path)
-    return _shorten(f"{f'at {place}: ' if place else ''}{_first_line(error)}")
+    """Describe why a schema is not usable; the error of a library has the place."""
+    return _with_place(getattr(error, "instance_path", ()), _text(error))
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+def _with_place(path: Iterable[str | int], problem: str) -> str:
+    place = ".".join(map(str, path))
+    return _shorten(f"at {place}: {problem}" if place else problem)
+
+
+def _text(error: Exception) -> str:
+    return _shorten(str(error).partition("\n")[0])
 
 
 def _shorten(text: str) -> str:

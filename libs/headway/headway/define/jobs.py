@@ -1,36 +1,27 @@
-"""Declared jobs: their names, how they run, and how their input is read.
-
-The body of a job is a Python function, or it is in another program: then a JSON Schema describes
-its input.
-"""
+"""Declared jobs: their names, how they run, and how their input is read."""
 
 import inspect
 import re
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
-from headway_contract.fields import Rate
-from headway_contract.fitting import show
+from headway_contract.fields import Count
+from headway_contract.fitting import problem_of
 from headway_contract.work import terms_of
 
 from headway.define import inputs
 from headway.define.defaults import Defaults
 from headway.define.definitions import JobDefinition, JobTerms
-from headway.define.options import marks_of, resolve_retry
-from headway.define.when import When
+from headway.define.options import Marks, marks_of, resolve_retry
 
 # A NUL character in JSON, which PostgreSQL does not store. It follows an even number of
 # backslashes: after an odd number it is an escaped backslash and the text `u0000`.
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
-# The default of an input without a default.
+# The default of an input, if its parameter has none.
 NO_DEFAULT = inspect.Parameter.empty
-
-# More than any worker has slots.
-_MOST_SLOTS = 1_000_000
 
 
 def holds_nul(encoded: bytes) -> bool:
@@ -38,86 +29,51 @@ def holds_nul(encoded: bytes) -> bool:
     return _NUL.search(encoded) is not None
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeclaredJob:
-    """A declared job, wherever its body is."""
+class DeclaredJob(JobDefinition, frozen=True, kw_only=True):
+    """A declared job without its terms. Its body is in another program, unless it is a `Job`."""
 
-    name: str
-    title: str = ""
-    category: str = ""
-    description: str = ""
     group: str
     # Terms of work by field; the app's defaults apply to the others.
-    stated: Mapping[str, Any] = field(default_factory=dict)
-    takes_input: bool = True
-    max_active: int | None = None
-    rate: Rate | None = None
-    counts_globally: bool = True
-    batch: int = 1
-    labels: Mapping[str, str] = field(default_factory=dict)
+    stated: Mapping[str, Any] = {}
+    labels: Mapping[str, str] = {}
     where: str = ""
 
-    def stated_terms(self) -> Mapping[str, Any]:
-        """Return the terms of work that the job sets, by field."""
-        return self.stated
+    def marks(self) -> Marks:
+        """Return the cadences and the retry policy that decorate the job."""
+        return Marks()
 
-    def cadences(self) -> list[When]:
-        """Return the cadences that decorate the job."""
-        return []
-
-    def input_schema(self) -> dict[str, Any] | None:
+    def schema(self) -> dict[str, Any] | None:
         """Return the JSON Schema of the input, or `None` if any JSON is accepted."""
-        return None
+        return self.input_schema
 
     def problem_of_input(self, raw: Any) -> str | None:
         """Return why the job does not accept an input, or `None`."""
-        return inputs.problem_of_input(self.input_schema(), self.takes_input, raw)
+        return inputs.problem_of_input(self.input_schema, self.takes_input, raw)
 
     def definition(self, defaults: Defaults, schema: dict[str, Any] | None) -> JobDefinition:
         """Return the job as plain data."""
-        return JobDefinition(
-            name=self.name,
-            title=self.title,
-            category=self.category,
-            description=self.description,
-            input_schema=schema,
-            takes_input=self.takes_input,
-            max_active=self.max_active,
-            rate=self.rate,
-            counts_globally=self.counts_globally,
-            batch=self.batch,
-            terms=self.terms(defaults),
-        )
+        fields = {name: getattr(self, name) for name in JobDefinition.__struct_fields__}
+        fields |= {"input_schema": schema, "terms": self.resolve_terms(defaults)}
+        return JobDefinition(**fields)
 
-    def terms(self, defaults: Defaults) -> JobTerms:
+    def resolve_terms(self, defaults: Defaults) -> JobTerms:
         """Return the terms of its work, unless a manifest sets others."""
+        retry = self.marks().retry
+        stated = self.stated if retry is None else {**self.stated, "retry": retry}
         return JobTerms(
-            **{**terms_of(defaults), **resolve_retry(self.stated_terms(), defaults.retry)},
+            **{**terms_of(defaults), **resolve_retry(stated, defaults.retry)},
             group=None if self.group == self.name else self.group,
             labels=dict(self.labels) if isinstance(self.labels, Mapping) else self.labels,
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class RemoteJob(DeclaredJob):
-    """A job whose body is in another program."""
-
-    schema: dict[str, Any] | None = None
-
-    def input_schema(self) -> dict[str, Any] | None:
-        """Return the JSON Schema of the input, or `None` if any JSON is accepted."""
-        return self.schema
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job(DeclaredJob):
+class Job(DeclaredJob, frozen=True, kw_only=True):
     """A function that workers run, and the type of its input if it takes one."""
 
     function: Callable[..., Any]
     input_type: Any = None
     # The default value of the body's parameter, or `NO_DEFAULT`.
     default_input: Any = NO_DEFAULT
-
     process: bool = False
     worker_concurrency: int | None = None
     capture_logging: bool = False
@@ -129,15 +85,9 @@ class Job(DeclaredJob):
         """Return whether the body is a coroutine function."""
         return inspect.iscoroutinefunction(self.function)
 
-    def stated_terms(self) -> Mapping[str, Any]:
-        """Return the terms of work that the job sets, by field."""
-        # Read late: the retry decorator may be above that of the job.
-        retry = marks_of(self.function).retry
-        return self.stated if retry is None else {**self.stated, "retry": retry}
-
-    def cadences(self) -> list[When]:
-        """Return the cadences that decorate the job."""
-        return marks_of(self.function).cadences
+    def marks(self) -> Marks:
+        """Return the marks late: a decorator may be above that of the job."""
+        return marks_of(self.function)
 
     def read_input(self, raw: Any) -> Any:
         """Convert JSON to the input type of the body, or raise `msgspec.ValidationError`."""
@@ -149,7 +99,7 @@ class Job(DeclaredJob):
             return self.default_input
         return msgspec.convert(raw, self.input_type)
 
-    def input_schema(self) -> dict[str, Any] | None:
+    def schema(self) -> dict[str, Any] | None:
         """Return the JSON Schema of the input, or `None` if any JSON is accepted."""
         if not self.takes_input or self.input_type is Any:
             return None
@@ -176,26 +126,14 @@ def problems_of_running(job: Job) -> list[str]:
             f"job {job.name!r} has process=True, but another process cannot find its function "
             f"{job.function.__qualname__}: put it at the top level of a module"
         )
-    most = job.worker_concurrency
-    is_number = isinstance(most, int) and not isinstance(most, bool)
-    if most is not None and not (is_number and 1 <= most <= _MOST_SLOTS):
-        problems.append(
-            f"job {job.name!r} has worker_concurrency={show(most)}: use a whole number from 1 to "
-            f"{_MOST_SLOTS}"
-        )
+    wrong = problem_of(job.worker_concurrency, Count | None)
+    if wrong is not None:
+        problems.append(f"job {job.name!r}: worker_concurrency {wrong}")
     return problems
 
 
-class BodyInput(NamedTuple):
-    """The input of a body: whether it takes one, its type and its default."""
-
-    taken: bool
-    type: Any = None
-    default: Any = NO_DEFAULT
-
-
-def input_of_body(function: Callable[..., Any]) -> BodyInput:
-    """Read the input of a body from its signature."""
+def input_of_body(function: Callable[..., Any]) -> dict[str, Any]:
+    """Read the fields of a `Job` about its input from the signature of its body."""
     parameters = [
         parameter
         for parameter in inspect.signature(function).parameters.values()
@@ -204,8 +142,7 @@ def input_of_body(function: Callable[..., Any]) -> BodyInput:
     if not 1 <= len(parameters) <= 2:
         raise TypeError(f"{function.__qualname__} must take a context and at most one input")
     if len(parameters) == 1:
-        return BodyInput(taken=False)
+        return {"takes_input": False}
     parameter = parameters[1]
-    hints = typing.get_type_hints(function)
-    default = NO_DEFAULT if parameter.default is parameter.empty else parameter.default
-    return BodyInput(taken=True, type=hints.get(parameter.name, Any), default=default)
+    input_type = typing.get_type_hints(function).get(parameter.name, Any)
+    return {"takes_input": True, "input_type": input_type, "default_input": parameter.default}

@@ -106,21 +106,25 @@ def retry(
 
 
 def _kinds(called: str, given: Kinds) -> tuple[str, ...]:
-    if isinstance(given, str | type) or not isinstance(given, Iterable):
-        return (_kind(called, given),)
-    return tuple(_kind(called, kind) for kind in given)
-
-
-def _kind(called: str, given: object) -> str:
-    match given:
-        case str():
-            return given
-        case type() if issubclass(given, BaseException):
-            return given.__name__
-    raise TypeError(f"{called} takes exceptions or their names, and {given!r} is neither")
+    single = isinstance(given, str | type) or not isinstance(given, Iterable)
+    kinds: Any = [given] if single else given
+    names = []
+    for kind in kinds:
+        if not isinstance(kind, str) and not (
+            isinstance(kind, type) and issubclass(kind, BaseException)
+        ):
+            raise TypeError(f"{called} takes exceptions or their names, and {kind!r} is neither")
+        names.append(kind if isinstance(kind, str) else kind.__name__)
+    return tuple(names)
 
 
 MisfireGiven = Misfire | Literal["fire_once", "skip"] | None
+Policy = TypeVar("Policy", Misfire, Overlap)
+_OVERLAPS = {
+    "skip": Overlap(policy="skip"),
+    "queue_one": Overlap(policy="queue_one"),
+    "cancel_running": Overlap(policy="cancel_running"),
+}
 OverlapGiven = Overlap | Literal["skip", "queue_one", "cancel_running"] | None
 
 
@@ -149,24 +153,16 @@ def allow(most: int) -> Overlap:
 
 def read_misfire(given: object, problems: list[str], *, threshold: float = 60.0) -> Misfire | None:
     """Read a misfire policy, by name or as a value; a name gets the threshold."""
-    match given:
-        case None | Misfire():
-            return given
-        case "fire_once":
-            return Misfire(policy="fire_once", threshold_seconds=threshold)
-        case "skip":
-            return Misfire(policy="skip", threshold_seconds=threshold)
-    hint = did_you_mean(given, ["fire_once", "skip"])
-    problems.append(
-        f"{given!r} is not a misfire policy: use 'fire_once', 'skip' or catch_up(n){hint}"
-    )
-    return None
+    known = {"fire_once": fire_once(threshold=threshold), "skip": skip_missed(threshold=threshold)}
+    expected = "a misfire policy: use 'fire_once', 'skip' or catch_up(n)"
+    return _read_policy(given, known, expected, problems)
 
 
 def parse_misfire(text: str, *, threshold: float = 60.0) -> Misfire:
     """Read a misfire policy from a setting: `fire_once`, `skip` or `catch_up:5`."""
-    if text in ("fire_once", "skip"):
-        return Misfire(policy=text, threshold_seconds=threshold)  # type: ignore[arg-type]
+    named = read_misfire(text, [], threshold=threshold)
+    if named is not None:
+        return named
     found = re.fullmatch(r"catch_up:([0-9]{1,9})", text)
     if found is not None and 1 <= int(found[1]) <= MOST_CAUGHT_UP:
         return catch_up(int(found[1]), threshold=threshold)
@@ -178,20 +174,19 @@ def parse_misfire(text: str, *, threshold: float = 60.0) -> Misfire:
 
 def read_overlap(given: object, problems: list[str]) -> Overlap | None:
     """Read an overlap policy, by name or as a value."""
-    match given:
-        case None | Overlap():
-            return given
-        case "skip":
-            return Overlap(policy="skip")
-        case "queue_one":
-            return Overlap(policy="queue_one")
-        case "cancel_running":
-            return Overlap(policy="cancel_running")
-    hint = did_you_mean(given, ["skip", "queue_one", "cancel_running"])
-    problems.append(
-        f"{given!r} is not an overlap policy: use 'skip', 'queue_one', 'cancel_running' or "
-        f"allow(n){hint}"
-    )
+    expected = "an overlap policy: use 'skip', 'queue_one', 'cancel_running' or allow(n)"
+    return _read_policy(given, _OVERLAPS, expected, problems)
+
+
+def _read_policy(
+    given: object, known: dict[str, Policy], expected: str, problems: list[str]
+) -> Policy | None:
+    kind = type(next(iter(known.values())))
+    if given is None or isinstance(given, kind):
+        return given
+    if isinstance(given, str) and given in known:
+        return known[given]
+    problems.append(f"{given!r} is not {expected}{did_you_mean(given, known)}")
     return None
 
 
@@ -201,32 +196,15 @@ SecondsGiven = float | timedelta | None
 
 def read_rate(given: object, problems: list[str]) -> Rate | None:
     """Read a rate, as text or as a value."""
-    match given:
-        case None | Rate():
-            return given
-        case str():
-            try:
-                return rates.parse_rate(given)
-            except ValueError as error:
-                problems.append(str(error))
-                return None
-    problems.append(f"{given!r} is not a rate: write it like '100/minute' or '5/10 seconds'")
-    return None
-
-
-def read_seconds(option: str, given: object, problems: list[str]) -> float | None:
-    """Read a duration, in seconds or as a timedelta."""
-    match given:
-        case None:
-            return None
-        case timedelta():
-            return given.total_seconds()
-        case bool():
-            pass
-        case int() | float():
-            with suppress(OverflowError):
-                return float(given)
-    problems.append(f"{option}={show(given)} is not a duration: write a number of seconds")
+    if given is None or isinstance(given, Rate):
+        return given
+    problem = f"{given!r} is not a rate: write it like '100/minute' or '5/10 seconds'"
+    if isinstance(given, str):
+        try:
+            return rates.parse_rate(given)
+        except ValueError as error:
+            problem = str(error)
+    problems.append(problem)
     return None
 
 
@@ -250,13 +228,22 @@ class WorkOptions(TypedDict, total=False):
 def read_options(given: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
     """Return the terms of work that options set, by field; ignore all other options."""
     stated = {field: given[option] for option, field in FIELDS.items() if option in given}
-    if "start_within_seconds" in stated:
-        seconds = read_seconds("start_within", stated["start_within_seconds"], problems)
-        stated["start_within_seconds"] = seconds
+    if (seconds := stated.get("start_within_seconds")) is not None:
+        stated["start_within_seconds"] = _read_seconds("start_within", seconds, problems)
     if not isinstance(stated.get("retry"), Retry | RetryPolicy | None):
         retry = stated.pop("retry")
         problems.append(f"retry={retry!r} is not a retry policy: write retry=retry(attempts=...)")
     return {field: value for field, value in stated.items() if value is not None}
+
+
+def _read_seconds(option: str, given: object, problems: list[str]) -> float | None:
+    if isinstance(given, timedelta):
+        return given.total_seconds()
+    if isinstance(given, int | float) and not isinstance(given, bool):
+        with suppress(OverflowError):
+            return float(given)
+    problems.append(f"{option}={show(given)} is not a duration: write a number of seconds")
+    return None
 
 
 def resolve_retry(stated: Mapping[str, Any], usual: RetryPolicy) -> dict[str, Any]:

@@ -1,16 +1,12 @@
-"""Definitions as they travel to the scheduler: packed, and checked when they arrive.
-
-The checks are as strict as those of an `App`. An `App` cannot express most of what they refuse;
-another program can.
-"""
+"""Pack definitions for the scheduler, and check them on arrival as strictly as an `App` does."""
 
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
-from headway_contract.fields import INPUT_LIMIT, InvalidName, check_manifest_id, check_name
+from headway_contract.fields import INPUT_LIMIT, check_manifest_id, check_name
 from headway_contract.fitting import fit, show
 from headway_decisions.firing.manifest_state import Misfire
 from headway_decisions.timing.cadence import Manual
@@ -62,27 +58,33 @@ def unpack(packed: bytes) -> Definitions:
         raise UnreadableDefinitions(f"not definitions: {error}") from error
 
 
-_PARTS: dict[str, type[Struct]] = {
-    "groups": GroupDefinition,
-    "jobs": JobDefinition,
-    "manifests": ManifestDefinition,
-    "batches": Batch,
+# The kind and the type of the definitions in each part.
+_PARTS: dict[str, tuple[str, type[Struct]]] = {
+    "groups": ("group", GroupDefinition),
+    "jobs": ("job", JobDefinition),
+    "manifests": ("manifest", ManifestDefinition),
+    "batches": ("batch", Batch),
 }
 
 
 def problems_of(definitions: Definitions) -> list[str]:
     """Return all problems of definitions, without what the scheduler has stored."""
-    found = [
-        *_names(definitions),
-        *_repeated("group", (group.name for group in definitions.groups)),
-        *_repeated("job", (job.name for job in definitions.jobs)),
-        *_repeated("batch", (batch.name for batch in definitions.batches)),
-        *_repeated("manifest", (manifest.external_id for manifest in definitions.manifests)),
-    ]
+    found = list(_names(definitions))
+    for part, (kind, _) in _PARTS.items():
+        key = "external_id" if kind == "manifest" else "name"
+        names = Counter(getattr(definition, key) for definition in getattr(definitions, part))
+        found += [
+            f"{kind} {name!r} is defined {times} times: leave all but one out"
+            for name, times in names.items()
+            if times > 1
+        ]
     for group in definitions.groups:
         found += checks.problems_of_group("", group)
     for job in definitions.jobs:
-        found += _job(job)
+        unusable = problem_of_schema(job.input_schema)
+        wrong = [] if unusable is None else [f"its input schema is not usable: {unusable}"]
+        wrong += checks.problems_of_job(job)
+        found += [f"job {job.name!r}: {problem}" for problem in wrong]
     timings = checks.TimingChecks()
     jobs = {job.name: job for job in definitions.jobs}
     batches = {batch.name for batch in definitions.batches}
@@ -112,18 +114,18 @@ def problems_of_body(body: bytes) -> list[str]:
         if not isinstance(stated, list):
             found.append(f"not definitions: {name} {show(stated)} is not valid: use a list")
             continue
-        fitted = [fit(part, _PARTS[name]) for part in stated]
+        kind, struct = _PARTS[name]
+        fitted = [fit(part, struct) for part in stated]
         for part, result in zip(stated, fitted, strict=True):
-            found += [f"{_called(name, part)}: {misfit}" for misfit in result.misfits]
+            found += [f"{_called(kind, part)}: {misfit}" for misfit in result.misfits]
         sound[name] = tuple(result.value for result in fitted if result.value is not None)
     readable = Definitions(owner=API_OWNER) if rest.value is None else rest.value
     return list(dict.fromkeys(found + problems_of(structs.replace(readable, **sound))))
 
 
-def _called(part: str, given: Any) -> str:
+def _called(kind: str, given: Any) -> str:
     """Name a group, job, manifest or batch for a message, if it has a name."""
-    kind = {"batches": "batch"}.get(part, part.removesuffix("s"))
-    key = "external_id" if part == "manifests" else "name"
+    key = "external_id" if kind == "manifest" else "name"
     name = given.get(key) if isinstance(given, Mapping) else None
     return f"{kind} {show(name)}" if name is not None else f"a {kind}"
 
@@ -137,30 +139,9 @@ def _names(definitions: Definitions) -> Iterator[str]:
     if definitions.owner != API_OWNER:
         named.append(("app", definitions.owner))
     for kind, name in dict.fromkeys(named):
-        try:
-            check_name(kind, name)
-        except InvalidName as error:
-            yield str(error)
+        yield from checks.problems_of_name(check_name, kind, name)
     for manifest in definitions.manifests:
-        try:
-            check_manifest_id(manifest.external_id)
-        except InvalidName as error:
-            yield str(error)
-
-
-def _repeated(kind: str, names: Iterable[str]) -> list[str]:
-    return [
-        f"{kind} {name!r} is defined {times} times: leave all but one out"
-        for name, times in Counter(names).items()
-        if times > 1
-    ]
-
-
-def _job(job: JobDefinition) -> list[str]:
-    called = f"job {job.name!r}"
-    wrong = problem_of_schema(job.input_schema)
-    unusable = [] if wrong is None else [f"{called}: its input schema is not usable: {wrong}"]
-    return unusable + [f"{called}: {problem}" for problem in checks.problems_of_job(job)]
+        yield from checks.problems_of_name(check_manifest_id, manifest.external_id)
 
 
 def _manifest(manifest: ManifestDefinition, batches: set[str]) -> Iterator[str]:
@@ -170,23 +151,17 @@ def _manifest(manifest: ManifestDefinition, batches: set[str]) -> Iterator[str]:
         yield "it depends on itself: name another parent"
     if manifest.dormant and manifest.depends_on is None:
         yield "it is dormant and has no parent: give it a depends_on"
-    yield from _useless_terms(manifest)
+    if isinstance(manifest.timing.cadence, Manual):
+        useless = {
+            "timing.exclusions": bool(manifest.timing.exclusions),
+            "jitter_seconds": bool(manifest.jitter_seconds),
+            "misfire": manifest.misfire != Misfire(),
+        }
+        for name in [name for name, stated in useless.items() if stated]:
+            yield f"{name} has no effect on a cadence that never fires by itself: leave it out"
     yield from checks.problems_of_key(manifest)
     if manifest.batch is not None and manifest.batch not in batches:
         yield f"it names the batch {manifest.batch!r}, which is not among the batches: add it there"
-
-
-def _useless_terms(manifest: ManifestDefinition) -> Iterator[str]:
-    """Yield terms of fire times that are set for a manifest without fire times."""
-    if not isinstance(manifest.timing.cadence, Manual):
-        return
-    stated = {
-        "timing.exclusions": bool(manifest.timing.exclusions),
-        "jitter_seconds": bool(manifest.jitter_seconds),
-        "misfire": manifest.misfire != Misfire(),
-    }
-    for name in [name for name, given in stated.items() if given]:
-        yield f"{name} has no effect on a cadence that never fires by itself: leave it out"
 
 
 def _input(manifest: ManifestDefinition, job: JobDefinition | None) -> Iterator[str]:

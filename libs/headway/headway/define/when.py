@@ -1,6 +1,6 @@
 """When: a cadence with its filters, zone and policies, as a value and as a decorator.
 
-The name of a cadence is the part of a decorated job's manifest id that tells its cadences apart.
+The name of a cadence is part of the manifest id of a decorated job, and unique in the job.
 It depends on its own cadence only, so that a second cadence never renames the first. It contains
 the cadence and the filters on days, weeks, months and the time of day. It omits everything that
 may change while operators' settings and history should stay: the zone, `start`, `end`, exclusions,
@@ -11,18 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, TypeVar, assert_never
 
 from headway_decisions.firing.manifest_state import Overlap
-from headway_decisions.timing.cadence import (
-    Cadence,
-    Cron,
-    Daily,
-    Every,
-    Manual,
-    Monthly,
-    MonthlyDow,
-    Once,
-    Spaced,
-    Weekly,
-)
+from headway_decisions.timing import cadence as kinds
 from headway_decisions.timing.calendar import Filters
 from headway_decisions.timing.times import WEEKDAYS
 from headway_decisions.timing.timing import Timing
@@ -33,7 +22,6 @@ from headway.define.calendar import Months
 from headway.define.options import MisfireGiven, OverlapGiven, marks_of, read_misfire, read_overlap
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Word = TypeVar("Word")
 
 
 class When(Struct, frozen=True, kw_only=True):
@@ -61,7 +49,7 @@ class When(Struct, frozen=True, kw_only=True):
         return function
 
     @property
-    def cadence(self) -> Cadence:
+    def cadence(self) -> kinds.Cadence:
         """The cadence without its filters and zone."""
         return self.timing.cadence
 
@@ -117,7 +105,7 @@ def read_when(given: object, called: str, problems: list[str]) -> When | None:
     return None
 
 
-def make_when(cadence: Cadence, options: Mapping[str, Any], problems: list[str]) -> When:
+def make_when(cadence: kinds.Cadence, options: Mapping[str, Any], problems: list[str]) -> When:
     """Read the options of a cadence; `problems` are those of the cadence itself."""
     tz = options.get("tz")
     timing = Timing(
@@ -129,9 +117,14 @@ def make_when(cadence: Cadence, options: Mapping[str, Any], problems: list[str])
     unreadable = bool(problems)
     misfire = options.get("misfire")
     sound = read_misfire(misfire, problems)
+    name = options.get("name")
+    if name is not None and not isinstance(name, str):
+        problems.append(f"name {name!r} is not valid: write text")
+        name = None
+    words = [*_cadence_words(cadence), *_filter_words(timing.filters)]
     return When(
         timing=timing,
-        name=_read_name(options.get("name"), problems) or _cadence_name(timing),
+        name=name or "-".join(words),
         misfire=None if sound is None else misfire,
         overlap=read_overlap(options.get("overlap"), problems),
         jitter=options.get("jitter"),
@@ -142,43 +135,28 @@ def make_when(cadence: Cadence, options: Mapping[str, Any], problems: list[str])
     )
 
 
-def _read_name(given: object, problems: list[str]) -> str | None:
-    if given is None or isinstance(given, str):
-        return given
-    problems.append(f"name {given!r} is not valid: write text")
-    return None
-
-
 def _filters(options: Mapping[str, Any], problems: list[str]) -> Filters:
     if options.get("days") is not None and options.get("weekdays") is not None:
         problems.append("days and weekdays are the same filter here: use one of them")
     of_days = "weekdays" if options.get("days") is None else "days"
-    days = _chosen(calendar.weekdays, of_days, options, problems)
-    months = _chosen(calendar.months, "months", options, problems)
-    weeks = _chosen(calendar.weeks, "weeks", options, problems)
-    return Filters(
+    filters: dict[str, Any] = {}
+    for field, name, read, everything in (
+        ("days", of_days, calendar.weekdays, calendar.Days),
+        ("months", "months", calendar.months, calendar.Months),
+        ("weeks", "weeks", calendar.weeks, calendar.Weeks),
+    ):
+        given, before = options.get(name), len(problems)
+        chosen = read(given, problems)
+        if given is not None and not chosen and len(problems) == before:
+            problems.append(f"{name}={given!r} selects nothing: name at least one, or leave it out")
         # A filter with all values restricts nothing, and has the same name as no filter.
-        days=() if len(days) == len(calendar.Days) else days,
-        months=() if len(months) == len(calendar.Months) else months,
-        weeks=() if len(weeks) == len(calendar.Weeks) else weeks,
+        filters[field] = () if len(chosen) == len(everything) else chosen
+    return Filters(
+        **filters,
         between=options.get("between"),
         start=calendar.wall_time(options.get("start"), problems),
         end=calendar.wall_time(options.get("end"), problems),
     )
-
-
-def _chosen(
-    read: Callable[[object, list[str]], tuple[Word, ...]],
-    name: str,
-    options: Mapping[str, Any],
-    problems: list[str],
-) -> tuple[Word, ...]:
-    """Read the values of a filter; report an empty one, which is probably a mistake."""
-    given, before = options.get(name), len(problems)
-    chosen = read(given, problems)
-    if given is not None and not chosen and len(problems) == before:
-        problems.append(f"{name}={given!r} selects nothing: name at least one, or leave it out")
-    return chosen
 
 
 _CRON_WORDS = {"*": "any", "/": "per", ",": "and", "#": "nth", "?": "any", "@": ""}
@@ -186,33 +164,29 @@ _UNITS = ((86_400, "d"), (3600, "h"), (60, "m"))
 _MONTH_NAMES = [str(month.name).lower() for month in Months]
 
 
-def _cadence_name(timing: Timing) -> str:
-    """Return the name of a cadence with its filters."""
-    return "-".join([*_cadence_words(timing.cadence), *_filter_words(timing.filters)])
-
-
-def _cadence_words(cadence: Cadence) -> list[str]:
+def _cadence_words(cadence: kinds.Cadence) -> list[str]:
     match cadence:
-        case Cron(expression):
-            return ["cron", _cron_word(expression)]
-        case Every(seconds):
+        case kinds.Cron(expression):
+            text = "_".join(str(expression).split())
+            return ["cron", "".join(_CRON_WORDS.get(letter, letter) for letter in text)]
+        case kinds.Every(seconds):
             return ["every", _step(seconds, units=_UNITS[1:])]
-        case Daily(time, days):
+        case kinds.Daily(time, days):
             step = f"{days}d".replace(".", "_")
             counted = ["every", step, *([] if time == "00:00" else [_digits(time)])]
             return ["daily", _digits(time)] if days == 1 else counted
-        case Weekly(days, time, weeks):
+        case kinds.Weekly(days, time, weeks):
             return ["weekly", *days, _digits(time), *([] if weeks == 1 else [f"every-{weeks}"])]
-        case Monthly(days, time):
+        case kinds.Monthly(days, time):
             words = [f"{day:02}" if isinstance(day, int) else day for day in days]
             return ["monthly", *words, _digits(time)]
-        case MonthlyDow(weeks, days, time):
+        case kinds.MonthlyDow(weeks, days, time):
             return ["monthly-dow", *weeks, *days, _digits(time)]
-        case Once(at):
+        case kinds.Once(at):
             return ["once", _digits(at)]
-        case Spaced(seconds):
+        case kinds.Spaced(seconds):
             return ["spaced", _step(seconds, units=_UNITS)]
-        case Manual():
+        case kinds.Manual():
             return ["manual"]
         case _:
             assert_never(cadence)
@@ -226,11 +200,6 @@ def _filter_words(filters: Filters) -> list[str]:
     if filters.between:
         words.append(str(filters.between).replace(":", "").replace(" ", ""))
     return words
-
-
-def _cron_word(expression: str) -> str:
-    text = "_".join(str(expression).split())
-    return "".join(_CRON_WORDS.get(letter, letter) for letter in text)
 
 
 def _digits(moment: str) -> str:

@@ -4,8 +4,8 @@
 its events under the broker's fence; `lease_runner` runs its runs one after the other. `execution`
 runs a body as a coroutine, in a thread, or in a process that `fork_server` forks
 (`forked_process` is the code of that process, `pipe_frames` the messages between the two).
-`reports` publishes progress and log lines, and `heartbeat` says every few seconds that the worker
-is alive and which leases it holds. A worker talks to NATS only.
+`reports` publishes progress and log lines, and `heartbeat` sends the worker's state and its leases
+every few seconds. A worker connects to NATS only.
 """
 
 from headway.worker.runtime import UnknownJobs, Worker, WorkerSettings, choose_jobs

@@ -18,7 +18,6 @@ from headway_contract.lifecycle import Activation, RunActivated
 from headway_contract.manifests import ActivationAnswer, ActivationQuestion
 from headway_contract.orders import OrderedRun
 from headway_errors import Invalid, RequestFailed
-from headway_jetstream_kit import Broker
 from headway_jetstream_kit.ask import ask
 from headway_tracing import traceparent
 from headway_tracing.log import get_logger
@@ -48,7 +47,7 @@ class PendingActivation(Coroutine[Any, Any, None]):
     def __init__(self, future: "asyncio.Future[None] | None" = None) -> None:
         self.future = future
         self.awaited = False
-        self._steps: Generator[Any, Any, None] | None = None
+        self._steps = self.__await__()
 
     def __await__(self) -> Generator[Any, Any, None]:
         self.awaited = True
@@ -57,34 +56,22 @@ class PendingActivation(Coroutine[Any, Any, None]):
 
     def send(self, value: Any) -> Any:
         """Continue, as a coroutine does."""
-        if self._steps is None:
-            self._steps = self.__await__()
         return self._steps.send(value)
 
     def throw(self, *error: Any) -> Any:
         """Raise where it waits, as a coroutine does."""
-        if self._steps is None:
-            self._steps = self.__await__()
         return self._steps.throw(*error)
 
     def close(self) -> None:
         """Stop waiting; the activation itself continues."""
-        if self._steps is not None:
-            self._steps.close()
+        self._steps.close()
 
 
 class Activations:
     """The activations of one run."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        lease: Lease,
-        ordered: OrderedRun,
-        *,
-        on_lost: Callable[[], None],
-    ) -> None:
-        self._broker = broker
+    def __init__(self, lease: Lease, ordered: OrderedRun, on_lost: Callable[[], None]) -> None:
+        self._broker = lease.broker
         self._lease = lease
         self._ordered = ordered
         self._on_lost = on_lost
@@ -143,13 +130,12 @@ class Activations:
             return
         if self._ordered.manifest is None:
             raise ActivationRefused("only the run of a manifest can activate dependents")
-        inputs = self._check(requests)
+        inputs = _read_inputs(requests)
         activations = [
             Activation(manifest=request.manifest, key=self._key(request), input=given)
             for request, given in zip(requests, inputs, strict=True)
         ]
         try:
-            self._check_size(activations)
             await self._ask(self._ordered.manifest, activations)
             await self._publish(activations)
         except (ActivationRefused, ActivationUnavailable):
@@ -157,24 +143,6 @@ class Activations:
             for activation in activations:
                 self._taken[activation.manifest].discard(activation.key)
             raise
-
-    def _check(self, requests: list[ActivationRequest]) -> list[Any]:
-        """Return the inputs as JSON values, or raise with every problem."""
-        problems: list[str] = []
-        inputs = []
-        if len(requests) > MANY_LIMIT:
-            problems.append(f"{len(requests)} activations at once are more than {MANY_LIMIT}")
-        for request in requests:
-            try:
-                given, problem = _as_json(request)
-                inputs.append(given)
-            except (TypeError, ValueError, RecursionError) as error:
-                problem = f"the input cannot be written as JSON: {error}"
-            if problem is not None:
-                problems.append(f"{request.manifest}: {problem}")
-        if problems:
-            raise ActivationRefused("\n".join(problems))
-        return inputs
 
     def _key(self, request: ActivationRequest) -> str:
         """Return the requested key, or the first number that is free for the dependent."""
@@ -186,7 +154,8 @@ class Activations:
         taken.add(key)
         return key
 
-    def _check_size(self, activations: list[Activation]) -> None:
+    async def _ask(self, manifest: str, activations: list[Activation]) -> None:
+        """Ask the scheduler whether all of them may be activated."""
         size = len(msgspec.json.encode(activations))
         most = self._broker.client.max_payload - _ENVELOPE
         if size > most:
@@ -194,9 +163,7 @@ class Activations:
                 f"the activations have {size} bytes together, more than {most}: "
                 "activate fewer at once"
             )
-
-    async def _ask(self, manifest: str, activations: list[Activation]) -> None:
-        """Ask the scheduler whether all of them may be activated."""
+        subject = subjects.ACTIVATION_QUESTION
         question = ActivationQuestion(manifest=manifest, activations=activations)
         trouble = ""
         for number in range(TRIES):
@@ -204,11 +171,7 @@ class Activations:
                 await asyncio.sleep(0.1 * 2**number * (1 + jitter(0.2)))
             try:
                 answer = await ask(
-                    self._broker,
-                    subjects.ACTIVATION_QUESTION,
-                    question,
-                    ActivationAnswer,
-                    timeout=_TIMEOUT,
+                    self._broker, subject, question, ActivationAnswer, timeout=_TIMEOUT
                 )
                 break
             except Invalid as error:
@@ -234,14 +197,30 @@ class Activations:
             raise LeaseLost(f"run {self._ordered.run} was taken away from this worker")
 
 
-def _as_json(request: ActivationRequest) -> tuple[Any, str | None]:
-    """Return the input as a JSON value, and the problem of the request or `None`."""
-    given = msgspec.to_builtins(request.input)
-    size = len(msgspec.json.encode(given))
-    if size > INPUT_LIMIT:
-        return given, f"the input has {size} bytes, more than {INPUT_LIMIT}"
-    if request.key is not None and len(request.key) > KEY_LIMIT:
-        return given, f"the key has {len(request.key)} characters, more than {KEY_LIMIT}"
-    if holds_nul(msgspec.json.encode([request.manifest, request.key, given])):
-        return given, "a NUL character cannot be stored"
-    return given, None
+def _read_inputs(requests: list[ActivationRequest]) -> list[Any]:
+    """Return the inputs as JSON values, or raise with every problem."""
+    problems: list[str] = []
+    inputs = []
+    if len(requests) > MANY_LIMIT:
+        problems.append(f"{len(requests)} activations at once are more than {MANY_LIMIT}")
+    for request in requests:
+        try:
+            given = msgspec.to_builtins(request.input)
+            size = len(msgspec.json.encode(given))
+            stored = msgspec.json.encode([request.manifest, request.key, given])
+        except (TypeError, ValueError, RecursionError) as error:
+            problems.append(f"{request.manifest}: the input cannot be written as JSON: {error}")
+            continue
+        inputs.append(given)
+        if size > INPUT_LIMIT:
+            problem = f"the input has {size} bytes, more than {INPUT_LIMIT}"
+        elif request.key is not None and len(request.key) > KEY_LIMIT:
+            problem = f"the key has {len(request.key)} characters, more than {KEY_LIMIT}"
+        elif holds_nul(stored):
+            problem = "a NUL character cannot be stored"
+        else:
+            continue
+        problems.append(f"{request.manifest}: {problem}")
+    if problems:
+        raise ActivationRefused("\n".join(problems))
+    return inputs

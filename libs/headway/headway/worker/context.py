@@ -10,14 +10,15 @@ import threading
 import traceback
 from collections.abc import Awaitable, Iterable
 from contextvars import ContextVar
-from datetime import datetime
 from typing import Any, NamedTuple, Protocol
-from uuid import UUID
 
 from headway_contract.orders import OrderedRun
 from headway_contract.worker_protocol import Level
 
 from headway.errors import ActivationUnavailable
+
+# Python's levels 10, 20, 30, 40 and 50.
+_LEVELS: tuple[Level, ...] = ("debug", "info", "warning", "error", "critical")
 
 # The last part of a stack says most, and fields have a limit.
 _STACK_LIMIT = 3000
@@ -103,19 +104,10 @@ class CapturedLogging(logging.Handler):
             if record.exc_info:
                 stack = "".join(traceback.format_exception(*record.exc_info))
                 fields["exception"] = stack[-_STACK_LIMIT:]
-            reporter.line(_level(record.levelno), record.getMessage(), fields)
+            level = _LEVELS[min(max(record.levelno // 10, 1), len(_LEVELS)) - 1]
+            reporter.line(level, record.getMessage(), fields)
         except Exception:  # noqa: BLE001 - a line that cannot be kept must not fail the job
             self.handleError(record)
-
-
-def _level(number: int) -> Level:
-    steps: tuple[tuple[int, Level], ...] = (
-        (logging.CRITICAL, "critical"),
-        (logging.ERROR, "error"),
-        (logging.WARNING, "warning"),
-        (logging.INFO, "info"),
-    )
-    return next((level for least, level in steps if number >= least), "debug")
 
 
 class ActivationRequest(NamedTuple):
@@ -141,55 +133,30 @@ class Context:
         self,
         ordered: OrderedRun,
         job: str,
-        *,
         activator: Activator | None = None,
         reporter: Reporter | None = None,
     ) -> None:
-        self._ordered = ordered
-        self._activator = activator
-        self._cancelled = threading.Event()
         self.job = job
-        self._reporter = reporter
         self.log = RunLog(job, reporter)
-
-    @property
-    def run(self) -> UUID:
-        """The id of this attempt; use it as an idempotency key in other systems."""
-        return self._ordered.run
-
-    @property
-    def work(self) -> UUID:
-        """The work that this run is an attempt at; the same over all attempts."""
-        return self._ordered.work
-
-    @property
-    def manifest(self) -> str | None:
-        """The id of the manifest, if the work has one."""
-        return self._ordered.manifest
-
-    @property
-    def attempt(self) -> int:
-        """The number of this counted attempt, from 1."""
-        return self._ordered.attempt
-
-    @property
-    def attempts(self) -> int:
-        """The maximum number of counted attempts."""
-        return self._ordered.attempts
-
-    @property
-    def due_at(self) -> datetime | None:
-        """The time for which the schedule fired, if a schedule did."""
-        return self._ordered.due_at
-
-    @property
-    def cause(self) -> str:
-        """Why this work exists."""
-        return self._ordered.cause
+        # The id of this attempt; use it as an idempotency key in other systems.
+        self.run = ordered.run
+        # The same over all attempts.
+        self.work = ordered.work
+        self.manifest = ordered.manifest
+        # The number of this counted attempt, from 1, and the maximum.
+        self.attempt = ordered.attempt
+        self.attempts = ordered.attempts
+        # The time for which the schedule fired, if a schedule did.
+        self.due_at = ordered.due_at
+        # Why this work exists.
+        self.cause = ordered.cause
+        self._cancelled = threading.Event()
+        self._activator = activator
+        self._reporter = reporter
 
     @property
     def cancelled(self) -> bool:
-        """Whether the run was asked to stop. Long plain functions should check it."""
+        """Whether the run should end early. Long plain functions should check it."""
         return self._cancelled.is_set()
 
     def progress(self, percent: float | None = None, message: str | None = None) -> None:
@@ -219,9 +186,8 @@ class Context:
 
     def activate_many(self, activations: Iterable[tuple[str, Any]]) -> Awaitable[None]:
         """Activate several dependents, each given as (manifest, input): all or none."""
-        return self._activate(
-            [ActivationRequest(manifest, given) for manifest, given in activations]
-        )
+        requests = [ActivationRequest(manifest, given) for manifest, given in activations]
+        return self._activate(requests)
 
     def _activate(self, requests: list[ActivationRequest]) -> Awaitable[None]:
         if self._activator is None:

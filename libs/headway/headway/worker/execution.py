@@ -4,21 +4,14 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Literal
 
 import msgspec
+from headway_contract import lifecycle
 from headway_contract.fields import OUTPUT_LIMIT
-from headway_contract.lifecycle import (
-    LOST_CONTACT,
-    TIMED_OUT,
-    WORKER_STOPPED,
-    Failure,
-    RunCancelled,
-    RunCompleted,
-    RunFailed,
-)
+from headway_contract.lifecycle import Failure
 from headway_contract.orders import OrderedRun
-from headway_jetstream_kit import Broker
 from headway_tracing import span, traceparent
 from headway_tracing.log import log_context
 
@@ -37,35 +30,25 @@ HAND_BACK_SECONDS = 2.0
 _ENVELOPE = 8 * 1024
 
 StopReason = Literal["cancelled", "timed_out", "worker_stopped", "lost_contact", "released"]
-Outcome = RunCompleted | RunFailed | RunCancelled
+Outcome = lifecycle.RunCompleted | lifecycle.RunFailed | lifecycle.RunCancelled
 
 
 class Execution:
-    """Runs one body, can be asked to stop, and returns the outcome."""
+    """Runs one body, can be stopped, and returns the outcome."""
 
     def __init__(
-        self,
-        job: Job,
-        ordered: OrderedRun,
-        lease: Lease,
-        broker: Broker,
-        *,
-        fork_server: ForkServer | None = None,
+        self, job: Job, ordered: OrderedRun, lease: Lease, fork_server: ForkServer | None
     ) -> None:
         self.ordered = ordered
-        self._activations = Activations(
-            broker, lease, ordered, on_lost=lambda: self.stop("released")
-        )
-        self._reports = Reports(broker, ordered, lease=lease)
-        self.context = Context(
-            ordered, job.name, activator=self._activations, reporter=self._reports
-        )
+        self._activations = Activations(lease, ordered, lambda: self.stop("released"))
+        self._reports = Reports(ordered, lease)
+        self.context = Context(ordered, job.name, self._activations, self._reports)
         self._job = job
         self._fork_server = fork_server
         self._process: BodyProcess | None = None
-        self._credentials = lease.credentials
+        self._fields = {**lease.credentials, "run": ordered.run}
         # The broker may accept less than the protocol allows.
-        self._most_output = min(OUTPUT_LIMIT, broker.client.max_payload - _ENVELOPE)
+        self._most_output = min(OUTPUT_LIMIT, lease.broker.client.max_payload - _ENVELOPE)
         self._body: asyncio.Future[Any] | None = None
         loop = asyncio.get_running_loop()
         self._stop_requested: asyncio.Future[None] = loop.create_future()
@@ -75,10 +58,8 @@ class Execution:
         self.traceparent = ordered.traceparent
 
     def stop(self, reason: StopReason, why: str = "") -> None:
-        """Ask the body to end early; the first reason counts.
-
-        A stopping worker also shortens the grace of a body that was asked before.
-        """
+        """Request the body to end early; the first reason counts."""
+        # A stopping worker shortens the grace of a body that is already stopping.
         if reason == "worker_stopped" and not self._hurry.done():
             self._hurry.set_result(None)
         if self._stopping is not None:
@@ -86,8 +67,11 @@ class Execution:
         self._stopping, self._why = reason, why
         self._stop_requested.set_result(None)
         self.context.ask_to_stop()
-        if self._body is not None:
-            self._stop_body()
+        # A thread can only check `ctx.cancelled`.
+        if self._process is not None:
+            self._process.ask_to_stop()
+        elif self._job.is_async and self._body is not None:
+            self._body.cancel()
 
     async def run(self) -> Outcome | None:
         """Run to the end; return `None` if the lease was taken away."""
@@ -108,7 +92,7 @@ class Execution:
             finally:
                 await self._activations.close()
                 await self._reports.close()
-            if isinstance(outcome, RunFailed):
+            if isinstance(outcome, lifecycle.RunFailed):
                 current.set_attribute("headway.failure", outcome.failure.kind)
             return outcome
 
@@ -119,9 +103,10 @@ class Execution:
             given = self._job.read_input(self.ordered.input)
             body = self._start(given)
         except msgspec.ValidationError as error:
-            return self._failed(Failure(kind="invalid_input", message=str(error), retryable=False))
+            message = str(error)
+            return self._failed(Failure(kind="invalid_input", message=message, retryable=False))
         except Exception as error:  # noqa: BLE001 - a type's own code, or no thread is available
-            return self._raised(error)
+            return self._failed(failure_of(error))
         if not await self._ends_in_time(body):
             body.add_done_callback(_retrieve)
             if self._process is not None:
@@ -132,19 +117,26 @@ class Execution:
             _retrieve(body)
             return self._stopped()
         if body.cancelled():
-            return self._raised(_Cancelled())
-        fault = body.exception() or await self._activation_fault()
+            return self._failed(failure_of(_Cancelled()))
+        return await self._outcome_of(body)
+
+    async def _outcome_of(self, body: "asyncio.Future[Any]") -> Outcome | None:
+        """Wait for activations that the body has not awaited, and return its outcome."""
+        fault = body.exception()
+        if fault is None:
+            try:
+                await self._activations.finish()
+            except (ActivationRefused, ActivationUnavailable, LeaseLost) as error:
+                fault = error
         if self._stopping == "released":
             return None
-        return self._returned(body.result()) if fault is None else self._raised(fault)
-
-    async def _activation_fault(self) -> BaseException | None:
-        """Return the error of activations that the body has not awaited."""
-        try:
-            await self._activations.finish()
-        except (ActivationRefused, ActivationUnavailable, LeaseLost) as error:
-            return error
-        return None
+        if fault is not None:
+            failure = fault.failure if isinstance(fault, BodyFailed) else failure_of(fault)
+            return self._failed(failure)
+        output = encode_output(body.result(), self._most_output)
+        if isinstance(output, Failure):
+            return self._failed(output)
+        return lifecycle.RunCompleted(**self._fields, output=output)
 
     def _start(self, given: Any) -> "asyncio.Future[Any]":
         arguments = (self.context, given) if self._job.takes_input else (self.context,)
@@ -163,13 +155,6 @@ class Execution:
             current_reporter.reset(captured)
         return self._body
 
-    def _stop_body(self) -> None:
-        """Ask a running body to end; a thread can only check `ctx.cancelled`."""
-        if self._process is not None:
-            self._process.ask_to_stop()
-        elif self._job.is_async and self._body is not None:
-            self._body.cancel()
-
     async def _ends_in_time(self, body: "asyncio.Future[Any]") -> bool:
         """Wait for the body; after a request to stop, for no longer than its grace."""
         loop = asyncio.get_running_loop()
@@ -186,36 +171,23 @@ class Execution:
                 await asyncio.wait({body}, timeout=min(grace, HAND_BACK_SECONDS))
         return body.done()
 
-    def _returned(self, output: Any) -> Outcome:
-        encoded = encode_output(output, self._most_output)
-        if isinstance(encoded, Failure):
-            return self._failed(encoded)
-        return RunCompleted(**self._credentials, run=self.ordered.run, output=encoded)
-
-    def _raised(self, error: BaseException) -> Outcome:
-        failure = error.failure if isinstance(error, BodyFailed) else failure_of(error)
-        return self._failed(failure)
-
     def _stopped(self) -> Outcome | None:
         match self._stopping:
             case "released" | None:
                 return None
             case "cancelled":
-                return RunCancelled(**self._credentials, run=self.ordered.run, reason=self._why)
+                return lifecycle.RunCancelled(**self._fields, reason=self._why)
             case "timed_out":
-                message = f"the run took longer than {self.ordered.timeout_seconds:g} s"
-                return self._failed(Failure(kind=TIMED_OUT, message=message))
+                seconds = self.ordered.timeout_seconds
+                kind, message = lifecycle.TIMED_OUT, f"the run took longer than {seconds:g} s"
             case "worker_stopped":
-                return self._failed(
-                    Failure(kind=WORKER_STOPPED, message="the worker stopped before the run ended")
-                )
+                kind, message = lifecycle.WORKER_STOPPED, "the worker stopped before the run ended"
             case "lost_contact":
-                return self._failed(
-                    Failure(kind=LOST_CONTACT, message="the worker lost contact and stopped")
-                )
+                kind, message = lifecycle.LOST_CONTACT, "the worker lost contact and stopped"
+        return self._failed(Failure(kind=kind, message=message))
 
-    def _failed(self, failure: Failure) -> RunFailed:
-        return RunFailed(**self._credentials, run=self.ordered.run, failure=failure)
+    def _failed(self, failure: Failure) -> lifecycle.RunFailed:
+        return lifecycle.RunFailed(**self._fields, failure=failure)
 
 
 class _Cancelled(Exception):
@@ -246,27 +218,25 @@ def run_in_thread(function: Callable[..., Any], *arguments: Any) -> "asyncio.Fut
     future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
 
-    def report(settle: Callable[[Any], None], outcome: Any) -> None:
-        if not future.done():
-            settle(outcome)
+    def settle(result: Any, raised: BaseException | None) -> None:
+        if future.done():
+            return
+        if raised is None:
+            future.set_result(result)
+        else:
+            future.set_exception(raised)
 
     def call() -> None:
-        settle: Callable[[Any], None]
-        outcome: Any
+        result: Any = None
+        raised: BaseException | None = None
         try:
             result = context.run(function, *arguments)
-        except Exception as error:  # noqa: BLE001 - the caller receives it, whatever it is
-            # No future can hold a StopIteration.
-            stop = isinstance(error, StopIteration)
-            settle, outcome = future.set_exception, RuntimeError(repr(error)) if stop else error
-        except BaseException as error:  # noqa: BLE001 - such as SystemExit: it ends this thread
-            settle, outcome = future.set_exception, RuntimeError(repr(error))
-        else:
-            settle, outcome = future.set_result, result
-        try:
-            loop.call_soon_threadsafe(report, settle, outcome)
-        except RuntimeError:
-            return  # the event loop is closed
+        except BaseException as error:  # noqa: BLE001 - the caller receives it, whatever it is
+            # No future can hold a StopIteration, and a SystemExit must end only this thread.
+            replaced = isinstance(error, StopIteration) or not isinstance(error, Exception)
+            raised = RuntimeError(repr(error)) if replaced else error
+        with suppress(RuntimeError):  # the event loop may be closed
+            loop.call_soon_threadsafe(settle, result, raised)
 
     threading.Thread(target=call, name=f"job-{function.__name__}", daemon=True).start()
     return future

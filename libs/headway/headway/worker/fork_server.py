@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -23,23 +24,8 @@ from headway_jetstream_kit.tasks import end
 from headway_tracing.log import get_logger
 
 from headway.define.jobs import Job
+from headway.worker import pipe_frames
 from headway.worker.context import ActivationRequest, Activator, Reporter
-from headway.worker.pipe_frames import (
-    ActivateFrame,
-    ActivateReply,
-    Alive,
-    Begin,
-    Exited,
-    FromChild,
-    FunctionPath,
-    LogFrame,
-    ProgressFrame,
-    Raised,
-    Returned,
-    Stop,
-    encode_frame,
-    from_child,
-)
 
 log = get_logger(__name__)
 
@@ -58,15 +44,11 @@ class BodyFailed(Exception):
         self.failure = failure
 
 
-class ForkServerFailed(Exception):
-    """The fork server could not be started."""
-
-
-def function_path(function: Callable[..., Any]) -> FunctionPath:
+def function_path(function: Callable[..., Any]) -> pipe_frames.FunctionPath:
     """Describe where another process finds a function; a decorator may be in another file."""
     module = sys.modules.get(function.__module__)
     file = getattr(module, "__file__", None) or inspect.unwrap(function).__code__.co_filename
-    return FunctionPath(function.__module__, file, function.__qualname__)
+    return pipe_frames.FunctionPath(function.__module__, file, function.__qualname__)
 
 
 class ForkServer:
@@ -102,7 +84,7 @@ class ForkServer:
                 ready = await asyncio.get_running_loop().sock_recv(ours, 1)
         if not ready:
             await self.stop()
-            raise ForkServerFailed(
+            raise RuntimeError(
                 "the fork server for jobs with process=True did not start: see its output above"
             )
 
@@ -151,36 +133,36 @@ class ForkServer:
         await self.start()
 
 
+@dataclass(eq=False)
 class BodyProcess:
     """The process of one run, seen from the worker."""
 
-    def __init__(
-        self,
-        fork_server: ForkServer,
-        job: Job,
-        ordered: OrderedRun,
-        reporter: Reporter,
-        activator: Activator,
-    ) -> None:
-        self._fork_server = fork_server
-        self._job = job
-        self._ordered = ordered
-        self._reporter = reporter
-        self._activator = activator
-        self._writer: asyncio.StreamWriter | None = None
-        self._pid: int | None = None
-        self._stop_requested = False
-        self._kill_requested = False
-        self._ended = False
-        self._activating: set[asyncio.Task[None]] = set()
+    fork_server: ForkServer
+    job: Job
+    ordered: OrderedRun
+    reporter: Reporter
+    activator: Activator
+    _writer: asyncio.StreamWriter | None = None
+    _pid: int | None = None
+    _stop_requested: bool = False
+    _kill_requested: bool = False
+    _ended: bool = False
+    _activating: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def run(self) -> msgspec.Raw:
         """Run the body; raise `BodyFailed` if it does not return."""
-        reader, self._writer = await self._fork_server.fork()
+        reader, self._writer = await self.fork_server.fork()
         try:
-            self._writer.write(encode_frame(self._begin()))
+            self._send(
+                pipe_frames.Begin(
+                    function=function_path(self.job.function),
+                    job=self.job.name,
+                    ordered=self.ordered,
+                    capture_logging=self.job.capture_logging,
+                )
+            )
             if self._stop_requested:
-                self._writer.write(encode_frame(Stop()))
+                self._send(pipe_frames.Stop())
             return await self._read_until_end(reader)
         finally:
             self.kill()
@@ -191,7 +173,7 @@ class BodyProcess:
         """Ask the body to end early."""
         self._stop_requested = True
         if self._writer is not None and not self._writer.is_closing():
-            self._writer.write(encode_frame(Stop()))
+            self._send(pipe_frames.Stop())
 
     def kill(self) -> None:
         """Kill the process and all that it started; if it is still starting, then soon."""
@@ -204,69 +186,61 @@ class BodyProcess:
         except (ProcessLookupError, PermissionError):
             return  # it has already exited
 
-    def _begin(self) -> Begin:
-        return Begin(
-            function=function_path(self._job.function),
-            job=self._job.name,
-            ordered=self._ordered,
-            capture_logging=self._job.capture_logging,
-        )
+    def _send(self, frame: pipe_frames.ToChild) -> None:
+        assert self._writer is not None  # noqa: S101 - the process has started
+        self._writer.write(pipe_frames.encode_frame(frame))
 
     async def _read_until_end(self, reader: asyncio.StreamReader) -> msgspec.Raw:
         while True:
             try:
                 line = await reader.readline()
             except (OSError, ValueError) as error:
-                log.warning("process of a run is unreadable", run=self._ordered.run, error=error)
+                log.warning("process of a run is unreadable", run=self.ordered.run, error=error)
                 line = b""
             if not line:
                 raise BodyFailed(_death_failure(None))
             try:
-                frame = from_child.decode(line)
+                frame = pipe_frames.from_child.decode(line)
             except msgspec.DecodeError:
                 # A process that was killed leaves half a line, and the line of its exit follows.
                 self.kill()
                 continue
             match frame:
-                case Returned(output):
+                case pipe_frames.Returned(output):
                     self._ended = True
                     return output
-                case Raised(failure):
+                case pipe_frames.Raised(failure):
                     self._ended = True
                     raise BodyFailed(failure)
-                case Exited(code):
+                case pipe_frames.Exited(code):
                     raise BodyFailed(_death_failure(code))
                 case _:
                     self._handle(frame)
 
-    def _handle(self, frame: FromChild) -> None:
+    def _handle(self, frame: pipe_frames.FromChild) -> None:
         match frame:
-            case Alive(pid):
+            case pipe_frames.Alive(pid):
                 self._pid = pid
                 if self._kill_requested:
                     self.kill()
-            case ProgressFrame(percent=percent, message=message):
-                self._reporter.progress(percent, message)
-            case LogFrame(level=level, message=message, fields=fields):
-                self._reporter.line(level, message, fields)
-            case ActivateFrame():
+            case pipe_frames.ProgressFrame(percent=percent, message=message):
+                self.reporter.progress(percent, message)
+            case pipe_frames.LogFrame(level=level, message=message, fields=fields):
+                self.reporter.line(level, message, fields)
+            case pipe_frames.ActivateFrame():
                 task = asyncio.create_task(self._activate(frame))
                 self._activating.add(task)
                 task.add_done_callback(self._activating.discard)
 
-    async def _activate(self, frame: ActivateFrame) -> None:
+    async def _activate(self, frame: pipe_frames.ActivateFrame) -> None:
         """Activate for the body, and send it the result."""
-        assert self._writer is not None  # noqa: S101 - it has sent a frame
+        reply = pipe_frames.ActivateReply(number=frame.number)
         try:
-            await self._activator.activate(
-                [ActivationRequest(*request) for request in frame.requests]
-            )
-            reply = ActivateReply(number=frame.number)
+            requests = [ActivationRequest(*request) for request in frame.requests]
+            await self.activator.activate(requests)
         except Exception as error:  # noqa: BLE001 - the body receives it
-            reply = ActivateReply(
-                number=frame.number, error=type(error).__name__, message=str(error)
-            )
-        self._writer.write(encode_frame(reply))
+            reply = msgspec.structs.replace(reply, error=type(error).__name__, message=str(error))
+        self._send(reply)
 
 
 def _death_failure(code: int | None) -> Failure:

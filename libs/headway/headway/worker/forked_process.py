@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import itertools
 import logging
+import operator
 import os
 import select
 import signal
@@ -32,25 +33,10 @@ from msgspec import Struct
 from headway import errors
 from headway.define.jobs import Job, input_of_body
 from headway.errors import ActivationUnavailable
+from headway.worker import pipe_frames
 from headway.worker.activations import PendingActivation
 from headway.worker.context import ActivationRequest, CapturedLogging, Context, current_reporter
 from headway.worker.outcomes import encode_output, failure_of
-from headway.worker.pipe_frames import (
-    ActivateFrame,
-    ActivateReply,
-    Alive,
-    Begin,
-    Exited,
-    FromChild,
-    FunctionPath,
-    LogFrame,
-    ProgressFrame,
-    Raised,
-    Returned,
-    Stop,
-    encode_frame,
-    to_child,
-)
 from headway.worker.reports import bound_line, bound_progress
 
 log = get_logger(__name__)
@@ -58,7 +44,7 @@ log = get_logger(__name__)
 
 class _Startup(Struct):
     path: list[str]
-    functions: list[FunctionPath]
+    functions: list[pipe_frames.FunctionPath]
 
 
 def main(arguments: list[str]) -> None:
@@ -113,7 +99,7 @@ def _report_exits(connections: dict[int, socket.socket]) -> None:
     with contextlib.suppress(ChildProcessError):
         while (exited := os.waitpid(-1, os.WNOHANG))[0]:
             pid, status = exited
-            frame = encode_frame(Exited(os.waitstatus_to_exitcode(status)))
+            frame = pipe_frames.encode_frame(pipe_frames.Exited(os.waitstatus_to_exitcode(status)))
             with connections.pop(pid) as connection:
                 # The run may have ended, or its worker may not read.
                 with contextlib.suppress(OSError):
@@ -123,32 +109,25 @@ def _report_exits(connections: dict[int, socket.socket]) -> None:
                     connection.shutdown(socket.SHUT_RDWR)
 
 
-def load_function(path: FunctionPath) -> Callable[..., Any]:
+def load_function(path: pipe_frames.FunctionPath) -> Callable[..., Any]:
     """Load a function by the name of its module, or else by its file."""
-    module = sys.modules.get(_module_name(path)) or _load_module(path)
-    found: Any = module
-    for step in path.name.split("."):
-        found = getattr(found, step)
-    function: Callable[..., Any] = found
+    # The main module must not run as a program again.
+    name = "__headway_main__" if path.module == "__main__" else path.module
+    module = sys.modules.get(name) or _load_module(name, path.file)
+    function: Callable[..., Any] = operator.attrgetter(path.name)(module)
     return function
 
 
-def _module_name(path: FunctionPath) -> str:
-    # The main module must not run as a program again.
-    return "__headway_main__" if path.module == "__main__" else path.module
-
-
-def _load_module(path: FunctionPath) -> ModuleType:
-    name = _module_name(path)
+def _load_module(name: str, file: str) -> ModuleType:
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
         spec = None
-    if spec is not None and spec.origin == path.file:
+    if spec is not None and spec.origin == file:
         return importlib.import_module(name)
-    spec = importlib.util.spec_from_file_location(name, path.file)
+    spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{path.file} cannot be loaded as a module")
+        raise ImportError(f"{file} cannot be loaded as a module")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
@@ -166,14 +145,14 @@ class Body:
         self._stop_requested = False
         self._ended = False
         self._numbers = itertools.count(1)
-        self._replies: dict[int, Future[ActivateReply]] = {}
+        self._replies: dict[int, Future[pipe_frames.ActivateReply]] = {}
 
     def run(self) -> None:
         """Run the body that the worker names, and send its result."""
-        self._send(Alive(os.getpid()))
-        begin = to_child.decode(self._incoming.readline())
-        assert isinstance(begin, Begin)  # noqa: S101 - the first frame of a worker
-        context = Context(begin.ordered, begin.job, activator=self, reporter=self)
+        self._send(pipe_frames.Alive(os.getpid()))
+        begin = pipe_frames.to_child.decode(self._incoming.readline())
+        assert isinstance(begin, pipe_frames.Begin)  # noqa: S101 - the first frame of a worker
+        context = Context(begin.ordered, begin.job, self, self)
         self._stop = context.ask_to_stop
         threading.Thread(target=self._listen, name="worker", daemon=True).start()
         if begin.capture_logging:
@@ -181,10 +160,15 @@ class Body:
             current_reporter.set(self)
         try:
             with log_context(run=begin.ordered.run, work=begin.ordered.work):
-                result: FromChild = _result(self._call(begin, context))
+                output = encode_output(self._call(begin, context))
+            result: pipe_frames.FromChild = (
+                pipe_frames.Raised(output)
+                if isinstance(output, Failure)
+                else pipe_frames.Returned(output)
+            )
         except BaseException as error:  # noqa: BLE001 - the worker receives it, whatever it is
             known = isinstance(error, Exception)
-            result = Raised(failure_of(error if known else RuntimeError(repr(error))))
+            result = pipe_frames.Raised(failure_of(error if known else RuntimeError(repr(error))))
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):  # a body may have closed it
                 stream.flush()
@@ -194,12 +178,12 @@ class Body:
     def progress(self, percent: float | None, message: str | None) -> None:
         """Send how far the run is."""
         percent, message = bound_progress(percent, message)
-        self._send(ProgressFrame(percent=percent, message=message))
+        self._send(pipe_frames.ProgressFrame(percent=percent, message=message))
 
     def line(self, level: Level, message: str, fields: dict[str, Any]) -> None:
         """Send one log line."""
         message, fields = bound_line(message, fields)
-        self._send(LogFrame(level=level, message=message, fields=fields))
+        self._send(pipe_frames.LogFrame(level=level, message=message, fields=fields))
 
     def activate(self, requests: list[ActivationRequest]) -> Awaitable[None]:
         """Ask the worker to activate; a body without an event loop waits until it has."""
@@ -210,18 +194,11 @@ class Body:
             return PendingActivation()
         return loop.run_in_executor(None, self._activate, requests)
 
-    def _call(self, begin: Begin, context: Context) -> Any:
+    def _call(self, begin: pipe_frames.Begin, context: Context) -> Any:
         function = load_function(begin.function)
-        body_input = input_of_body(function)
-        job = Job(
-            name=begin.job,
-            group=begin.ordered.group,
-            function=function,
-            takes_input=body_input.taken,
-            input_type=body_input.type,
-            default_input=body_input.default,
-        )
-        given = (job.read_input(begin.ordered.input),) if body_input.taken else ()
+        group, body_input = begin.ordered.group, input_of_body(function)
+        job = Job(name=begin.job, group=group, function=function, **body_input)
+        given = (job.read_input(begin.ordered.input),) if job.takes_input else ()
         if job.is_async:
             return asyncio.run(self._await(function(context, *given)))
         return function(context, *given)
@@ -244,11 +221,11 @@ class Body:
         """Read frames of the worker; kill this process group when the worker is gone."""
         try:
             for line in self._incoming:
-                match to_child.decode(line):
-                    case Stop():
+                match pipe_frames.to_child.decode(line):
+                    case pipe_frames.Stop():
                         self._stop_requested = True
                         self._stop()
-                    case ActivateReply() as reply:
+                    case pipe_frames.ActivateReply() as reply:
                         self._replies.pop(reply.number).set_result(reply)
         finally:
             if not self._ended:
@@ -259,22 +236,17 @@ class Body:
             (request.manifest, msgspec.to_builtins(request.input), request.key)
             for request in requests
         ]
-        number, replied = next(self._numbers), Future[ActivateReply]()
+        number, replied = next(self._numbers), Future[pipe_frames.ActivateReply]()
         self._replies[number] = replied
-        self._send(ActivateFrame(number=number, requests=encoded))
+        self._send(pipe_frames.ActivateFrame(number=number, requests=encoded))
         reply = replied.result()
         if reply.error:
             kind = getattr(errors, reply.error, ActivationUnavailable)
             raise kind(reply.message)
 
-    def _send(self, frame: FromChild) -> None:
+    def _send(self, frame: pipe_frames.FromChild) -> None:
         with self._lock:
-            self._worker.sendall(encode_frame(frame))
-
-
-def _result(output: Any) -> FromChild:
-    encoded = encode_output(output)
-    return Raised(encoded) if isinstance(encoded, Failure) else Returned(encoded)
+            self._worker.sendall(pipe_frames.encode_frame(frame))
 
 
 if __name__ == "__main__":

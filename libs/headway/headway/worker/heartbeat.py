@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import msgspec
 from headway_clock import monotonic
@@ -21,67 +22,54 @@ Instructions = HeartbeatReply | CancelPush
 _LATE_SECONDS = 1.0
 
 
+@dataclass(eq=False)
 class HeartbeatSender:
     """Sends the heartbeats of one worker process."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        *,
-        describe: Callable[[], Heartbeat],
-        obey: Callable[[Instructions], None],
-        on_silence: Callable[[float], None],
-        interval: float,
-    ) -> None:
-        self._broker = broker
-        self._describe = describe
-        self._obey = obey
-        self._on_silence = on_silence
-        self._interval = interval
-        self.last_reply: float | None = None
-        # Heartbeats without an answer.
-        self.unanswered = 0
-        self._since = monotonic()
+    broker: Broker
+    describe: Callable[[], Heartbeat]
+    obey: Callable[[Instructions], None]
+    on_silence: Callable[[float], None]
+    interval: float
+    last_reply: float | None = None
+    # Heartbeats without an answer.
+    unanswered: int = 0
+    _since: float = field(default_factory=monotonic)
 
     async def beat_for_ever(self) -> None:
         """Send a heartbeat at once and then at every interval."""
         while True:
             await self.beat()
-            due = monotonic() + self._interval
-            await asyncio.sleep(self._interval)
-            self._warn_if_late(monotonic() - due)
-
-    def _warn_if_late(self, seconds: float) -> None:
-        """Warn before the orphan timeout, after which the runs are lost."""
-        if seconds > _LATE_SECONDS:
-            log.warning(
-                "event loop was blocked: an async body that does not await must be a plain "
-                "function or have process=True",
-                seconds=round(seconds, 1),
-                running=", ".join(map(str, self._describe().runs)),
-            )
+            due = monotonic() + self.interval
+            await asyncio.sleep(self.interval)
+            late = monotonic() - due
+            if late > _LATE_SECONDS:
+                # Before the orphan timeout, after which the runs are lost.
+                log.warning(
+                    "event loop was blocked: an async body that does not await must be a plain "
+                    "function or have process=True",
+                    seconds=round(late, 1),
+                    running=", ".join(map(str, self.describe().runs)),
+                )
 
     async def beat(self) -> None:
-        """Send one heartbeat; report how long nobody has answered."""
+        """Send one heartbeat; report the silence if it is not answered."""
         try:
+            subject, heartbeat = subjects.HEARTBEAT, self.describe()
             instructions = await ask(
-                self._broker,
-                subjects.HEARTBEAT,
-                self._describe(),
-                HeartbeatReply,
-                timeout=self._interval,
+                self.broker, subject, heartbeat, HeartbeatReply, timeout=self.interval
             )
         except RequestFailed as error:
             log.debug("heartbeat was not answered", error=error)
             self.unanswered += 1
-            self._on_silence(self.silence())
+            self.on_silence(self.silence())
             return
         self.last_reply = monotonic()
         if instructions.error:
             log.error("dispatcher cannot read the heartbeat", error=instructions.error)
         if instructions.heartbeat_seconds:
-            self._interval = instructions.heartbeat_seconds
-        self._obey(instructions)
+            self.interval = instructions.heartbeat_seconds
+        self.obey(instructions)
 
     def silence(self) -> float:
         """Return the seconds since the last answer."""
@@ -92,8 +80,8 @@ class HeartbeatSender:
 
         async def on_push(message: Msg) -> None:
             try:
-                self._obey(msgspec.json.decode(message.data, type=CancelPush))
+                self.obey(msgspec.json.decode(message.data, type=CancelPush))
             except msgspec.DecodeError as error:
                 log.warning("cancel push is malformed", error=error)
 
-        await self._broker.client.subscribe(subjects.cancel(worker), cb=on_push)
+        await self.broker.client.subscribe(subjects.cancel(worker), cb=on_push)

@@ -7,20 +7,12 @@ runs away, it orders all of them again, one by one.
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from headway_clock import monotonic
-from headway_contract import Event, encode
-from headway_contract.lifecycle import (
-    LOST_CONTACT,
-    WORKER_STOPPED,
-    Failure,
-    RunCancelled,
-    RunCompleted,
-    RunFailed,
-)
+from headway_contract import Event, encode, lifecycle
 from headway_contract.orders import OrderedRun
-from headway_jetstream_kit import Broker
 from headway_jetstream_kit.tasks import end
 
 from headway.define.jobs import Job
@@ -34,47 +26,41 @@ _LARGE = 128 * 1024
 # A dispatcher that lags behind asks for renewals that it does not need.
 _RENEWAL_PAUSE_SECONDS = 30.0
 
-_NOT_STARTED: dict[StopReason, Failure] = {
-    "worker_stopped": Failure(
-        kind=WORKER_STOPPED, message="the worker stopped before the run began"
-    ),
-    "lost_contact": Failure(
-        kind=LOST_CONTACT, message="the worker lost contact before the run began"
-    ),
+_NOT_STARTED: dict[StopReason, tuple[str, str]] = {
+    "worker_stopped": (lifecycle.WORKER_STOPPED, "the worker stopped before the run began"),
+    "lost_contact": (lifecycle.LOST_CONTACT, "the worker lost contact before the run began"),
+}
+
+_OUTCOME_NAMES: dict[type, str] = {
+    lifecycle.RunCompleted: "completed",
+    lifecycle.RunFailed: "failed",
+    lifecycle.RunCancelled: "cancelled",
+    type(None): "lost",
 }
 
 # Called with the job, the outcome in a word and the seconds of every body that ended.
 OnEnded = Callable[[str, str, float], None]
 
 
+@dataclass(eq=False, repr=False)  # the token of an order is secret
 class LeaseRunner:
     """One lease that this worker holds, from its claim to the outcome of its last run."""
 
-    def __init__(
-        self,
-        lease: Lease,
-        job: Job,
-        broker: Broker,
-        *,
-        fork_server: ForkServer | None,
-        on_ended: OnEnded | None = None,
-    ) -> None:
-        self.lease = lease
-        self._job = job
-        self._broker = broker
-        self._fork_server = fork_server
-        self._on_ended = on_ended
-        self._current: Execution | None = None
-        self._cancelled: dict[UUID, str] = {}
-        self._start_no_more: StopReason | None = None
-        self._pending: list[Event] = []
-        self._pending_bytes = 0
-        self._pending_since = 0.0
-        self._flushing: asyncio.Task[None] | None = None
-        # Most leases end before they need these: a timer costs less than a task.
-        self._flush_timer: asyncio.TimerHandle | None = None
-        self._renewal: asyncio.TimerHandle | None = None
-        self._renewing: asyncio.Task[None] | None = None
+    lease: Lease
+    job: Job
+    fork_server: ForkServer | None
+    on_ended: OnEnded | None
+    _current: Execution | None = None
+    _cancelled: dict[UUID, str] = field(default_factory=dict)
+    _start_no_more: StopReason | None = None
+    _pending: list[Event] = field(default_factory=list)
+    _pending_bytes: int = 0
+    _pending_since: float = 0.0
+    _flushing: asyncio.Task[None] | None = None
+    # Most leases end before they need these: a timer costs less than a task.
+    _flush_timer: asyncio.TimerHandle | None = None
+    _renewal: asyncio.TimerHandle | None = None
+    _renewing: asyncio.Task[None] | None = None
 
     @property
     def running(self) -> list[UUID]:
@@ -135,9 +121,7 @@ class LeaseRunner:
         if not_started is not None:
             await self._add(self.lease.event(not_started, traceparent=ordered.traceparent))
             return
-        execution = Execution(
-            self._job, ordered, self.lease, self._broker, fork_server=self._fork_server
-        )
+        execution = Execution(self.job, ordered, self.lease, self.fork_server)
         self._current = execution
         began = monotonic()
         try:
@@ -146,18 +130,21 @@ class LeaseRunner:
             outcome = await execution.run()
         finally:
             self._current = None
-        if self._on_ended is not None:
-            self._on_ended(self._job.name, _outcome_name(outcome), monotonic() - began)
+        if self.on_ended is not None:
+            self.on_ended(self.job.name, _OUTCOME_NAMES[type(outcome)], monotonic() - began)
         if outcome is not None:
             await self._add(self.lease.event(outcome, traceparent=execution.traceparent))
 
-    def _outcome_without_start(self, run: UUID) -> RunCancelled | RunFailed | None:
+    def _outcome_without_start(self, run: UUID) -> Outcome | None:
         """Return the outcome of a run that must not start, or `None` if it may."""
+        fields = {**self.lease.credentials, "run": run}
         if run in self._cancelled:
-            return RunCancelled(**self.lease.credentials, run=run, reason=self._cancelled[run])
+            return lifecycle.RunCancelled(**fields, reason=self._cancelled[run])
         if self._start_no_more is not None:
-            failure = _NOT_STARTED[self._start_no_more]
-            return RunFailed(**self.lease.credentials, run=run, failure=failure)
+            kind, message = _NOT_STARTED[self._start_no_more]
+            return lifecycle.RunFailed(
+                **fields, failure=lifecycle.Failure(kind=kind, message=message)
+            )
         return None
 
     async def _add(self, event: Event) -> None:
@@ -204,15 +191,3 @@ class LeaseRunner:
                 self._current.stop("released")
 
         self._renewing = asyncio.create_task(renew())
-
-
-def _outcome_name(outcome: Outcome | None) -> str:
-    match outcome:
-        case RunCompleted():
-            return "completed"
-        case RunFailed():
-            return "failed"
-        case RunCancelled():
-            return "cancelled"
-        case None:
-            return "lost"

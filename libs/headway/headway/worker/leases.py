@@ -1,14 +1,14 @@
 """Leases: claim them, and publish their events under the broker's fence.
 
-A publish is stored, refused or unanswered. After a refusal or a missing answer the worker asks
-the dispatcher who holds the lease: it never guesses, and never acknowledges an order that may
-still need it. A lease that has ended is kept for a while. If its order is delivered again, the
-acknowledgement or the broker's storage was lost, and the worker publishes the events again
-instead of running the body again.
+After a refused or unanswered publish the worker asks the dispatcher who holds the lease: it never
+guesses, and never acknowledges an order that may still need it. A lease that has ended is kept for
+a while. If its order is delivered again, the acknowledgement or the broker's storage was lost, and
+the worker publishes the events again instead of running the body again.
 """
 
 import asyncio
 from collections import OrderedDict
+from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import UUID
 
@@ -41,28 +41,26 @@ _MOST_BYTES = 16 * 1024
 _MOST_NAMES = 10_000
 
 
+@dataclass(eq=False, repr=False)  # the token of an order is secret
 class Lease:
     """One lease, from the order to its last event."""
 
-    def __init__(
-        self, broker: Broker, order: RunDispatched, *, worker: str, nonce: str, host: str
-    ) -> None:
-        self.order = order
-        self._broker = broker
-        self.worker = worker
-        self._nonce = nonce
-        self._host = host
-        self._sequence = 0
-        self._published: list[Event] = []
-        # Runs that somebody ended before this worker claimed the lease.
-        self.ended_runs: set[UUID] = set()
-        # Bytes published for the lease, repeats included.
-        self.size = 0
-        # Each message names its predecessor, so only one can be in flight.
-        self._publish_lock = asyncio.Lock()
-        self.lost = False
-        # When the last message was stored, by the monotonic clock.
-        self.published_at = monotonic()
+    broker: Broker
+    order: RunDispatched
+    worker: str
+    nonce: str
+    host: str
+    # Runs that ended before this worker claimed the lease.
+    ended_runs: set[UUID] = field(default_factory=set)
+    # Bytes published for the lease, repeats included.
+    size: int = 0
+    lost: bool = False
+    # When the last message was stored, by the monotonic clock.
+    published_at: float = field(default_factory=monotonic)
+    _sequence: int = 0
+    _published: list[Event] = field(default_factory=list)
+    # Each message names its predecessor, so only one can be in flight.
+    _publish_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def claim(self) -> Claim:
         """Claim the lease; for a lease of one run, report its start in the same message."""
@@ -73,7 +71,7 @@ class Lease:
             return claim
 
     async def _claim(self) -> Claim:
-        claimed = LeaseClaimed(**self.credentials, host=self._host)
+        claimed = LeaseClaimed(**self.credentials, host=self.host)
         events = [self.event(claimed, traceparent=traceparent())]
         if len(self.order.runs) == 1:
             events.append(self.started(0))
@@ -99,12 +97,9 @@ class Lease:
         return "undecided"
 
     async def publish(self, *events: Event) -> Published:
-        """Publish events of this lease; return once they are stored or the lease is lost.
-
-        Events that are too large for one message go in several, each of them fenced.
-        """
+        """Publish events of this lease; return once they are stored or the lease is lost."""
         async with self._publish_lock:
-            for part in _parts(list(events), self._most_bytes):
+            for part in self._parts(list(events)):
                 if await self._publish_part(part) == "lost":
                     return "lost"
             return "stored"
@@ -134,25 +129,21 @@ class Lease:
 
     def event(self, data: EventData, *, traceparent: str | None = None) -> Event:
         """Put data of this lease into an envelope."""
-        run = getattr(data, "run", None)
+        subject = getattr(data, "run", None) or self.order.lease
+        source = f"worker/{self.worker}"
         return event(
             data,
             id=new_id(),
-            source=f"worker/{self.worker}",
-            subject=run or self.order.lease,
+            source=source,
+            subject=subject,
             time=utc_now(),
             traceparent=traceparent,
         )
 
     @property
-    def _most_bytes(self) -> int:
-        """The bytes of events that fit into a message."""
-        return self._broker.client.max_payload - _HEADERS
-
-    @property
     def credentials(self) -> dict[str, Any]:
         """The fields that every event of the lease carries."""
-        return {"lease": self.order.lease, "token": self.order.token, "nonce": self._nonce}
+        return {"lease": self.order.lease, "token": self.order.token, "nonce": self.nonce}
 
     async def _resolve(self, events: list[Event]) -> bool:
         """Ask what a refusal or a missing answer meant; return whether the events are stored."""
@@ -189,17 +180,28 @@ class Lease:
         self.order = msgspec.structs.replace(self.order, runs=[])
 
     async def _republish(self, events: list[Event], *, expected: int) -> bool:
-        """Publish every event of the lease again, with the same ids.
-
-        In one message if it fits, so that nobody sees half of it.
-        """
-        for part in _parts([*self._published, *events], self._most_bytes):
+        """Publish every event of the lease again, with the same ids."""
+        for part in self._parts([*self._published, *events]):
             answer = await self._send(part, expected=expected)
             if not isinstance(answer, Stored):
                 return False
             expected = answer.sequence
         self._note_stored(events, expected)
         return True
+
+    def _parts(self, events: list[Event]) -> list[list[Event]]:
+        """Split events into as few messages as the broker accepts; each of them is fenced."""
+        most = self.broker.client.max_payload - _HEADERS
+        parts: list[list[Event]] = [[]]
+        size = 0
+        for published in events:
+            length = len(encode(published)) + 1
+            if parts[-1] and size + length > most:
+                parts.append([])
+                size = 0
+            parts[-1].append(published)
+            size += length
+        return parts
 
     def _note_stored(self, events: list[Event], sequence: int) -> Literal["mine"]:
         if any(isinstance(event.data, LeaseRenewed) for event in events):
@@ -213,11 +215,10 @@ class Lease:
         return "mine"
 
     async def _ask(self) -> LeaseAnswer:
-        question = LeaseQuestion(lease=self.order.lease, worker=self.worker, nonce=self._nonce)
+        question = LeaseQuestion(lease=self.order.lease, worker=self.worker, nonce=self.nonce)
         try:
-            return await ask(
-                self._broker, subjects.LEASE_QUESTION, question, LeaseAnswer, timeout=3
-            )
+            subject = subjects.LEASE_QUESTION
+            return await ask(self.broker, subject, question, LeaseAnswer, timeout=3)
         except RequestFailed as error:
             return LeaseAnswer(answer="undecided", reason=str(error))
 
@@ -228,7 +229,7 @@ class Lease:
             headers[subjects.TRACEPARENT_HEADER] = events[-1].traceparent
         body = encode(events)
         self.size += len(body)
-        answer = await publish(self._broker, subject, body, headers=headers)
+        answer = await publish(self.broker, subject, body, headers=headers)
         if isinstance(answer, NoAnswer):
             log.warning("publish was not answered", lease=self.order.lease, error=answer.why)
         return answer
@@ -252,11 +253,13 @@ class FinishedLeases:
         """Keep a lease, and forget the oldest if there are too many."""
         name = lease.order.lease
         self._names[name] = None
-        _forget_oldest(self._names, _MOST_NAMES)
+        if len(self._names) > _MOST_NAMES:
+            self._names.popitem(last=False)
         if lease.size <= _MOST_BYTES:
             lease.forget_runs()
             self._leases[name] = lease
-            _forget_oldest(self._leases, _MOST_LEASES)
+            if len(self._leases) > _MOST_LEASES:
+                self._leases.popitem(last=False)
 
     async def handle_redelivery(self, message: Message, name: UUID) -> None:
         """Republish missing events of a lease whose order came again, then acknowledge it."""
@@ -265,22 +268,3 @@ class FinishedLeases:
             await ack(self._broker, [message])
         else:
             await nak(self._broker, message, delay=1 + jitter())
-
-
-def _parts(events: list[Event], most: int) -> list[list[Event]]:
-    """Split events into as few messages as the broker accepts."""
-    parts: list[list[Event]] = [[]]
-    size = 0
-    for published in events:
-        length = len(encode(published)) + 1
-        if parts[-1] and size + length > most:
-            parts.append([])
-            size = 0
-        parts[-1].append(published)
-        size += length
-    return parts
-
-
-def _forget_oldest(kept: OrderedDict[UUID, Any], most: int) -> None:
-    if len(kept) > most:
-        kept.popitem(last=False)

@@ -5,14 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from headway_contract.fields import (
-    KIND_LIMIT,
-    KINDS_LIMIT,
-    MESSAGE_LIMIT,
-    OUTPUT_LIMIT,
-    OUTPUT_TOO_LARGE,
-    STACK_LIMIT,
-)
+from headway_contract import fields
 from headway_contract.lifecycle import Failure
 
 from headway.define.jobs import holds_nul
@@ -28,19 +21,21 @@ def failure_of(error: BaseException) -> Failure:
     stack = _text_of(lambda: "".join(traceback.format_exception(error)))
     return Failure(
         kind=_kind(own),
-        kinds=[_kind(base) for base in bases[:KINDS_LIMIT]],
-        message=_text_of(lambda: str(error))[:MESSAGE_LIMIT],
-        stack=stack[-STACK_LIMIT:],
+        kinds=[_kind(base) for base in bases[: fields.KINDS_LIMIT]],
+        message=_text_of(lambda: str(error))[: fields.MESSAGE_LIMIT],
+        stack=stack[-fields.STACK_LIMIT :],
         retryable=not isinstance(error, Fatal),
     )
 
 
-def encode_output(output: Any, most: int = OUTPUT_LIMIT) -> msgspec.Raw | Failure:
+def encode_output(output: Any, most: int = fields.OUTPUT_LIMIT) -> msgspec.Raw | Failure:
     """Encode an output as JSON of at most `most` bytes, or return why it cannot be kept."""
     try:
         encoded = msgspec.json.encode(output)
         if isinstance(output, msgspec.Raw):
-            msgspec.json.decode(encoded, type=msgspec.Raw)  # or nobody could read the event
+            msgspec.json.decode(
+                encoded, type=msgspec.Raw
+            )  # invalid JSON would make the event unreadable
         if holds_nul(encoded):
             raise ValueError("the output holds a NUL character, which cannot be stored")
     except Exception as error:  # noqa: BLE001 - an output may run code of its own
@@ -51,7 +46,7 @@ def encode_output(output: Any, most: int = OUTPUT_LIMIT) -> msgspec.Raw | Failur
             f"the output has {len(encoded)} bytes, more than {most}: "
             "store it elsewhere and return where it is found"
         )
-        return Failure(kind=OUTPUT_TOO_LARGE, message=message, retryable=False)
+        return Failure(kind=fields.OUTPUT_TOO_LARGE, message=message, retryable=False)
     return msgspec.Raw(encoded)
 
 
@@ -61,7 +56,7 @@ def storable(text: str) -> str:
 
 
 def _kind(of: type) -> str:
-    return storable(of.__name__.lstrip("_"))[:KIND_LIMIT] or "Exception"
+    return storable(of.__name__.lstrip("_"))[: fields.KIND_LIMIT] or "Exception"
 
 
 def _text_of(describe: Callable[[], str]) -> str:

@@ -79,7 +79,7 @@ class Raised(Struct, frozen=True, tag="raised"):
 
 
 class Exited(Struct, frozen=True, tag="exited"):
-    """The process has ended, says the fork server; a negative code is a signal."""
+    """The fork server reports that the process has ended; a negative code is a signal."""
 
     code: int
 

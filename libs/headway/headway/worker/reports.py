@@ -11,19 +11,8 @@ from typing import Any
 
 import msgspec
 from headway_clock import utc_now
-from headway_contract import subjects
+from headway_contract import subjects, worker_protocol
 from headway_contract.orders import OrderedRun
-from headway_contract.worker_protocol import (
-    FIELDS_LIMIT,
-    LINE_LIMIT,
-    LINES_LIMIT,
-    LOG_BYTES_LIMIT,
-    PROGRESS_LIMIT,
-    Level,
-    LogLine,
-    Progress,
-)
-from headway_jetstream_kit import Broker
 from headway_tracing.log import get_logger
 from nats.errors import Error as NatsError
 
@@ -41,8 +30,8 @@ _LINES_AT_ONCE = 100
 class Reports:
     """The reporter of one run. Any thread may call it; the event loop publishes."""
 
-    def __init__(self, broker: Broker, ordered: OrderedRun, *, lease: Lease) -> None:
-        self._broker = broker
+    def __init__(self, ordered: OrderedRun, lease: Lease) -> None:
+        self._broker = lease.broker
         self._ordered = ordered
         self._subject = subjects.progress(lease.order.lease, lease.worker)
         self._order = lease.order
@@ -52,9 +41,9 @@ class Reports:
         self._percent: float | None = None
         self._message: str | None = None
         self._changed = False
-        self._lines: list[LogLine] = []
+        self._lines: list[worker_protocol.LogLine] = []
         self._line_number = 0
-        self._bytes_left = LOG_BYTES_LIMIT
+        self._bytes_left = worker_protocol.LOG_BYTES_LIMIT
         self._dropped = 0
         self._number = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -70,22 +59,21 @@ class Reports:
             self._changed = True
         self._wake()
 
-    def line(self, level: Level, message: str, fields: dict[str, Any]) -> None:
+    def line(self, level: worker_protocol.Level, message: str, fields: dict[str, Any]) -> None:
         """Keep one log line, if the run has room for it."""
         at, (message, fields) = utc_now(), bound_line(message, fields)
         size = len(message.encode()) + len(msgspec.json.encode(fields))
         with self._lock:
             self._changed = True
-            if self._line_number >= LINES_LIMIT or size > self._bytes_left:
+            if self._line_number >= worker_protocol.LINES_LIMIT or size > self._bytes_left:
                 self._dropped += 1
             else:
                 self._line_number += 1
                 self._bytes_left -= size
-                self._lines.append(
-                    LogLine(
-                        number=self._line_number, at=at, level=level, message=message, fields=fields
-                    )
+                line = worker_protocol.LogLine(
+                    number=self._line_number, at=at, level=level, message=message, fields=fields
                 )
+                self._lines.append(line)
         self._wake()
 
     async def close(self) -> None:
@@ -121,14 +109,14 @@ class Reports:
                     with self._lock:
                         self._dropped += len(report.lines)
 
-    def _take(self) -> Progress | None:
+    def _take(self) -> worker_protocol.Progress | None:
         with self._lock:
             if not self._changed:
                 return None
             lines, self._lines = self._lines[:_LINES_AT_ONCE], self._lines[_LINES_AT_ONCE:]
             self._changed = bool(self._lines)
             self._number += 1
-            return Progress(
+            return worker_protocol.Progress(
                 lease=self._order.lease,
                 token=self._order.token,
                 run=self._ordered.run,
@@ -147,12 +135,12 @@ def bound_progress(percent: float | None, message: str | None) -> tuple[float | 
         if math.isnan(percent):
             raise ValueError("progress is nan: pass a percentage from 0 to 100")
         percent = min(max(float(percent), 0.0), 100.0)
-    return percent, None if message is None else _cut(str(message), PROGRESS_LIMIT)
+    return percent, None if message is None else _cut(str(message), worker_protocol.PROGRESS_LIMIT)
 
 
 def bound_line(message: str, fields: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Cut a log line to what may be kept."""
-    return _cut(message, LINE_LIMIT), _as_json(fields)
+    return _cut(message, worker_protocol.LINE_LIMIT), _as_json(fields)
 
 
 def _cut(text: str, most: int) -> str:
@@ -166,8 +154,9 @@ def _as_json(fields: dict[str, Any]) -> dict[str, Any]:
         encoded = msgspec.json.encode(fields, enc_hook=str)
     except Exception as error:  # noqa: BLE001 - a line that cannot be kept must not fail the job
         return {"fields_left_out": _cut(f"{type(error).__name__}: {error}", 200)}
-    if len(encoded) > FIELDS_LIMIT:
-        return {"fields_left_out": f"{len(encoded)} bytes are more than {FIELDS_LIMIT}"}
+    most = worker_protocol.FIELDS_LIMIT
+    if len(encoded) > most:
+        return {"fields_left_out": f"{len(encoded)} bytes are more than {most}"}
     if holds_nul(encoded):
         return {"fields_left_out": "a NUL character cannot be stored"}
     kept: dict[str, Any] = msgspec.json.decode(encoded)

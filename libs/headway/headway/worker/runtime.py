@@ -12,7 +12,7 @@ from uuid import UUID
 from headway_clock import jitter, monotonic, new_nonce, utc_now
 from headway_contract import Event, Malformed, decode, subjects
 from headway_contract.orders import RunDispatched
-from headway_contract.worker_protocol import Heartbeat, HeartbeatReply
+from headway_contract.worker_protocol import CancelPush, Heartbeat
 from headway_jetstream_kit import Broker, BrokerUnavailable, ConsumerMissing, Message, Puller
 from headway_jetstream_kit.limited_log import LimitedLog
 from headway_jetstream_kit.pull import ack, nak
@@ -58,8 +58,7 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
         ),
     ] = 3.0
     drain_seconds: Annotated[
-        float,
-        Meta(ge=0, description="How long running work may take when the worker stops."),
+        float, Meta(ge=0, description="How long running work may take when the worker stops.")
     ] = 30.0
 
 
@@ -74,7 +73,7 @@ def choose_jobs(app: App, only: Iterable[str] = ()) -> dict[str, Job]:
     if unknown:
         raise UnknownJobs(
             f"{app.name} has no body of the job {', '.join(map(repr, unknown))}: "
-            f"it has those of {', '.join(jobs) or 'no job'}"
+            f"its jobs are {', '.join(jobs) or 'not declared'}"
         )
     return {name: jobs[name] for name in names} if names else jobs
 
@@ -150,11 +149,7 @@ class Worker:
         beating = asyncio.create_task(self.heartbeats.beat_for_ever())
         fetching = [asyncio.create_task(self._serve(job)) for job in self._jobs]
         gone = asyncio.create_task(self._broker.closed.wait())
-        ends = [
-            gone,
-            asyncio.create_task(stop.wait()),
-            asyncio.create_task(self._draining.wait()),
-        ]
+        ends = [gone, asyncio.create_task(stop.wait()), asyncio.create_task(self._draining.wait())]
         try:
             await asyncio.wait([*ends, beating, *fetching], return_when=asyncio.FIRST_COMPLETED)
             for endless in (beating, *fetching):
@@ -178,7 +173,7 @@ class Worker:
             await self.heartbeats.beat()
 
     async def _drain(self, seconds: float) -> None:
-        """Let runs finish; hand back those that have not begun or do not end in time."""
+        """Let runs finish; hand back runs that have not begun or do not end in time."""
         self._start_no_more()
         if self._tasks:
             log.info("worker draining", leases=len(self._tasks))
@@ -199,7 +194,9 @@ class Worker:
         limited, failing_since = LimitedLog(log), None
         try:
             while True:
-                await self._wait_for_room(job)
+                while self._room(job) <= 0:
+                    self._slot_freed.clear()
+                    await self._slot_freed.wait()
                 try:
                     await self._accept(await self._fetch(puller, job))
                     failing_since = None
@@ -230,11 +227,6 @@ class Worker:
             finally:
                 self._reserved -= share
         return messages
-
-    async def _wait_for_room(self, job: str) -> None:
-        while self._room(job) <= 0:
-            self._slot_freed.clear()
-            await self._slot_freed.wait()
 
     def _room(self, job: str) -> int:
         """Return how many more leases of a job may begin here."""
@@ -269,10 +261,7 @@ class Worker:
             await asyncio.sleep(self._settings.heartbeat_seconds)
 
     def _is_surplus(self, order: RunDispatched) -> bool:
-        """Return whether an order cannot begin here now.
-
-        An order that is redelivered during its own claim would be claimed and run twice.
-        """
+        """Return whether an order cannot begin here now, or would be claimed and run twice."""
         full = self._room(order.job) <= 0
         return full or self._draining.is_set() or order.lease in self._claiming
 
@@ -305,9 +294,7 @@ class Worker:
 
     def _add_runner(self, lease: Lease) -> LeaseRunner:
         job = self._jobs[lease.order.job]
-        runner = LeaseRunner(
-            lease, job, self._broker, fork_server=self._fork_server, on_ended=self.on_ended
-        )
+        runner = LeaseRunner(lease, job, self._fork_server, self.on_ended)
         self._runners[lease.order.lease] = runner
         self._claiming.discard(lease.order.lease)
         if self._draining.is_set():
@@ -351,20 +338,17 @@ class Worker:
             if release.lease in self._runners:
                 log.warning("lease taken away", lease=release.lease, reason=release.reason)
                 self._runners[release.lease].release()
-        if isinstance(instructions, HeartbeatReply):
-            self._obey_reply(instructions)
-
-    def _obey_reply(self, reply: HeartbeatReply) -> None:
-        """Follow the instructions that only a heartbeat's reply has."""
-        for lease in reply.renew:
+        if isinstance(instructions, CancelPush):
+            return
+        for lease in instructions.renew:
             if lease in self._runners:
                 self._runners[lease].renew_now()
-        for warning in reply.warnings:
-            if (warning.lease, warning.message) not in self._warned:
-                log.error("dispatcher warning", lease=warning.lease, message=warning.message)
+        warnings = {(warning.lease, warning.message) for warning in instructions.warnings}
+        for lease, message in warnings - self._warned:
+            log.error("dispatcher warning", lease=lease, message=message)
         # The dispatcher repeats its warnings for a while.
-        self._warned = {(warning.lease, warning.message) for warning in reply.warnings}
-        if reply.drain:
+        self._warned = warnings
+        if instructions.drain:
             self._draining.set()
 
     def _on_silence(self, seconds: float) -> None:

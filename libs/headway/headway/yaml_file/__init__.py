@@ -10,26 +10,45 @@
 
 A file is equivalent to an `App` in Python: `nodes` reads the text and checks it against `records`,
 `parse` converts it to declarations with the functions that Python uses, and `assembly` checks
-those. `schema` writes the JSON Schema for editors.
+those. `load_manifest` and `change_manifest` read single manifests that are made at run time.
 """
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import msgspec
+from headway_decisions.timing.cadence import Manual
+from msgspec import structs
 
 from headway.define.app import App
-from headway.define.assembly import assemble
+from headway.define.assembly import assemble, without_application
 from headway.define.declarations import Declarations
-from headway.define.definitions import Definitions, InvalidDefinitions
+from headway.define.defaults import BUILT_IN, Defaults
+from headway.define.definitions import (
+    API_OWNER,
+    Batch,
+    Definitions,
+    InvalidDefinitions,
+    ManifestDefinition,
+)
 from headway.define.jobs import Job
+from headway.define.options import FIELDS
+from headway.yaml_file import nodes
 from headway.yaml_file.nodes import FileReader
-from headway.yaml_file.runtime_files import change_manifest as change_manifest
-from headway.yaml_file.runtime_files import load_manifest as load_manifest
-from headway.yaml_file.runtime_files import parse
+from headway.yaml_file.parse import FILTERS, read_file
+from headway.yaml_file.records import CADENCES
 
 _NO_BODIES = (
     "declares jobs without bodies, so no worker can run it: start the workers of those jobs, in "
     "any language, or give a Python app with jobs of the same names"
 )
 SUFFIXES = (".yaml", ".yml")
+
+# Keys of a file whose field in a definition may have another name.
+_FIELDS = {**FIELDS, "jitter": "jitter_seconds"}
+_OF_TIMING = (*CADENCES, "depends_on", "dormant", *FILTERS, "exclude")
 
 
 class YamlApp(App):
@@ -57,20 +76,95 @@ def read_app(path_or_text: str | Path) -> YamlApp:
 
     A string is a path if it is one line that ends in .yaml or .yml.
     """
-    text, source = _text_of(path_or_text)
+    text, source = str(path_or_text), ""
+    if isinstance(path_or_text, Path) or ("\n" not in text and text.endswith(SUFFIXES)):
+        source = text
+        try:
+            # utf-8-sig, because some editors write a byte order mark.
+            text = Path(source).read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise InvalidDefinitions([f"{source}: it is not encoded in UTF-8: {error}"]) from error
+        except OSError as error:
+            raise InvalidDefinitions([f"{source}: it cannot be read: {error.strerror}"]) from error
     declared = parse(text, FileReader(source))
     assemble(declared)  # report all problems now
     return YamlApp(declared, source)
 
 
-def _text_of(given: str | Path) -> tuple[str, str]:
-    is_text = isinstance(given, str) and ("\n" in given or not given.endswith(SUFFIXES))
-    if is_text:
-        return str(given), ""
+def load_manifest(
+    external_id: str, record: Mapping[str, Any], defaults: Defaults = BUILT_IN
+) -> Definitions:
+    """Return the definitions of a manifest, or raise with all problems at once."""
+    file = {
+        "app": "at-run-time",
+        "jobs": {str(record.get("job")): None},
+        "manifests": {external_id: record},
+    }
+    # JSON is YAML, so the reader of files checks it.
+    text = json.dumps(msgspec.to_builtins(file), indent=1)
+    return without_application(parse(text, FileReader("")), defaults)
+
+
+def change_manifest(
+    stored: ManifestDefinition, record: Mapping[str, Any], defaults: Defaults = BUILT_IN
+) -> Definitions:
+    """Return a stored manifest with the changes of a record, or raise with all problems at once.
+
+    A cadence replaces the stored one with its filters and exclusions, but keeps the zone.
+    """
+    given = {"job": stored.job, **record}
+    retimed = any(given.get(name) is not None for name in (*CADENCES, "depends_on"))
+    if not retimed:
+        filters = [name for name in FILTERS if name != "tz" and record.get(name) is not None]
+        if filters:
+            named = f"manifest {stored.external_id!r}: {', '.join(filters)}"
+            raise InvalidDefinitions([f"{named} belongs to a cadence: add the cadence"])
+        zone = given.pop("tz", None)
+        given |= _placeholder(stored)
+    elif not isinstance(stored.timing.cadence, Manual) and given.get("depends_on") is None:
+        given.setdefault("tz", stored.timing.zone)
+    [new] = load_manifest(stored.external_id, given, defaults).manifests
+    if retimed:
+        timing = {"timing": new.timing, "depends_on": new.depends_on, "dormant": new.dormant}
+    else:
+        timing = _timing(stored, new, record, zone)
+    stated = {_FIELDS.get(key, key) for key in record if key not in _OF_TIMING}
+    changed = structs.replace(
+        stored,
+        **timing,
+        **{field: getattr(new, field) for field in stated},
+        inherited=tuple(
+            field for field in stored.inherited if field not in stated or field == "labels"
+        ),
+    )
+    batches = () if changed.batch is None else (Batch(name=changed.batch, prune=False),)
+    return Definitions(owner=API_OWNER, manifests=(changed,), batches=batches)
+
+
+def parse(text: str, reader: FileReader) -> Declarations:
+    """Parse the declarations of a file."""
     try:
-        # utf-8-sig, because some editors write a byte order mark.
-        return Path(given).read_text(encoding="utf-8-sig"), str(given)
-    except UnicodeDecodeError as error:
-        raise InvalidDefinitions([f"{given}: it is not encoded in UTF-8: {error}"]) from error
-    except OSError as error:
-        raise InvalidDefinitions([f"{given}: it cannot be read: {error.strerror}"]) from error
+        root = nodes.parse(text, reader.report)
+    except nodes.Unreadable as error:
+        raise InvalidDefinitions([f"{reader.where(error.line)}{error.reason}"]) from error
+    return read_file(root, reader)
+
+
+def _placeholder(stored: ManifestDefinition) -> dict[str, Any]:
+    """Return a cadence or a parent of the stored kind, so that terms are checked against it."""
+    if stored.depends_on is not None:
+        return {"depends_on": stored.depends_on}
+    return {"manual": True} if isinstance(stored.timing.cadence, Manual) else {"daily": "00:00"}
+
+
+def _timing(
+    stored: ManifestDefinition, new: ManifestDefinition, record: Mapping[str, Any], zone: Any
+) -> dict[str, Any]:
+    """Return the timing of a manifest that keeps its cadence, with a new zone or exclusions."""
+    timing = stored.timing
+    if zone is not None:
+        timing = structs.replace(timing, zone=zone)
+    if record.get("exclude") is not None:
+        timing = structs.replace(timing, exclusions=new.timing.exclusions)
+    dormant = new.dormant if "dormant" in record else stored.dormant
+    return {"timing": timing, "dormant": dormant}

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import yaml
@@ -52,21 +52,17 @@ def _refuse(line: int, reason: str) -> None:
 
 
 class Node(Struct, eq=False):
-    """A value of the text: a scalar, a list of nodes, or a mapping from text to nodes.
+    """A value of the text: a scalar, a list of nodes, or a mapping from text to nodes."""
 
-    A value in a mapping has the line of its key. `size` is the number of nodes in it.
-    """
-
+    # The line of the key, if the value is in a mapping.
     line: int
     value: Any
+    # The number of nodes in it.
     size: int = 1
 
 
 def parse(text: str, report: Callable[[int, str], None] = _refuse) -> Node:
-    """Parse the only document of a text.
-
-    `report` receives duplicate keys; by default they raise `Unreadable`.
-    """
+    """Parse the only document of a text; `report` receives duplicate keys."""
     if len(text) > MOST_BYTES:
         raise Unreadable(1, f"it is larger than {MOST_BYTES // 1024**2} MiB: split it")
     try:
@@ -113,20 +109,17 @@ class _Reader:
 
     def _node(self, event: Any) -> Node:
         if isinstance(event, yaml.AliasEvent):
-            return self._known(event)
+            if event.anchor not in self._anchors:
+                raise Unreadable(_line(event), f"unknown anchor &{event.anchor}")
+            known = self._anchors[event.anchor]
+            if known is None:
+                raise Unreadable(_line(event), f"&{event.anchor} contains itself")
+            return known
         if event.anchor is not None:
             self._anchors[event.anchor] = None
         node = self._fresh(event)
         if event.anchor is not None:
             self._anchors[event.anchor] = node
-        return node
-
-    def _known(self, event: Any) -> Node:
-        if event.anchor not in self._anchors:
-            raise Unreadable(_line(event), f"unknown anchor &{event.anchor}")
-        node = self._anchors[event.anchor]
-        if node is None:
-            raise Unreadable(_line(event), f"&{event.anchor} contains itself")
         return node
 
     def _fresh(self, event: Any) -> Node:
@@ -162,7 +155,9 @@ class _Reader:
         for event in self._events:
             if isinstance(event, yaml.MappingEndEvent):
                 break
-            key, line = self._key(event), _line(event)
+            if not isinstance(event, yaml.ScalarEvent):
+                raise Unreadable(_line(event), "a key must be a scalar")
+            key, line = str(event.value), _line(event)
             child = self._node(next(self._events))
             size += child.size
             if key == "<<" and event.implicit[0]:
@@ -174,12 +169,6 @@ class _Reader:
                 continue
             own[key] = Node(line, child.value, child.size)
         return Node(_line(start), {**merged, **own}, size)
-
-    @staticmethod
-    def _key(event: Any) -> str:
-        if not isinstance(event, yaml.ScalarEvent):
-            raise Unreadable(_line(event), "a key must be a scalar")
-        return str(event.value)
 
 
 def _merged(child: Node) -> dict[str, Node]:
@@ -246,9 +235,16 @@ class FileReader:
                 self.report(node.line, f"{called} lacks the key {field.name!r}")
         return found
 
+    def section(
+        self, node: Node, kind: type[Record], called: str, *, may_be_empty: bool = False
+    ) -> "Section":
+        """Read a record of the file that has a name."""
+        empty = may_be_empty and node.value is None
+        return Section(self, node, {} if empty else self.record(node, kind, called), called)
+
     def value(self, node: Node, kind: Any, called: str) -> Any:
         """Return a value of a type, or `BROKEN`."""
-        inner = _record_in_list(kind)
+        inner = _record_in(kind, in_list=True)
         if inner is not None and isinstance(node.value, list):
             return [self.record(child, inner, _entry_name(called, child)) for child in node.value]
         inner = _record_in(kind)
@@ -259,7 +255,10 @@ class FileReader:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
             problem = problem_of(value, kind) or f"{show(value)} is not valid: {error}"
-            self.report(node.line, f"{called} {problem}{_hint(value, error)}")
+            is_text = "str" in str(error).partition(", got")[0]
+            if is_text and isinstance(value, bool | int | float):
+                problem += "; put it in quotes"
+            self.report(node.line, f"{called} {problem}")
             return BROKEN
 
     def children(self, node: Node | None, called: str) -> dict[str, Node]:
@@ -270,6 +269,25 @@ class FileReader:
             return node.value
         self.report(node.line, f"{called} is not valid: write a mapping from names to settings")
         return {}
+
+
+class Section(NamedTuple):
+    """A named record of a file: its node, its valid fields, and its name in messages."""
+
+    reader: FileReader
+    node: Node
+    found: dict[str, Any]
+    called: str
+
+    @property
+    def where(self) -> str:
+        """The prefix of messages about the record."""
+        return self.reader.where(self.node.line)
+
+    def report(self, problem: str, key: str | None = None) -> None:
+        """Add a problem of the record, or of one of its keys."""
+        node = self.node if key is None else self.node.value[key]
+        self.reader.report(node.line, f"{self.called}{problem}")
 
 
 def _entry_name(called: str, child: Node) -> str:
@@ -283,28 +301,17 @@ def _field_types(kind: type[Record]) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=True)
 
 
-def _record_in(kind: Any) -> type[Record] | None:
-    """Return the record type among the alternatives of a type."""
-    found = (
-        part for part in _alternatives(kind) if isinstance(part, type) and issubclass(part, Record)
-    )
+def _record_in(kind: Any, *, in_list: bool = False) -> type[Record] | None:
+    """Return the record type among the alternatives of a type, or of the entries of its lists."""
+    parts = _alternatives(kind)
+    if in_list:
+        entries = [get_args(part)[0] for part in parts if get_origin(part) is list]
+        parts = tuple(part for entry in entries for part in _alternatives(entry))
+    found = (part for part in parts if isinstance(part, type) and issubclass(part, Record))
     return next(found, None)
-
-
-def _record_in_list(kind: Any) -> type[Record] | None:
-    """Return the record type of a list among the alternatives of a type."""
-    lists = (part for part in _alternatives(kind) if get_origin(part) is list)
-    return next((found for part in lists if (found := _record_in(get_args(part)[0]))), None)
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:
     if get_origin(kind) is Annotated:
         return _alternatives(get_args(kind)[0])
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-
-
-def _hint(value: Any, error: msgspec.ValidationError) -> str:
-    wanted = str(error).partition(", got")[0]
-    if isinstance(value, bool | int | float) and "str" in wanted:
-        return "; put it in quotes"
-    return ""

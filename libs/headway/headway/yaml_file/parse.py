@@ -1,240 +1,29 @@
-"""Converts the records of a file to declarations, with the functions that Python uses."""
+"""Convert the records of a file to declarations, with the functions that Python uses."""
 
 from typing import Any, cast
 
 from headway_contract.fields import InvalidName, Rate
+from headway_decisions.firing.manifest_state import Misfire
 from headway_decisions.timing.calendar import Exclusion
 
 from headway.define import cadences, inputs
 from headway.define.calendar import exclude_dates, exclude_days, exclude_range, exclude_times
-from headway.define.chain import BatchDraft, Item
-from headway.define.chain import add_batch as declare_batch
-from headway.define.declarations import Declarations, Draft, Terms, check_app_name
+from headway.define.chain import add_batch
+from headway.define.declarations import BatchDraft, Declarations, Draft, Item, check_app_name
 from headway.define.defaults import DefaultTerms
 from headway.define.definitions import GroupDefinition
-from headway.define.jobs import RemoteJob
-from headway.define.options import (
-    FIELDS,
-    allow,
-    catch_up,
-    fire_once,
-    read_options,
-    read_rate,
-    retry,
-    skip_missed,
-)
+from headway.define.jobs import DeclaredJob
+from headway.define.options import FIELDS, allow, read_options, read_rate, retry
 from headway.define.when import When
-from headway.yaml_file.nodes import FileReader, Node
-from headway.yaml_file.records import (
-    CADENCES,
-    BatchRecord,
-    DayBounds,
-    FileRecord,
-    GroupRecord,
-    JobRecord,
-    ManifestRecord,
-    Record,
-)
+from headway.yaml_file import records
+from headway.yaml_file.nodes import FileReader, Node, Section
+from headway.yaml_file.records import CADENCES
 
 _SECTIONS = ("groups", "jobs", "manifests", "batches")
-
-
-def read_file(root: Node, reader: FileReader) -> Declarations:
-    """Return all declarations of a file."""
-    if not isinstance(root.value, dict):
-        reader.report(root.line, "the file is not valid: write a mapping that begins 'app: name'")
-        return Declarations(owner="", problems=reader.problems)
-    # Users may add keys that begin with `x-`, for anchors.
-    top = {key: node for key, node in root.value.items() if not key.startswith("x-")}
-    plain = {key: node for key, node in top.items() if key not in _SECTIONS}
-    found = reader.record(Node(root.line, plain), FileRecord, "the file")
-    defaults = found.get("defaults", {})
-    declared = Declarations(
-        owner=found.get("app", ""),
-        generation=found.get("generation", 0),
-        defaults=cast("DefaultTerms", {**shared_terms(defaults), "tz": defaults.get("tz")}),
-    )
-    if "app" in found:
-        _checked(reader, plain["app"].line, check_app_name, found["app"])
-    for name, node in reader.children(top.get("groups"), "groups").items():
-        settings = _settings(reader, node, GroupRecord, f"group {name!r}")
-        if "rate" in settings:
-            settings["rate"] = _rate(reader, node, settings, f"group {name!r}")
-        group = GroupDefinition(name=name, **settings)
-        declared.groups.append((reader.where(node.line), group))
-    for name, node in reader.children(top.get("jobs"), "jobs").items():
-        declared.add_job(_job(reader, name, node))
-    for external_id, node in reader.children(top.get("manifests"), "manifests").items():
-        declared.drafts.append(_manifest(reader, external_id, node))
-    for name, node in reader.children(top.get("batches"), "batches").items():
-        add_batch(reader, declared, name, node)
-    declared.problems[:0] = reader.problems
-    return declared
-
-
-def _settings(reader: FileReader, node: Node, kind: type[Record], called: str) -> dict[str, Any]:
-    """Return the fields of a record that may be empty."""
-    return {} if node.value is None else reader.record(node, kind, called)
-
-
-def _checked(reader: FileReader, line: int, check: Any, *given: Any) -> None:
-    try:
-        check(*given)
-    except InvalidName as error:
-        reader.report(line, str(error))
-
-
-def _job(reader: FileReader, name: str, node: Node) -> RemoteJob:
-    called = f"job {name!r}"
-    found = _settings(reader, node, JobRecord, called)
-    schema = found.get("input_schema")
-    trouble = inputs.problem_of_schema(schema)
-    if trouble:
-        reader.report(node.value["input_schema"].line, f"{called}: its input_schema: {trouble}")
-    takes_input = found.get("takes_input", True)
-    if schema is not None and not takes_input:
-        reader.report(node.line, f"{called} has an input_schema but takes no input: drop one")
-    plain = ("title", "category", "description", "max_active", "counts_globally", "batch", "labels")
-    # The record has checked `start_within`.
-    stated = read_options(shared_terms(found), [])
-    return RemoteJob(
-        **{key: found[key] for key in plain if key in found},
-        name=name,
-        group=found.get("group", name),
-        stated=stated,
-        takes_input=takes_input,
-        rate=_rate(reader, node, found, called),
-        where=reader.where(node.line),
-        # No input has to fit an unusable schema.
-        schema=None if trouble else schema,
-    )
-
-
-def _rate(reader: FileReader, node: Node, found: dict[str, Any], called: str) -> Rate | None:
-    wrong: list[str] = []
-    rate = read_rate(found.get("rate"), wrong)
-    for problem in wrong:
-        reader.report(node.value["rate"].line, f"{called}: {problem}")
-    return rate
-
-
-def _manifest(reader: FileReader, external_id: str, node: Node) -> Draft:
-    called = f"manifest {external_id!r}"
-    found = reader.record(node, ManifestRecord, called)
-    return Draft(
-        external_id=external_id,
-        job=found.get("job"),
-        when=when_of(reader, node, found, called),
-        input=found.get("input"),
-        terms=terms_of(found),
-        depends_on=found.get("depends_on"),
-        dormant=found.get("dormant", False),
-        where=reader.where(node.line),
-    )
-
-
-def add_batch(reader: FileReader, declared: Declarations, name: str, node: Node) -> None:
-    """Declare a batch and a manifest for each item."""
-    called = f"batch {name!r}"
-    found = reader.record(node, BatchRecord, called)
-    stated = _batch_items(node, found)
-    own = {
-        str(item["id"]): _own_terms(reader, child, item, f"manifest '{name}-{item['id']}'", found)
-        for item, child in stated
-        if child is not None
-    }
-    items = [Item(item["id"], item.get("input"), item.get("depends_on")) for item, _ in stated]
-    batch = BatchDraft(
-        name=name,
-        job=found.get("job"),
-        items=items,
-        when=_batch_when(reader, node, found, called, [item for item, _ in stated]),
-        parent=found.get("depends_on"),
-        dormant=found.get("dormant", False),
-        prune=found.get("prune", True),
-        configure=lambda item: own.get(str(item.id), {}),
-        terms=terms_of(found),
-        where=reader.where(node.line),
-        places=_places(reader, node),
-    )
-    for draft in declare_batch(declared, batch):
-        if (draft.when is None) == (draft.depends_on is None) and is_sound(node, found):
-            none = f"{draft.called} has neither a cadence nor a parent: give it a depends_on"
-            both = f"{draft.called} has both a cadence and a parent: leave one out"
-            declared.problems.append(none if draft.when is None else both)
-
-
-def _batch_when(
-    reader: FileReader, node: Node, found: dict[str, Any], called: str, items: list[dict[str, Any]]
-) -> When | None:
-    """Return the cadence of a batch, which is optional if its items have one or a parent."""
-    has_none = not any(name in found for name in (*CADENCES, "depends_on"))
-    if has_none and any(name in item for item in items for name in CADENCES):
-        _refuse_filters(reader, node, found, called)
-        if found.get("dormant"):
-            reader.report(node.line, f"{called} is dormant, so its items take no cadence")
-        return None
-    follows = any("depends_on" in item for item in items)
-    return when_of(reader, node, found, called, follows=follows)
-
-
-def _refuse_filters(reader: FileReader, node: Node, found: dict[str, Any], called: str) -> None:
-    stated = [name for name in FILTERS if name in found]
-    if stated:
-        words = f"{called} has {', '.join(stated)} but no cadence: add the cadence"
-        reader.report(node.line, words)
-
-
-def _batch_items(node: Node, found: dict[str, Any]) -> list[tuple[dict[str, Any], Node | None]]:
-    """Return the items of a batch that have an id, with their nodes if they may have terms."""
-    stated = node.value.get("items") if isinstance(node.value, dict) else None
-    if stated is None or "items" not in found:
-        return []
-    if isinstance(stated.value, dict):
-        return [({"id": key, "input": value}, None) for key, value in found["items"].items()]
-    pairs = zip(found["items"], stated.value, strict=True)
-    return [(item, child) for item, child in pairs if "id" in item]
-
-
-def _places(reader: FileReader, node: Node) -> dict[str, str]:
-    """Return the place of each item in the file, by its id."""
-    stated = node.value.get("items") if isinstance(node.value, dict) else None
-    match stated.value if stated is not None else None:
-        case dict() as by_id:
-            return {key: reader.where(child.line) for key, child in by_id.items()}
-        case list() as listed:
-            named = [item for item in listed if isinstance(item.value, dict) and "id" in item.value]
-            return {str(item.value["id"].value): reader.where(item.line) for item in named}
-    return {}
-
-
-def _own_terms(
-    reader: FileReader, node: Node, item: dict[str, Any], called: str, batch: dict[str, Any]
-) -> dict[str, Any]:
-    """Return the terms of an item, including its cadence."""
-    own: dict[str, Any] = {
-        name: value for name, value in terms_of(item).items() if value is not None and value != []
-    }
-    has_cadence = any(name in item for name in CADENCES)
-    parent = item.get("depends_on", batch.get("depends_on"))
-    if parent is not None or has_cadence:
-        following = {"depends_on": parent} if parent is not None else {}
-        when = when_of(reader, node, {**item, **following}, called)
-        if when is not None:
-            own["when"] = when
-    else:
-        _refuse_filters(reader, node, item, called)
-    return own
-
-
-FILTERS = DayBounds.__struct_fields__
-_PLAIN_TERMS = (
-    *(option for option in FIELDS if option != "retry"),
-    "group",
-    "jitter",
-    "enabled",
-    "labels",
-)
+FILTERS = records.DayBounds.__struct_fields__
+_PLAIN_TERMS = ({*FIELDS} - {"retry"}) | {"group", "jitter", "enabled", "labels"}
+_JOB_SETTINGS = {"title", "category", "description", "takes_input", "max_active"}
+_JOB_SETTINGS |= {"counts_globally", "batch", "labels"}
 _NOT_FOR_DEPENDENTS = (*FILTERS, "misfire", "jitter", "exclude")
 
 # Positional arguments of cadences; the short form of a cadence is the first of them.
@@ -250,65 +39,210 @@ _POSITIONAL = {
 }
 
 
-def is_sound(node: Node, found: dict[str, Any]) -> bool:
-    """Return whether all cadences of a record are valid; a key without a value is ignored."""
-    stated = (
-        name for name in CADENCES if name in node.value and node.value[name].value is not None
+def read_file(root: Node, reader: FileReader) -> Declarations:
+    """Return all declarations of a file."""
+    if not isinstance(root.value, dict):
+        reader.report(root.line, "the file is not valid: write a mapping that begins 'app: name'")
+        return Declarations(owner="", problems=reader.problems)
+    # Users may add keys that begin with `x-`, for anchors.
+    top = {key: node for key, node in root.value.items() if not key.startswith("x-")}
+    plain = {key: node for key, node in top.items() if key not in _SECTIONS}
+    found = reader.record(Node(root.line, plain), records.FileRecord, "the file")
+    defaults = found.get("defaults", {})
+    declared = Declarations(
+        owner=found.get("app", ""),
+        generation=found.get("generation", 0),
+        defaults=cast("DefaultTerms", {**_shared_terms(defaults), "tz": defaults.get("tz")}),
     )
-    return all(name in found for name in stated)
+    if "app" in found:
+        try:
+            check_app_name(found["app"])
+        except InvalidName as error:
+            reader.report(plain["app"].line, str(error))
+    groups, jobs, manifests, batches = (reader.children(top.get(key), key) for key in _SECTIONS)
+    for name, node in groups.items():
+        group = reader.section(node, records.GroupRecord, f"group {name!r}", may_be_empty=True)
+        settings = {**group.found, "rate": _rate(group)}
+        declared.groups.append((group.where, GroupDefinition(name=name, **settings)))
+    for name, node in jobs.items():
+        job = reader.section(node, records.JobRecord, f"job {name!r}", may_be_empty=True)
+        declared.add_job(_job(name, job))
+    for name, node in manifests.items():
+        manifest = reader.section(node, records.ManifestRecord, f"manifest {name!r}")
+        declared.drafts.append(_manifest(name, manifest))
+    for name, node in batches.items():
+        batch = reader.section(node, records.BatchRecord, f"batch {name!r}")
+        _add_batch(declared, name, batch)
+    declared.problems[:0] = reader.problems
+    return declared
 
 
-def when_of(
-    reader: FileReader, node: Node, found: dict[str, Any], called: str, *, follows: bool = False
-) -> When | None:
+def _job(name: str, section: Section) -> DeclaredJob:
+    found = section.found
+    schema = found.get("input_schema")
+    trouble = inputs.problem_of_schema(schema)
+    if trouble:
+        section.report(f": its input_schema: {trouble}", key="input_schema")
+    if schema is not None and not found.get("takes_input", True):
+        section.report(" has an input_schema but takes no input: drop one")
+    return DeclaredJob(
+        **{key: found[key] for key in _JOB_SETTINGS & found.keys()},
+        name=name,
+        group=found.get("group", name),
+        # The record has checked `start_within`.
+        stated=read_options(_shared_terms(found), []),
+        rate=_rate(section),
+        where=section.where,
+        # No input has to fit an unusable schema.
+        input_schema=None if trouble else schema,
+    )
+
+
+def _rate(section: Section) -> Rate | None:
+    wrong: list[str] = []
+    rate = read_rate(section.found.get("rate"), wrong)
+    for problem in wrong:
+        section.report(f": {problem}", key="rate")
+    return rate
+
+
+def _manifest(external_id: str, section: Section) -> Draft:
+    found = section.found
+    return Draft(
+        external_id,
+        found.get("job"),
+        when=_when(section),
+        input=found.get("input"),
+        terms=_terms(found),
+        depends_on=found.get("depends_on"),
+        dormant=found.get("dormant", False),
+        where=section.where,
+    )
+
+
+def _add_batch(declared: Declarations, name: str, section: Section) -> None:
+    """Declare a batch and a manifest for each item."""
+    found = section.found
+    stated = _batch_items(name, section)
+    own = {str(item.found["id"]): _own_terms(item, found) for item in stated}
+    items = [item.found for item in stated]
+    batch = BatchDraft(
+        name=name,
+        job=found.get("job"),
+        items=[Item(item["id"], item.get("input"), item.get("depends_on")) for item in items],
+        when=_batch_when(section, items),
+        depends_on=found.get("depends_on"),
+        dormant=found.get("dormant", False),
+        prune=found.get("prune", True),
+        configure=lambda item: own.get(str(item.id), {}),
+        terms=_terms(found),
+        where=section.where,
+        places={str(item.found["id"]): item.where for item in stated},
+    )
+    for draft in add_batch(declared, batch):
+        if (draft.when is None) == (draft.depends_on is None) and _is_sound(section):
+            none = f"{draft.called} has neither a cadence nor a parent: give it a depends_on"
+            both = f"{draft.called} has both a cadence and a parent: leave one out"
+            declared.problems.append(none if draft.when is None else both)
+
+
+def _batch_when(section: Section, items: list[dict[str, Any]]) -> When | None:
+    """Return the cadence of a batch, which is optional if its items have one or a parent."""
+    has_none = not any(name in section.found for name in (*CADENCES, "depends_on"))
+    if has_none and any(name in item for item in items for name in CADENCES):
+        _refuse_filters(section)
+        if section.found.get("dormant"):
+            section.report(" is dormant, so its items take no cadence")
+        return None
+    return _when(section, follows=any("depends_on" in item for item in items))
+
+
+def _refuse_filters(section: Section) -> None:
+    stated = [name for name in FILTERS if name in section.found]
+    if stated:
+        section.report(f" has {', '.join(stated)} but no cadence: add the cadence")
+
+
+def _batch_items(name: str, section: Section) -> list[Section]:
+    """Return the items of a batch that have an id."""
+    if "items" not in section.found:
+        return []
+    node, found = section.node.value["items"], section.found["items"]
+    if isinstance(found, dict):
+        found = [{"id": key, "input": value} for key, value in found.items()]
+        children = list(node.value.values())
+    else:
+        children = node.value
+    return [
+        Section(section.reader, child, item, f"manifest '{name}-{item['id']}'")
+        for item, child in zip(found, children, strict=True)
+        if "id" in item
+    ]
+
+
+def _own_terms(section: Section, batch: dict[str, Any]) -> dict[str, Any]:
+    """Return the terms of an item, including its cadence."""
+    found = section.found
+    own = {name: value for name, value in _terms(found).items() if value not in (None, [])}
+    parent = found.get("depends_on", batch.get("depends_on"))
+    if parent is not None:
+        section = section._replace(found={**found, "depends_on": parent})
+    elif not any(name in found for name in CADENCES):
+        _refuse_filters(section)
+        return own
+    when = _when(section)
+    return own if when is None else {**own, "when": when}
+
+
+def _is_sound(section: Section) -> bool:
+    """Return whether all cadences of a record are valid; a key without a value is ignored."""
+    stated = section.node.value
+    given = [name for name in CADENCES if name in stated and stated[name].value is not None]
+    return all(name in section.found for name in given)
+
+
+def _when(section: Section, *, follows: bool = False) -> When | None:
     """Return the cadence of a manifest; `None` for a dependent, or if it is invalid."""
+    found = section.found
     stated = [name for name in CADENCES if name in found]
     if "depends_on" in found or (follows and not stated):
         wrong = [*stated, *(name for name in _NOT_FOR_DEPENDENTS if name in found)]
         if wrong:
-            reader.report(
-                node.line,
-                f"{called} depends on another manifest, so it takes no {', '.join(wrong)}",
-            )
+            section.report(f" depends on another manifest, so it takes no {', '.join(wrong)}")
         return None
     if found.get("dormant"):
-        reader.report(node.line, f"{called} is dormant and has no parent: set depends_on")
-    if len(stated) != 1:
-        if isinstance(node.value, dict) and is_sound(node, found):
-            few = "no cadence" if not stated else f"several cadences ({', '.join(stated)})"
-            reader.report(
-                node.line, f"{called} has {few}: write one of {', '.join(CADENCES)} or depends_on"
-            )
-        return None
-    return _cadence(reader, node, stated[0], found, called)
+        section.report(" is dormant and has no parent: set depends_on")
+    if len(stated) == 1:
+        return _cadence(section, stated[0])
+    if isinstance(section.node.value, dict) and _is_sound(section):
+        few = "no cadence" if not stated else f"several cadences ({', '.join(stated)})"
+        section.report(f" has {few}: write one of {', '.join(CADENCES)} or depends_on")
+    return None
 
 
-def _cadence(
-    reader: FileReader, node: Node, name: str, found: dict[str, Any], called: str
-) -> When | None:
-    beside = {key: found[key] for key in FILTERS if key in found}
+def _cadence(section: Section, name: str) -> When | None:
+    beside = {key: section.found[key] for key in FILTERS if key in section.found}
+    given = section.found[name]
     if name == "manual":
-        if beside or not found[name]:
-            reader.report(node.line, f"{called}: manual takes only true, and no filters")
+        if beside or not given:
+            section.report(": manual takes only true, and no filters")
         return cadences.manual()
-    own = found[name] if isinstance(found[name], dict) else {_POSITIONAL[name][0]: found[name]}
+    positional = _POSITIONAL[name]
+    own = given if isinstance(given, dict) else {positional[0]: given}
     for key in own.keys() & beside.keys():
-        hint = "; the filter is weekdays" if key == "days" and _names_days(name, own) else ""
-        reader.report(node.line, f"{called} has {key} in {name} and beside it: write it once{hint}")
-    options = {**beside, **own}
-    if any(key not in own for key in _POSITIONAL[name]):
+        # The days of a cadence may be part of it, and not a filter.
+        not_filter = key == "days" and ("days" in positional or isinstance(own[key], int | float))
+        hint = "; the filter is weekdays" if not_filter else ""
+        section.report(f" has {key} in {name} and beside it: write it once{hint}")
+    if any(key not in own for key in positional):
         return None  # the record has reported the missing key
-    given = [options.pop(key) for key in _POSITIONAL[name]]
-    when: When = getattr(cadences, name)(*given, **options)
+    options = {**beside, **own}
+    arguments = [options.pop(key) for key in positional]
+    when: When = getattr(cadences, name)(*arguments, **options)
     return when
 
 
-def _names_days(cadence: str, own: dict[str, Any]) -> bool:
-    """Return whether the days of a cadence are part of it, and not a filter."""
-    return "days" in _POSITIONAL[cadence] or isinstance(own["days"], int | float)
-
-
-def shared_terms(found: dict[str, Any]) -> dict[str, Any]:
+def _shared_terms(found: dict[str, Any]) -> dict[str, Any]:
     """Return the terms that both manifests and defaults may have."""
     terms: dict[str, Any] = {name: found[name] for name in _PLAIN_TERMS if name in found}
     if "retry" in found:
@@ -319,31 +253,23 @@ def shared_terms(found: dict[str, Any]) -> dict[str, Any]:
     return terms
 
 
-def terms_of(found: dict[str, Any]) -> Terms:
+def _terms(found: dict[str, Any]) -> dict[str, Any]:
     """Return the terms of a manifest, a batch or an item."""
-    terms = shared_terms(found)
     excluded = found.get("exclude", [])
-    terms["exclude"] = [
-        exclusion
-        for record in (excluded if isinstance(excluded, list) else [excluded])
-        for exclusion in _exclusions(record)
-    ]
-    return cast("Terms", terms)
+    stated = excluded if isinstance(excluded, list) else [excluded]
+    exclusions = [exclusion for record in stated for exclusion in _exclusions(record)]
+    return {**_shared_terms(found), "exclude": exclusions}
 
 
 def _misfire(given: Any) -> Any:
+    """Read a policy; without a threshold it stays a name, which gets that of the defaults."""
     if not isinstance(given, dict):
         return given
-    if "threshold" not in given and given.get("policy") in ("fire_once", "skip"):
-        return given["policy"]  # with the threshold of the defaults
-    threshold = given.get("threshold", 60.0)
-    match given.get("policy"):
-        case "catch_up":
-            return catch_up(given.get("limit", 1), threshold=threshold)
-        case "skip":
-            return skip_missed(threshold=threshold)
-        case _:
-            return fire_once(threshold=threshold)
+    policy = given.get("policy", "fire_once")
+    if policy != "catch_up" and "threshold" not in given:
+        return policy
+    limit = given.get("limit", 1) if policy == "catch_up" else 1
+    return Misfire(policy=policy, threshold_seconds=given.get("threshold", 60.0), limit=limit)
 
 
 def _exclusions(record: dict[str, Any]) -> list[Exclusion]:

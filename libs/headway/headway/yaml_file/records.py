@@ -6,18 +6,13 @@ wrong word than a schema could. Only the JSON Schema lists the words.
 
 from typing import Annotated, Any, Literal
 
-from headway_contract.fields import NAME_PATTERN
-from headway_contract.work import (
-    LONGEST_GRACE_SECONDS,
-    LONGEST_TIMEOUT_SECONDS,
-    MOST_RUNS_OF_A_LEASE,
-)
-from headway_decisions.firing.manifest_state import LONGEST_JITTER_SECONDS
+from headway_contract.fields import NAME_PATTERN, Count, Priority
+from headway_contract.work import MOST_RUNS_OF_A_LEASE
 from headway_decisions.timing import cron
 from msgspec import Meta, Struct
 
 from headway.define.calendar import Days, Months, Weeks
-from headway.define.definitions import Labels
+from headway.define.definitions import Cap, Grace, Jitter, Labels, Timeout
 
 MANIFEST_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,199}$"
 _TIME = r"([01]?[0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?"
@@ -60,17 +55,12 @@ MonthDay = Annotated[int, Meta(ge=1, le=31)] | Literal["last"]
 DayWords = DayWord | Annotated[list[DayWord], _FILLED]
 WeekWords = WeekWord | Annotated[list[WeekWord], _FILLED]
 Seconds = Annotated[float, Meta(ge=0)]
-Timeout = Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS)]
-Grace = Annotated[float, Meta(ge=0, le=LONGEST_GRACE_SECONDS)]
-Jitter = Annotated[float, Meta(ge=0, le=LONGEST_JITTER_SECONDS)]
 Kind = Annotated[str, Meta(min_length=1, max_length=255)]
 Kinds = Kind | list[Kind]
-Priority = Annotated[int, Meta(ge=0, le=31)]
 RateText = Annotated[
     str,
     _text(
-        rf"^\s*{_COUNT}\s*(/|per)\s*({_ABOVE_ZERO}\s*)?(second|minute|hour|day)s?\s*$",
-        "100/minute",
+        rf"^\s*{_COUNT}\s*(/|per)\s*({_ABOVE_ZERO}\s*)?(second|minute|hour|day)s?\s*$", "100/minute"
     ),
 ]
 KeyTemplate = Annotated[
@@ -87,7 +77,6 @@ AppName = Annotated[
     str, _text(NAME_PATTERN, "billing"), Meta(extra_json_schema={"not": {"const": "api"}})
 ]
 ItemId = Annotated[str, _text("^[A-Za-z0-9_-]*$", "ada")] | int
-KeyLimit = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
 class Record(Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -189,7 +178,7 @@ class RetryRecord(Record):
     names of exceptions, or kinds of Headway such as timed_out. Defaults apply to missing keys.
     """
 
-    attempts: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    attempts: Count | None = None
     interval: Seconds | None = None
     backoff: Annotated[float, Meta(ge=1)] | None = None
     max_interval: Seconds | None = None
@@ -224,7 +213,7 @@ class ExcludeRecord(Record):
 class GroupRecord(Record):
     """Settings of a group. Operators decide missing ones."""
 
-    max_active: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
+    max_active: Cap | None = None
     priority: Priority | None = None
     enabled: bool | None = None
     rate: RateText | None = None
@@ -258,12 +247,12 @@ class JobRecord(Record):
     retry: RetryRecord | None = None
     input_schema: dict[str, Any] | None = None
     takes_input: bool = True
-    max_active: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
+    max_active: Cap | None = None
     rate: RateText | None = None
     counts_globally: bool = True
     batch: Annotated[int, Meta(ge=1, le=MOST_RUNS_OF_A_LEASE)] = 1
     concurrency_key: KeyTemplate | None = None
-    concurrency_limit: KeyLimit = 1
+    concurrency_limit: Count = 1
     start_within: StartWithin | None = None
     labels: Labels = {}
 
@@ -294,7 +283,7 @@ class TimedRecord(DayBounds, kw_only=True):
     jitter: Jitter | None = None
     enabled: bool | None = None
     concurrency_key: KeyTemplate | None = None
-    concurrency_limit: KeyLimit | None = None
+    concurrency_limit: Count | None = None
     start_within: StartWithin | None = None
     labels: Labels | None = None
 
