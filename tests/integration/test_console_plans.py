@@ -27,6 +27,7 @@ MORE = {
     # What waits, 3,000 here, is counted and searched in full.
     "groups": 10_000,
     "work: counted by reason": 10_000,
+    "work: counted by group and reason": 10_000,
     "work: by reason": 20_000,
     "work: by reason (none)": 20_000,
     "work: of a group": 8_000,

@@ -6,14 +6,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from headway.define.definitions import InvalidDefinitions
+from headway_console.api.definitions import read_yaml
 from headway_console.pages import charts, filters
 from headway_console.pages.overview import begins_now
-from headway_console.pages.plan import definitions_of, view_of
+from headway_console.pages.plan import view_of
 from headway_console.pages.schedules import form as forms
 from headway_console.pages.schedules import graph, month
-from headway_console.reading.calendar import DayCount, Past, Stretch
-from headway_console.reading.figures import RunFigure
 from headway_console.reading.manifests import Edge, Family, Relative
+from headway_console.reading.occurrences import DayCount, Past, RunFigure, Stretch
 from headway_console.reading.overview import Throughput
 from headway_console.reading.system import Backlog, state_of
 from headway_contract.definitions import FireChange
@@ -109,7 +109,7 @@ class TestGraph:
     def test_layers_go_to_the_right_and_nothing_overlaps(self):
         drawn = graph.draw(family("a", "b<a", "c<a", "d<b", "e<b"), UUID(int=1))
         assert drawn is not None
-        at = {box.text: (box.x, box.y) for box in drawn.boxes}
+        at = {box.of.external_id: (box.x, box.y) for box in drawn.boxes}
         assert at["a"][0] < at["b"][0] == at["c"][0] < at["d"][0] == at["e"][0]
         assert len(set(at.values())) == 5
         ys = sorted(y for x, y in at.values() if x == at["d"][0])
@@ -268,7 +268,7 @@ def test_definitions_are_never_read_from_a_path(tmp_path):
     file = tmp_path / "there.yaml"
     file.write_text("app: there\n")
     with pytest.raises(InvalidDefinitions):
-        definitions_of(str(file))
+        read_yaml(str(file))
 
 
 @pytest.mark.parametrize(

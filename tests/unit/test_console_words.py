@@ -5,11 +5,10 @@ from uuid import UUID
 
 import pytest
 from headway_console.pages.audit import changes_of
-from headway_console.pages.cancel import summary as cancel_summary
 from headway_console.pages.dead_letters import summary as letter_summary
 from headway_console.pages.runs import trace_link
 from headway_console.pages.schedules import messages
-from headway_console.pages.work_queue import REASONS, waits_for
+from headway_console.pages.work_queue import REASONS, cancel_summary, waits_for
 from headway_console.reading.audit import AuditEntry
 from headway_console.settings import ConsoleSettings
 from headway_contract.dead_letters import LetterResult

@@ -11,8 +11,10 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
+from typing import Any
 
 from headway_clock import monotonic
+from headway_errors import Invalid
 from headway_history.store import Numbers
 from headway_postgres_kit import DATABASE_CLOCK, Database, DatabaseUnavailable
 from headway_tracing.log import get_logger
@@ -23,9 +25,9 @@ from headway_console.reading.events import (
     EventRow,
     begin_to_follow,
     new_numbers,
+    read_pulse,
     read_these,
 )
-from headway_console.reading.pulse import Pulse, read_pulse
 
 log = get_logger(__name__)
 
@@ -43,6 +45,12 @@ _MOST_AT_ONCE = 1_000
 _KEEP_ALIVE_SECONDS = 15.0
 
 
+_LARGEST_NUMBER = 2**63 - 1
+ASK_AGAIN_SECONDS = 2.0
+# Returns whether the subscriber is still authorized.
+GoesOn = Callable[[], Awaitable[bool]]
+
+
 class News(Struct, frozen=True):
     """Numbers of new events, and the number below which none is missing."""
 
@@ -56,11 +64,6 @@ class EventBatch(Struct, frozen=True):
 
     events: list[EventRow]
     settled: int | None
-
-
-# Tells whether the subscriber is still authorized.
-GoesOn = Callable[[], Awaitable[bool]]
-ASK_AGAIN_SECONDS = 2.0
 
 
 class FeedEnded(Exception):
@@ -125,8 +128,8 @@ class Following:
             return
         self._waiting.put_nowait(news)
 
-    async def receive(self, within: float) -> tuple[list[EventRow], int] | None:
-        """Return matching events and the settled number, or `None` without news.
+    async def receive(self, within: float) -> EventBatch | None:
+        """Return the matching events among the news, or `None` without news.
 
         Raises `FeedEnded` at the end of the feed, or if news was lost.
         """
@@ -138,9 +141,8 @@ class Following:
         if news is None or self._lost:
             raise FeedEnded
         async with self._database.acquire() as connection:
-            return await read_these(
-                connection, news.numbers, self._filters, now=news.at
-            ), news.settled
+            events = await read_these(connection, news.numbers, self._filters, now=news.at)
+        return EventBatch(events, news.settled)
 
 
 class Feed:
@@ -150,7 +152,7 @@ class Feed:
         self._database = database
         self._followers: set[Following] = set()
         self._watchers: set[Watching] = set()
-        self._pulse: Pulse | None = None
+        self._pulse: tuple[Any, ...] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._numbers: Numbers | None = None
         self._ended = False
@@ -186,8 +188,11 @@ class Feed:
         following = Following(self._database, filters)
         numbers, now = await self._begin()
         # Without an await until it is added, so that no news is missed.
-        if after is not None:
-            _catch_up(following, max(after, numbers.highest - _MOST_REPLAYED), numbers.highest, now)
+        until = numbers.highest
+        reached = until if after is None else max(after, until - _MOST_REPLAYED)
+        while reached < until:
+            begin, reached = reached + 1, min(until, reached + _REPLAYED_AT_ONCE)
+            following.notify(News(list(range(begin, reached + 1)), reached, now))
         self._followers.add(following)
         if self._ended:
             following.notify(None)
@@ -257,22 +262,20 @@ async def follow_events(
     """
     until = monotonic() + seconds
     async with feed.follow(filters, after=after) as following:
-        silent_since, settled = monotonic(), after
-        yield EventBatch([], settled)
+        silent_since, batch = monotonic(), EventBatch([], after)
+        yield batch
         while monotonic() < until and await goes_on():
             try:
-                received = await following.receive(ASK_AGAIN_SECONDS)
+                batch = await following.receive(ASK_AGAIN_SECONDS) or EventBatch([], batch.settled)
             except (FeedEnded, DatabaseUnavailable):
                 return  # the client reconnects and continues, or learns why not
-            events, settled = received or ([], settled)
-            if events or monotonic() - silent_since >= _KEEP_ALIVE_SECONDS:
+            if batch.events or monotonic() - silent_since >= _KEEP_ALIVE_SECONDS:
                 silent_since = monotonic()
-                yield EventBatch(events, settled)
+                yield batch
 
 
-def _catch_up(following: Following, after: int, until: int, now: datetime) -> None:
-    """Queue the events between two numbers for a new follower."""
-    while after < until:
-        upto = min(until, after + _REPLAYED_AT_ONCE)
-        following.notify(News(list(range(after + 1, upto + 1)), upto, now))
-        after = upto
+def event_number(given: str, name: str) -> int:
+    """Parse the number of an event; raises `Invalid`."""
+    if not given.isascii() or not given.isdigit() or int(given) > _LARGEST_NUMBER:
+        raise Invalid(f"{name}: expected the number of an event")
+    return int(given)

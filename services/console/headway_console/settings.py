@@ -106,6 +106,11 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
         """Tell whether authentication is configured."""
         return bool(self.api_tokens_file or self.oidc_issuer)
 
+    @property
+    def is_secure(self) -> bool:
+        """Tell whether people reach the console over HTTPS."""
+        return (self.console_url or "").startswith("https://")
+
 
 class AuthMissing(Exception):
     """The console would be open to the network without authentication."""

@@ -4,21 +4,23 @@ The guard covers the whole application. A route without a declared role is refus
 application does not start with one.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from headway_contract.http import ROLES, Role
 from litestar import Litestar
-from litestar.connection import ASGIConnection, Request
+from litestar.connection import Request
 from litestar.handlers import BaseRouteHandler
-from litestar.routes import BaseRoute, HTTPRoute
+from litestar.routes import HTTPRoute
 
-from headway_console.access.authentication import Authenticator, Unknown
+from headway_console.access.authentication import Authenticator, Connection, Unknown
 from headway_console.access.csrf import FIELD, HEADER, check_origin, check_token
-from headway_console.access.roles import ANYONE, Person, may
+from headway_console.access.roles import Person, may
 
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _OPT = "role"
+# Routes without sign-in: the sign-in page and its style sheet.
+_ANYONE = "anyone"
 
 
 class RouteUndeclared(Exception):
@@ -44,26 +46,33 @@ def needs(role: Role) -> dict[str, Any]:
 
 def open_to_anyone() -> dict[str, Any]:
     """Declare a route that needs no sign-in."""
-    return {_OPT: ANYONE}
+    return {_OPT: _ANYONE}
 
 
-async def guard(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+async def guard(connection: Connection, handler: BaseRouteHandler) -> None:
     """Authorize a request, or raise the reason why not."""
     needed = handler.opt.get(_OPT)
-    if needed == ANYONE:
+    if needed == _ANYONE:
         return
     person: Person | None = connection.scope.get("user")
     if person is None:
         unknown: Unknown | None = connection.scope.get("auth")
         raise SignInNeeded(unknown or Unknown(reason="sign in first"))
     if needed not in ROLES or not may(person, needed):
-        raise Forbidden(_refusal(person, needed))
+        if person.role is None:
+            raise Forbidden(
+                f"{person.name} has no role here: HEADWAY_OIDC_ROLES maps values of the role claim "
+                "to roles"
+            )
+        raise Forbidden(
+            f"{person.name} has the role {person.role}, and this needs the role {needed}"
+        )
     if connection.scope.get("method") not in _SAFE and person.session:
         await refuse_forged(connection, person)
 
 
 def still_authorized(
-    connection: ASGIConnection[Any, Any, Any, Any], role: Role = "viewer"
+    connection: Connection, role: Role = "viewer"
 ) -> Callable[[], Awaitable[bool]]:
     """Return a check whether the person may still follow an open stream.
 
@@ -78,7 +87,7 @@ def still_authorized(
     return check
 
 
-async def refuse_forged(connection: ASGIConnection[Any, Any, Any, Any], person: Person) -> None:
+async def refuse_forged(connection: Connection, person: Person) -> None:
     """Raise `Forged` unless a page of this console sent the request."""
     authenticator: Authenticator = connection.app.state.authenticator
     check_origin(connection.headers, connection.app.state.origins)
@@ -92,35 +101,15 @@ async def refuse_forged(connection: ASGIConnection[Any, Any, Any, Any], person: 
 
 def check_declared(app: Litestar) -> None:
     """Raise `RouteUndeclared` if a route declares no role."""
-    undeclared = sorted(
-        f"{'/'.join(sorted(_methods(handler)))} {route.path}"
-        for route, handler in _handlers(app.routes)
-        if handler.opt.get(_OPT) not in (*ROLES, ANYONE) and _methods(handler) != {"OPTIONS"}
-    )
+    undeclared = []
+    for route in app.routes:
+        handlers = route.route_handlers if isinstance(route, HTTPRoute) else [route.route_handler]
+        for handler in handlers:
+            methods = {str(method) for method in getattr(handler, "http_methods", ())}
+            if handler.opt.get(_OPT) not in (*ROLES, _ANYONE) and methods != {"OPTIONS"}:
+                undeclared.append(f"{'/'.join(sorted(methods))} {route.path}")
     if undeclared:
         raise RouteUndeclared(
-            f"routes that declare no role: {', '.join(undeclared)}; "
+            f"routes that declare no role: {', '.join(sorted(undeclared))}; "
             "give each opt=needs(...) or opt=open_to_anyone()"
         )
-
-
-def _handlers(routes: Iterable[BaseRoute]) -> Iterable[tuple[BaseRoute, BaseRouteHandler]]:
-    for route in routes:
-        if isinstance(route, HTTPRoute):
-            for handler in route.route_handlers:
-                yield route, handler
-        else:
-            yield route, route.route_handler  # type: ignore[attr-defined]
-
-
-def _methods(handler: BaseRouteHandler) -> set[str]:
-    return {str(method) for method in getattr(handler, "http_methods", ())}
-
-
-def _refusal(person: Person, needed: object) -> str:
-    if person.role is None:
-        return (
-            f"{person.name} has no role here: HEADWAY_OIDC_ROLES maps values of the role claim to "
-            "roles"
-        )
-    return f"{person.name} has the role {person.role}, and this needs the role {needed}"

@@ -5,9 +5,6 @@ from typing import Literal
 from headway_contract.http import ROLES, Role
 from msgspec import Struct
 
-# Routes without sign-in: the sign-in page and its style sheet.
-ANYONE = "anyone"
-
 
 class Person(Struct, frozen=True, kw_only=True):
     """An authenticated person or program; the audit records the name.

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import msgspec
 from headway_contract.http import Role
+from litestar.datastructures import Cookie
 from msgspec import Struct
 
 Sealed = TypeVar("Sealed", bound=Struct)
@@ -105,10 +106,25 @@ class Cookies(Struct, frozen=True, kw_only=True):
 
     session: str
     signing_in: str
+    flash: str
     secure: bool
 
     @classmethod
     def made_for(cls, *, secure: bool, port: int) -> "Cookies":
         """Make the names for HTTPS, or for plain HTTP at a port."""
         name = "__Host-headway" if secure else f"headway-{port}"
-        return cls(session=name, signing_in=f"{name}-signing-in", secure=secure)
+        return cls(
+            session=name, signing_in=f"{name}-signing-in", flash=f"{name}-flash", secure=secure
+        )
+
+    def make(self, name: str, value: str, lasts: timedelta) -> Cookie:
+        """Make a cookie; without a lifetime it deletes the one that the browser has."""
+        return Cookie(
+            key=name,
+            value=value,
+            path="/",
+            secure=self.secure,
+            httponly=True,
+            samesite="lax",
+            max_age=int(lasts.total_seconds()),
+        )

@@ -27,9 +27,10 @@ def sign_in_path(key: str, now: datetime) -> str:
 
 
 class Tickets:
-    """Redeems tickets that were made with the key, each once."""
+    """Redeems tickets that were made with the key, each once, for the person of a token."""
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, *, token: str) -> None:
+        self.token = token
         self._seal = Seal(key.encode())
         self._used = Revoked()
 

@@ -7,7 +7,7 @@ signed in.
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -76,14 +76,18 @@ def endpoint(
     role: Role = "viewer",
     name: str = "",
     answer: Any = None,
-    **options: Any,
+    hidden: Sequence[str] = (),
+    streams: bool = False,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Endpoint]:
-    """Make an endpoint of a function; its docstring is the summary."""
+    """Make an endpoint of a function; its docstring is the summary.
+
+    A request cannot set the `hidden` fields of a struct.
+    """
 
     def make(function: Callable[..., Awaitable[Any]]) -> Endpoint:
         hints = get_type_hints(function, include_extras=True)
         called = name or function.__name__
-        fields = [field for entry in _parameters(function, hints) for field in entry]
+        fields = _parameters(function, hints, hidden)
         return Endpoint(
             name=called,
             method=method,
@@ -94,7 +98,7 @@ def endpoint(
             shape=shape_of(called, method, path, fields),
             answer=answer or hints["return"],
             respond=_respond(function, hints),
-            **options,
+            streams=streams,
         )
 
     return make
@@ -115,8 +119,7 @@ def handler_of(endpoint: Endpoint) -> HTTPRouteHandler:
         answer = await endpoint.respond(request, fields)
         if isinstance(answer, Response):
             return answer
-        body = msgspec.json.encode(answer)
-        return Response(body, media_type="application/json", status_code=200)
+        return Response(msgspec.json.encode(answer), media_type="application/json")
 
     return HTTPRouteHandler(
         re.sub(r"\{(\w+)\}", r"{\1:str}", API + endpoint.path),
@@ -131,19 +134,21 @@ def _is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Struct)
 
 
-def _parameters(function: Callable[..., Any], hints: Mapping[str, Any]) -> list[list[Any]]:
-    found = []
+def _parameters(
+    function: Callable[..., Any], hints: Mapping[str, Any], hidden: Sequence[str]
+) -> list[Any]:
+    """List the fields of a request, as `msgspec.defstruct` takes them."""
+    found: list[Any] = []
     for name, parameter in inspect.signature(function).parameters.items():
         if name in _PROVIDED:
             continue
         if _is_struct(hints[name]):
-            found.append(struct_fields(hints[name]))
+            found += struct_fields(hints[name], hidden=hidden)
         elif name in _PAGING:
-            found.append([(name, *_PAGING[name])])
-        elif parameter.default is parameter.empty:
-            found.append([(name, hints[name])])
+            found.append((name, *_PAGING[name]))
         else:
-            found.append([(name, hints[name], parameter.default)])
+            is_required = parameter.default is parameter.empty
+            found.append((name, hints[name], *(() if is_required else (parameter.default,))))
     return found
 
 

@@ -43,13 +43,10 @@ def struct_fields(kind: type[Struct], *, hidden: Sequence[str] = ()) -> list[Any
     for field in structs.fields(kind):
         if field.name == "actor" or field.name in hidden:
             continue
-        if field.required:
-            found.append((field.name, field.type))
-        elif field.default_factory is NODEFAULT:
-            found.append((field.name, field.type, field.default))
-        else:
+        default = field.default
+        if field.default_factory is not NODEFAULT:
             default = msgspec.field(default_factory=field.default_factory)
-            found.append((field.name, field.type, default))
+        found.append((field.name, field.type, *(() if field.required else (default,))))
     return found
 
 

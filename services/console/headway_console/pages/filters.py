@@ -14,16 +14,8 @@ TINTS = {
     "bad": ("failed", "dead_lettered", "awaiting", "refused", "lost", "unknown", "troubled"),
     "warn": (
         *("blocked", "blocked_by_dead_letter", "cancelled", "expired", "skipped", "disabled"),
-        *(
-            "job_retired",
-            "manifest_disabled",
-            "group_disabled",
-            "draining",
-            "late",
-            "invalid_input",
-            "not_fired",
-            "paused",
-        ),
+        *("job_retired", "manifest_disabled", "group_disabled", "draining", "late", "paused"),
+        *("invalid_input", "not_fired"),
     ),
     "busy": ("in_progress", "pending", "dispatched", "under_way", "owed", "waiting", "queued"),
 }
@@ -91,15 +83,5 @@ def query(values: dict[str, Any]) -> str:
     return f"?{urlencode(given, doseq=True)}" if given else ""
 
 
-FILTERS = {
-    "seconds": seconds,
-    "size": size,
-    "count": count,
-    "words": words,
-    "tint": tint,
-    "iso": iso,
-    "utc": utc,
-    "pretty": pretty,
-    "compact": compact,
-    "query": query,
-}
+_ALL = (seconds, size, count, words, tint, iso, utc, pretty, compact, query)
+FILTERS = {function.__name__: function for function in _ALL}

@@ -10,13 +10,14 @@ from headway_history.store import Numbers
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct, structs
 
-from headway_console.reading.pages import (
+from headway_console.reading.paging import (
     Page,
     Several,
+    escaped,
     page_of,
     read_row,
     searched,
-    time_and_number,
+    time_and_id,
 )
 
 queries = Queries("headway_console.reading", "sql/events.sql")
@@ -24,7 +25,7 @@ queries = Queries("headway_console.reading", "sql/events.sql")
 # Number of the newest events that a search without an index reads.
 LOOKED_THROUGH = 6_000
 # New events are searched in the latest partitions only.
-_NEWS_HOURS = 24
+_NEWS = timedelta(hours=24)
 _NEWS_AT_ONCE = 5_000
 
 _LIST = "events"
@@ -76,7 +77,7 @@ class EventRow(Struct, frozen=True, kw_only=True):
 def type_pattern(given: str) -> str:
     """Return the SQL pattern of a type as people write it."""
     full = given if given.startswith(_PREFIX) else _PREFIX + given
-    pattern = full.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_").replace("*", "%")
+    pattern = escaped(full).replace("*", "%")
     return pattern if _VERSION in pattern else f"{pattern}{_VERSION}%"
 
 
@@ -84,19 +85,20 @@ async def page_of_events(
     connection: Connection, filters: EventFilter, *, cursor: str | None = None, limit: int = 100
 ) -> Page[EventRow]:
     """List events of history, the newest first."""
-    _, below = time_and_number(_LIST, cursor)
+    _, below = time_and_id(_LIST, cursor, int)
     if filters.run is not None and filters.work is None:
         # The index is by work. If the run is gone, the newest events are searched.
         work = await connection.fetchval(queries["work_of_run"], filters.run)
         filters = structs.replace(filters, work=work)
     where = (filters.work, below, filters.since, filters.before)
-    narrow = (*where, filters.patterns, filters.run, filters.accepted, LOOKED_THROUGH, limit + 1)
-    of_work = (filters.job, filters.group)
-    rows = await (
-        connection.fetch(queries["feed"], *narrow, *of_work)
-        if filters.manifest is None
-        else connection.fetch(queries["feed_of"], *narrow, *of_work, filters.manifest)
+    narrow = (
+        *(*where, filters.patterns, filters.run, filters.accepted),
+        *(LOOKED_THROUGH, limit + 1, filters.job, filters.group),
     )
+    if filters.manifest is None:
+        rows = await connection.fetch(queries["feed"], *narrow)
+    else:
+        rows = await connection.fetch(queries["feed_of"], *narrow, filters.manifest)
     page = page_of(_LIST, rows, limit, event_row, "recorded_at")
     if page.next is not None:
         return page
@@ -106,32 +108,17 @@ async def page_of_events(
 
 async def begin_to_follow(connection: Connection, *, now: datetime) -> Numbers:
     """Return the position after the newest event."""
-    since = now - timedelta(hours=_NEWS_HOURS)
-    return Numbers(await connection.fetchval(queries["last_number"], since))
-
-
-async def news(
-    connection: Connection,
-    numbers: Numbers,
-    filters: EventFilter,
-    *,
-    now: datetime,
-    elapsed: float,
-) -> list[EventRow]:
-    """Return the events since the last call, the oldest first.
-
-    `elapsed` is a monotonic clock: after some time a missing number is given up.
-    """
-    new = await new_numbers(connection, numbers, now=now, elapsed=elapsed)
-    return await read_these(connection, new, filters, now=now)
+    return Numbers(await connection.fetchval(queries["last_number"], now - _NEWS))
 
 
 async def new_numbers(
     connection: Connection, numbers: Numbers, *, now: datetime, elapsed: float
 ) -> list[int]:
-    """Return the numbers of the events since the last call."""
-    since = now - timedelta(hours=_NEWS_HOURS)
-    rows = await connection.fetch(queries["numbers"], numbers.settled, _NEWS_AT_ONCE, since)
+    """Return the numbers of the events since the last call.
+
+    `elapsed` is a monotonic clock: after some time a missing number is given up.
+    """
+    rows = await connection.fetch(queries["numbers"], numbers.settled, _NEWS_AT_ONCE, now - _NEWS)
     return numbers.news((row["id"] for row in rows), elapsed)
 
 
@@ -143,22 +130,18 @@ async def read_these(
         return []
     rows = await connection.fetch(
         queries["these"],
-        new,
-        now - timedelta(hours=_NEWS_HOURS),
-        *(filters.patterns, filters.work, filters.run, filters.job, filters.group),
-        *(filters.accepted, filters.manifest),
+        *(new, now - _NEWS, filters.patterns, filters.work, filters.run, filters.job),
+        *(filters.group, filters.accepted, filters.manifest),
     )
     return [event_row(row) for row in rows]
 
 
+async def read_pulse(connection: Connection) -> tuple[Any, ...]:
+    """Return values that change when the scheduler has decided something."""
+    [row] = await connection.fetch(queries["pulse"])
+    return tuple(row.values())
+
+
 def event_row(row: Any) -> EventRow:
     """Make an event of its row."""
-    return read_row(
-        EventRow,
-        row,
-        number=row["id"],
-        id=row["event_id"],
-        work=row["work_id"],
-        run=row["run_id"],
-        lease=row["lease_id"],
-    )
+    return read_row(EventRow, row, number=row["id"], id=row["event_id"])

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from headway_console.reading.dead_letters import FailureGroup, page_of_failures
 from headway_console.reading.groups import GroupRow, page_of_groups
-from headway_console.reading.pages import read_row
+from headway_console.reading.paging import read_row
 from headway_console.reading.system import Health, read_health
 
 queries = Queries("headway_console.reading", "sql/overview.sql")
@@ -92,7 +92,7 @@ async def read_overview(
         counts=Counts(**dict(counts or {})),
         lately=lately,
         day=await read_throughput(connection, since=now - _DAY, until=now, width=width),
-        coming=[read_row(Coming, row, group=row["group_name"]) for row in coming],
+        coming=[read_row(Coming, row) for row in coming],
         failing=[Failing(**dict(row)) for row in failing],
         failures=failures.items,
         groups=(await page_of_groups(connection, limit=groups)).items,

@@ -1,4 +1,4 @@
-"""State of the passes and their backlogs, as far as the tables show it.
+"""State of the passes, their backlogs and the workers, as far as the tables show it.
 
 The health page of each process has its own counts and times.
 """
@@ -6,14 +6,18 @@ The health page of each process has its own counts and times.
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from headway_contract.operations import WorkerStatus
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
+
+from headway_console.reading.paging import Page, last_name, page_of, read_row
 
 queries = Queries("headway_console.reading", "sql/system.sql")
 
 _COUNTED = 10_000
 _SAMPLE = 2_000
 _LATEST = 200
+_WORKERS = "workers"
 _LATELY = timedelta(hours=1)
 # Passes poll every five seconds.
 _LATE, _STUCK = timedelta(seconds=10), timedelta(seconds=60)
@@ -102,7 +106,7 @@ async def read_health(connection: Connection, *, now: datetime) -> Health:
 async def read_system(connection: Connection, *, now: datetime) -> System:
     """Read the state of the system."""
     connected = await connection.fetch(queries["connected"])
-    rejected = await connection.fetch(queries["lately_rejected"])
+    rejected = await connection.fetch(queries["rejected"])
     tables = await connection.fetch(queries["tables"])
     versions = await connection.fetch(queries["versions"])
     return System(
@@ -120,11 +124,16 @@ async def _backlogs(connection: Connection, now: datetime) -> list[Backlog]:
     [in_flight] = await connection.fetch(queries["in_flight"], _SAMPLE)
     taking_in = await connection.fetchval(queries["taking_in"], _LATEST)
     [projecting] = await connection.fetch(queries["projecting"], now - _LATELY, _LATEST)
-    sent = {row["service"]: row for row in outboxes}
     return [
         Backlog(name="tick", waiting=overdue["manifests"], oldest_at=overdue["oldest_at"]),
-        _outbox("scheduler", sent["scheduler"]),
-        _outbox("dispatcher", sent["dispatcher"]),
+        *(
+            Backlog(
+                name=f"{row['service']}_outbox",
+                waiting=row["messages"],
+                oldest_at=row["oldest_at"],
+            )
+            for row in outboxes
+        ),
         Backlog(
             name="dispatcher_intake",
             waiting=in_flight["unknown"],
@@ -133,8 +142,8 @@ async def _backlogs(connection: Connection, now: datetime) -> list[Backlog]:
         ),
         Backlog(
             name="scheduler_intake",
-            waiting=in_flight["untold"],
-            oldest_at=in_flight["untold_since"],
+            waiting=in_flight["unreported"],
+            oldest_at=in_flight["unreported_since"],
         ),
         Backlog(
             name="projector",
@@ -145,5 +154,29 @@ async def _backlogs(connection: Connection, now: datetime) -> list[Backlog]:
     ]
 
 
-def _outbox(service: str, row: Any) -> Backlog:
-    return Backlog(name=f"{service}_outbox", waiting=row["messages"], oldest_at=row["oldest_at"])
+async def page_of_workers(
+    connection: Connection,
+    *,
+    heard_since: datetime,
+    alive_only: bool = False,
+    cursor: str | None = None,
+    limit: int = 100,
+) -> Page[WorkerStatus]:
+    """List workers in the order of their names; workers heard since then are alive."""
+    rows = await connection.fetch(
+        queries["workers"], heard_since, alive_only, last_name(_WORKERS, cursor), limit + 1
+    )
+    return page_of(
+        _WORKERS,
+        rows,
+        limit,
+        lambda row: read_row(WorkerStatus, row, worker=row["name"]),
+        None,
+        "name",
+    )
+
+
+async def look_at_workers(connection: Connection) -> tuple[Any, ...]:
+    """Return values that change with every heartbeat."""
+    [row] = await connection.fetch(queries["heartbeats"])
+    return tuple(row.values())

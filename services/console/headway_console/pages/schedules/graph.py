@@ -10,7 +10,6 @@ from headway_console.reading.manifests import Family, Relative
 _BOX_WIDTH, _BOX_HEIGHT = 190, 40
 _ACROSS, _DOWN = 60, 14
 _MARGIN = 6
-_MAX_LETTERS = 24
 
 
 class Box(Struct, frozen=True, kw_only=True):
@@ -18,7 +17,6 @@ class Box(Struct, frozen=True, kw_only=True):
 
     x: float
     y: float
-    text: str
     of: Relative
     is_here: bool
 
@@ -35,10 +33,10 @@ class Drawing(Struct, frozen=True, kw_only=True):
 
     width: float
     height: float
-    box_width: int
-    box_height: int
     boxes: list[Box]
     lines: list[Line]
+    box_width: int = _BOX_WIDTH
+    box_height: int = _BOX_HEIGHT
 
 
 def draw(family: Family, here: UUID) -> Drawing | None:
@@ -50,7 +48,6 @@ def draw(family: Family, here: UUID) -> Drawing | None:
         node.id: Box(
             x=_MARGIN + node.depth * (_BOX_WIDTH + _ACROSS),
             y=_MARGIN + rows[node.id] * (_BOX_HEIGHT + _DOWN),
-            text=_short(node.external_id),
             of=node,
             is_here=node.id == here,
         )
@@ -63,8 +60,6 @@ def draw(family: Family, here: UUID) -> Drawing | None:
     return Drawing(
         width=max(box.x for box in boxes.values()) + _BOX_WIDTH + _MARGIN,
         height=max(box.y for box in boxes.values()) + _BOX_HEIGHT + _MARGIN,
-        box_width=_BOX_WIDTH,
-        box_height=_BOX_HEIGHT,
         boxes=list(boxes.values()),
         lines=lines,
     )
@@ -99,7 +94,3 @@ def _curve(parent: Box, child: Box) -> str:
     x2, y2 = child.x, child.y + _BOX_HEIGHT / 2
     middle = (x1 + x2) / 2
     return f"M{x1} {y1} C{middle} {y1} {middle} {y2} {x2} {y2}"
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _MAX_LETTERS else f"{text[: _MAX_LETTERS - 1]}…"

@@ -10,7 +10,7 @@ from headway_contract.manifests import FireTime
 from msgspec import Struct
 
 from headway_console.pages.filters import TINT_OF, words
-from headway_console.reading.calendar import Past, Stretch
+from headway_console.reading.occurrences import Past, Stretch
 
 # Limit of counted future fires.
 MOST_COMING = 1000
@@ -96,12 +96,10 @@ def grid(
     first: date, zone: ZoneInfo, past: Past, coming: Sequence[FireTime], *, today: date
 ) -> Month:
     """Build the grid; after `MOST_COMING` future fires the rest is not counted."""
-    marks = _marks(past, zone)
+    marks = _marks(past, coming, zone)
     end = coming[-1].due_at if len(coming) >= MOST_COMING else None
     cut_from = date.max if end is None else end.astimezone(zone).date()
     counts = Counter(_day_of(fire, zone) for fire in coming if not fire.excluded)
-    for day, excluded in _excluded(coming, zone).items():
-        marks[day] += excluded
     weeks = calendar.Calendar().monthdatescalendar(first.year, first.month)
     return Month(
         first=first,
@@ -114,7 +112,7 @@ def grid(
                     day=day,
                     in_month=day.month == first.month,
                     is_today=day == today,
-                    tint=_worst(mark.tint for mark in marks[day]),
+                    tint=min((mark.tint for mark in marks[day]), key=_ORDER.index, default=""),
                     marks=marks[day],
                     coming=counts[day],
                     is_cut=day >= cut_from,
@@ -126,31 +124,24 @@ def grid(
     )
 
 
-def _marks(past: Past, zone: ZoneInfo) -> defaultdict[date, list[Mark]]:
+def _marks(past: Past, coming: Sequence[FireTime], zone: ZoneInfo) -> defaultdict[date, list[Mark]]:
+    """Return the results of the past, and the excluded future times, by day."""
     found: defaultdict[date, list[Mark]] = defaultdict(list)
     for day in past.days:
-        tint = TINT_OF.get(day.state, "")
-        found[day.day].append(Mark(state=day.state, reason=day.reason, fires=day.fires, tint=tint))
+        found[day.day].append(_mark(day.state, day.reason, day.fires))
     for stretch in past.stretches:
-        mark = Mark(
-            state=stretch.state,
-            reason=stretch.reason,
-            fires=None,
-            tint=TINT_OF.get(stretch.state, ""),
-        )
+        mark = _mark(stretch.state, stretch.reason, None)
         for date_ in _days_of(stretch, zone):
             if mark not in found[date_]:
                 found[date_].append(mark)
+    excluded = Counter((_day_of(fire, zone), fire.excluded) for fire in coming if fire.excluded)
+    for (date_, why), fires in excluded.items():
+        found[date_].append(_mark("excluded", why, fires))
     return found
 
 
-def _excluded(coming: Sequence[FireTime], zone: ZoneInfo) -> dict[date, list[Mark]]:
-    """Count excluded times by day and reason."""
-    counts = Counter((_day_of(fire, zone), fire.excluded) for fire in coming if fire.excluded)
-    found: defaultdict[date, list[Mark]] = defaultdict(list)
-    for (day, why), fires in counts.items():
-        found[day].append(Mark(state="excluded", reason=why, fires=fires, tint=""))
-    return found
+def _mark(state: str, reason: str, fires: int | None) -> Mark:
+    return Mark(state=state, reason=reason, fires=fires, tint=TINT_OF.get(state, ""))
 
 
 def _day_of(fire: FireTime, zone: ZoneInfo) -> date:
@@ -164,7 +155,3 @@ def _days_of(stretch: Stretch, zone: ZoneInfo) -> Iterable[date]:
     while day <= last:
         yield day
         day += timedelta(days=1)
-
-
-def _worst(tints: Iterable[str]) -> str:
-    return min(tints, key=_ORDER.index, default="")
