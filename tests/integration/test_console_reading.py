@@ -13,10 +13,10 @@ from headway_console.reading.audit import AuditFilter, page_of_audit
 from headway_console.reading.dead_letters import page_of_failures, page_of_letters, read_letter
 from headway_console.reading.events import (
     EventFilter,
-    begin_to_follow,
     new_numbers,
     page_of_events,
-    read_these,
+    read_events,
+    read_position,
 )
 from headway_console.reading.groups import page_of_groups
 from headway_console.reading.manifests import (
@@ -27,9 +27,8 @@ from headway_console.reading.manifests import (
     read_manifest,
 )
 from headway_console.reading.occurrences import latest_figures, page_of_occurrences, read_span
-from headway_console.reading.overview import read_overview
 from headway_console.reading.runs import RunFilter, page_of_runs, read_log, read_run
-from headway_console.reading.system import page_of_workers, read_system
+from headway_console.reading.system import page_of_workers, read_overview, read_system
 from headway_console.reading.works import WorkFilter, page_of_works, read_work
 from headway_contract.dead_letters import LetterFilter
 from headway_contract.work import RetryPolicy
@@ -260,8 +259,8 @@ class TestLists:
         status = (await client.manifest("after-fine")).status
         assert full.status.depends_on == status.depends_on == "fine-1"
         assert [one.external_id for one in full.family.nodes] == ["fine-1", "after-fine"]
-        [edge] = full.family.edges
-        assert edge.child == status.id
+        [parent, child] = full.family.nodes
+        assert (child.id, child.depends_on) == (status.id, parent.id)
         whose = {one.name: one.source for one in (await read_manifest(reader, "fine-2")).settings}
         assert (whose["enabled"], whose["timing"], whose["retry"]) == ("operator", "code", "code")
         with pytest.raises(NotFound, match="nobody"):
@@ -352,7 +351,7 @@ class TestLists:
     async def test_events_are_followed_and_none_is_missed(self, settled, reader):
         client, world = settled
         await world.until("SELECT count(*) = 5 FROM dispatcher.metadata WHERE finished_at NOTNULL")
-        numbers = await begin_to_follow(reader, now=utc_now())
+        numbers = await read_position(reader, now=utc_now())
         asked = EventFilter(type=("run.*", "work.settled"), job="fine")
         work = (await client.trigger("fine-2")).work
         await world.until("SELECT state = 'settled' FROM dispatcher.work_queue WHERE id = $1", work)
@@ -360,7 +359,7 @@ class TestLists:
         while not any(one.type == "headway.work.settled.v1" for one in told):
             now = utc_now()
             new = await new_numbers(reader, numbers, now=now, elapsed=monotonic())
-            told += await read_these(reader, new, asked, now=now)
+            told += await read_events(reader, new, asked, now=now)
         assert {one.work for one in told} == {work}
         assert {one.type for one in told} >= {"headway.run.completed.v1"}
         listed = await page_of_events(reader, EventFilter(work=work, type=asked.type))

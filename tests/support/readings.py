@@ -14,7 +14,6 @@ from headway_console.reading import (
     groups,
     manifests,
     occurrences,
-    overview,
     runs,
     system,
     works,
@@ -124,7 +123,7 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
     }
     found = {
         **{n: lambda c, f=f: runs.page_of_runs(c, f) for n, f in run_lists.items()},
-        "a look at a run": lambda c: runs.look_at_run(c, named(f"run {number}")),
+        "a look at a run": lambda c: runs.read_run_changes(c, named(f"run {number}")),
         "log of a run": lambda c: runs.read_log(c, named(f"run {number}")),
         "attempts of a work": lambda c: runs.read_attempts(c, named(f"work {number}")),
         "run in full": lambda c: runs.read_run(c, named(f"run {number}")),
@@ -133,7 +132,7 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "definition in full of a manifest": lambda c: manifests.read_definition(
             c, "manifest-00017"
         ),
-        "why a manifest is missing": lambda c: manifests.why_missing(c, "manifest-000017"),
+        "definition in full (none)": lambda c: manifests.read_definition(c, "manifest-000017"),
         "id of a manifest": lambda c: manifests.find_id(c, "manifest-00017"),
         "id of a manifest in filters": lambda c: manifests.id_of_filter(c, "manifest-00017", None),
         "family of a manifest": lambda c: manifests.read_family(c, named("manifest 17")),
@@ -162,7 +161,7 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "id of the manifest of a dead letter": lambda c: dead_letters.manifest_of(
             c, named(f"letter {named(f'work {number}')}")
         ),
-        "a look at workers": system.look_at_workers,
+        "a look at workers": system.read_heartbeats,
         "workers: alive": lambda c: system.page_of_workers(c, heard_since=heard, alive_only=True),
         "workers": lambda c: system.page_of_workers(c, heard_since=heard),
         **{n: lambda c, f=f: events.page_of_events(c, f) for n, f in event_lists.items()},
@@ -172,19 +171,19 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
             c, named("manifest 17"), since=now - month, until=now, zone="Europe/Berlin"
         ),
         "pulse": events.read_pulse,
-        "where news begins": lambda c: events.begin_to_follow(c, now=now),
+        "where news begins": lambda c: events.read_position(c, now=now),
         "news": lambda c: _news(c, now),
         "calendar of a month": lambda c: occurrences.read_span(
             c, named("manifest 17"), since=now - month, until=now, limit=1000
         ),
         "figures of a manifest": lambda c: occurrences.latest_figures(c, named("manifest 17")),
-        "throughput of a day": lambda c: overview.read_throughput(
+        "throughput of a day": lambda c: system.read_throughput(
             c, since=now - timedelta(days=1), until=now, width=timedelta(minutes=30)
         ),
-        "throughput of three days": lambda c: overview.read_throughput(
+        "throughput of three days": lambda c: system.read_throughput(
             c, since=now - timedelta(days=3), until=now, width=timedelta(hours=1)
         ),
-        "overview": lambda c: overview.read_overview(c, now=now, heard_since=heard),
+        "overview": lambda c: system.read_overview(c, now=now, heard_since=heard),
         "health": lambda c: system.read_health(c, now=now),
         "system": lambda c: system.read_system(c, now=now),
     }
@@ -204,7 +203,7 @@ def _unless_missing(ask: Reading) -> Reading:
 
 
 async def _news(connection: Connection, now: datetime) -> Any:
-    numbers = await events.begin_to_follow(connection, now=now)
+    numbers = await events.read_position(connection, now=now)
     heard = Numbers(max(0, numbers.settled - 100))
     new = await events.new_numbers(connection, heard, now=now, elapsed=0.0)
-    return await events.read_these(connection, new, EventFilter(), now=now)
+    return await events.read_events(connection, new, EventFilter(), now=now)

@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
+from headway_console.pages import filters
 from headway_console.pages.audit import changes_of
 from headway_console.pages.dead_letters import summary as letter_summary
 from headway_console.pages.runs import trace_link
-from headway_console.pages.schedules import messages
 from headway_console.pages.work_queue import REASONS, cancel_summary, waits_for
 from headway_console.reading.audit import AuditEntry
 from headway_console.settings import ConsoleSettings
@@ -97,7 +97,7 @@ def test_settings_say_who_said_them_and_no_secret():
     ],
 )
 def test_settings_of_a_schedule_in_words(name, value, said):
-    assert messages.setting_text(name, value) == said
+    assert filters.setting_text(name, value) == said
 
 
 def entry(before: dict, after: dict) -> AuditEntry:

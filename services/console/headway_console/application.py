@@ -23,11 +23,7 @@ _CACHE_SECONDS = 300
 
 
 def make_application(**parts: Any) -> Litestar:
-    """Build all routes; raises `RouteUndeclared` if one declares no role.
-
-    The parts are the dependencies of the handlers: settings, authenticator, database, feed,
-    origins and broker.
-    """
+    """Build all routes with the parts that handlers need; raises `RouteUndeclared`."""
     static = create_static_files_router(
         path="/static",
         directories=[Path(__file__).parent / "static"],

@@ -11,13 +11,12 @@ from headway_service_kit.service import Service, open_service
 from headway_service_kit.settings import ServiceSettings
 from headway_tracing.log import get_logger
 from litestar import Litestar
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from headway_console.access.attempts import Attempts, read_networks
 from headway_console.access.authentication import Authenticator
 from headway_console.access.issuer import Issuer, check_oidc, read_roles
-from headway_console.access.sessions import Cookies, Revoked, Seal
-from headway_console.access.tickets import Tickets
+from headway_console.access.sessions import Cookies, Revoked, Seal, Tickets
 from headway_console.access.tokens import Token, Tokens, fingerprint
 from headway_console.application import known_hosts, known_origins, make_application
 from headway_console.envelope import Envelope
@@ -76,12 +75,7 @@ async def start_console(
     try:
         opened = await open_service(
             "console",
-            ServiceSettings(
-                database_url=settings.database_url,
-                nats_url=settings.nats_url,
-                nats_creds=settings.nats_creds,
-                nats_ping_seconds=settings.nats_ping_seconds,
-            ),
+            convert(settings, ServiceSettings, from_attributes=True),
             give_up_after=give_up_after,
             connect=lambda: _connect_reader(settings),
         )

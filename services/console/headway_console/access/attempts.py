@@ -7,20 +7,10 @@ Sessions and bearer tokens are not limited. Each process counts for itself, in b
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from ipaddress import (
-    IPv4Address,
-    IPv4Network,
-    IPv6Address,
-    IPv6Network,
-    ip_address,
-    ip_network,
-)
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from headway_service_kit.settings import InvalidSettings
 
-_WITHIN_SECONDS = 300.0
-_PER_ADDRESS = 10
-_IN_ALL = 100
 # A home has a whole IPv6 network of this prefix length.
 _HOME_PREFIX = 64
 
@@ -41,9 +31,9 @@ class Attempts:
     def __init__(
         self,
         *,
-        per_address: int = _PER_ADDRESS,
-        in_all: int = _IN_ALL,
-        within: float = _WITHIN_SECONDS,
+        per_address: int = 10,
+        in_all: int = 100,
+        within: float = 300.0,
     ) -> None:
         self._per_address = per_address
         self._in_all = in_all

@@ -9,10 +9,9 @@ from litestar.middleware import AbstractAuthenticationMiddleware, Authentication
 from msgspec import Struct
 
 from headway_console.access.attempts import Attempts, Network, address_of
-from headway_console.access.issuer import Issuer, IssuerUnavailable, RoleRule, looks_like_jwt
+from headway_console.access.issuer import Issuer, IssuerUnavailable, RoleRule
 from headway_console.access.roles import Person
-from headway_console.access.sessions import Cookies, Revoked, Seal, Session
-from headway_console.access.tickets import Tickets
+from headway_console.access.sessions import Cookies, Revoked, Seal, Session, Tickets
 from headway_console.access.tokens import Rejected, Tokens, fingerprint
 
 Connection: TypeAlias = ASGIConnection[Any, Any, Any, Any]
@@ -50,7 +49,10 @@ class Authenticator(Struct, frozen=True, kw_only=True):
             if header is not None:
                 if header[: len(_BEARER)].lower() != _BEARER:
                     raise Rejected("send the token as 'Authorization: Bearer <token>'")
-                return await self.person_with(header[len(_BEARER) :].strip())
+                token = header[len(_BEARER) :].strip()
+                if self.issuer is not None and token.count(".") == 2:  # a JWT
+                    return self.person_of(await self.issuer.claims(token, audience=self.audience))
+                return self.tokens.person(token, utc_now())
             return self._by_cookie(connection.cookies.get(self.cookies.session))
         except Rejected as error:
             return Unknown(reason=str(error))
@@ -63,12 +65,6 @@ class Authenticator(Struct, frozen=True, kw_only=True):
         address = address_of(peer, connection.headers, self.proxies)
         self.attempts.begin(address, now)
         return address
-
-    async def person_with(self, token: str) -> Person:
-        """Return the person of a token; raises `Rejected`."""
-        if self.issuer is not None and looks_like_jwt(token):
-            return self.person_of(await self.issuer.claims(token, audience=self.audience))
-        return self.tokens.person(token, utc_now())
 
     def person_of(self, claims: dict[str, Any]) -> Person:
         """Return the person that the claims of a JWT describe."""

@@ -177,11 +177,6 @@ def challenge_of(verifier: str) -> str:
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
-def looks_like_jwt(token: str) -> bool:
-    """Tell a JWT from an opaque token."""
-    return token.count(".") == 2
-
-
 def _key_id(token: str) -> str:
     """Return the key id of the unverified header."""
     try:

@@ -7,10 +7,7 @@ from msgspec import Struct
 
 
 class Person(Struct, frozen=True, kw_only=True):
-    """An authenticated person or program; the audit records the name.
-
-    Without a role they may do nothing. `session` is set if they sent a session cookie.
-    """
+    """An authenticated person or program; `session` is set if they sent a session cookie."""
 
     name: str
     role: Role | None

@@ -12,7 +12,7 @@ from headway_contract.definitions import ApplyAnswer, ApplyRequest, Days, PruneP
 from headway_contract.fields import ManifestId, Text
 from msgspec import Meta, Struct, structs
 
-from headway_console.api.endpoints import DEFINITIONS, MANIFESTS, Endpoint, endpoint
+from headway_console.api.endpoints import Endpoint, Tag, endpoint
 from headway_console.api.request_fields import shape_of, struct_fields
 from headway_console.services import HttpRequest, ask
 
@@ -34,13 +34,13 @@ async def _put_manifest(request: HttpRequest, fields: dict[str, Any]) -> ApplyAn
     return await _send(request, subjects.APPLY_REQUEST, load_manifest(manifest, fields))
 
 
-@endpoint("POST", "/plan/yaml", DEFINITIONS)
+@endpoint("POST", "/plan/yaml", Tag.DEFINITIONS)
 async def plan_yaml(request: HttpRequest, file: YamlRequest) -> ApplyAnswer:
     """Show what applying a YAML file would change, with fire times. Changes nothing."""
     return await send_file(request, subjects.PLAN_QUESTION, file)
 
 
-@endpoint("POST", "/apply/yaml", DEFINITIONS, role="admin")
+@endpoint("POST", "/apply/yaml", Tag.DEFINITIONS, role="admin")
 async def apply_yaml(request: HttpRequest, file: YamlRequest) -> ApplyAnswer:
     """Store the definitions of a YAML file, all or none."""
     return await send_file(request, subjects.APPLY_REQUEST, file)
@@ -73,7 +73,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         method="PUT",
         path=_PATH,
         role="admin",
-        tag=MANIFESTS,
+        tag=Tag.MANIFESTS,
         summary="Make or change a manifest at run time, in the format of the YAML files.",
         shape=shape_of("put_manifest", "PUT", _PATH, _FIELDS),
         answer=ApplyAnswer,

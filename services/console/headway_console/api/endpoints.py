@@ -9,6 +9,7 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
+from enum import StrEnum
 from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
@@ -25,14 +26,6 @@ from headway_console.services import HttpRequest
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Respond = Callable[[HttpRequest, dict[str, Any]], Awaitable[Any]]
 
-MANIFESTS = "Manifests"
-GROUPS = "Groups"
-JOBS = "Jobs"
-WORK = "Work and runs"
-LETTERS = "Dead letters"
-DEFINITIONS = "Definitions"
-SYSTEM = "System"
-
 IDEMPOTENCY_KEY = "Idempotency-Key"
 _PROVIDED = ("request", "connection", "heard_since")
 # The API's own defaults; pages of the console are shorter.
@@ -40,6 +33,18 @@ _PAGING = {
     "cursor": (Annotated[str, Meta(max_length=1000)] | None, None),
     "limit": (Annotated[int, Meta(ge=1, le=500)], 100),
 }
+
+
+class Tag(StrEnum):
+    """A section of the document."""
+
+    MANIFESTS = "Manifests"
+    GROUPS = "Groups"
+    JOBS = "Jobs"
+    WORK = "Work and runs"
+    LETTERS = "Dead letters"
+    DEFINITIONS = "Definitions"
+    SYSTEM = "System"
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
@@ -53,7 +58,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     method: Method
     path: str
     role: Role
-    tag: str
+    tag: Tag
     summary: str
     shape: Shape
     answer: Any
@@ -71,7 +76,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 def endpoint(
     method: Method,
     path: str,
-    tag: str,
+    tag: Tag,
     *,
     role: Role = "viewer",
     name: str = "",
@@ -79,10 +84,7 @@ def endpoint(
     hidden: Sequence[str] = (),
     streams: bool = False,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Endpoint]:
-    """Make an endpoint of a function; its docstring is the summary.
-
-    A request cannot set the `hidden` fields of a struct.
-    """
+    """Make an endpoint of a function with its docstring; requests cannot set `hidden` fields."""
 
     def make(function: Callable[..., Awaitable[Any]]) -> Endpoint:
         hints = get_type_hints(function, include_extras=True)
@@ -94,7 +96,7 @@ def endpoint(
             path=path,
             role=role,
             tag=tag,
-            summary=inspect.cleandoc(function.__doc__ or "").partition("\n")[0],
+            summary=first_line(function),
             shape=shape_of(called, method, path, fields),
             answer=answer or hints["return"],
             respond=_respond(function, hints),
@@ -102,6 +104,11 @@ def endpoint(
         )
 
     return make
+
+
+def first_line(described: object) -> str:
+    """Return the first line of a docstring."""
+    return inspect.cleandoc(described.__doc__ or "").partition("\n")[0]
 
 
 def handler_of(endpoint: Endpoint) -> HTTPRouteHandler:

@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 
 from headway_console import api
 from headway_console.access.guards import needs
-from headway_console.api.endpoints import IDEMPOTENCY_KEY, Endpoint
+from headway_console.api.endpoints import IDEMPOTENCY_KEY, Endpoint, first_line
 from headway_console.problems import MEDIA_TYPE, Problem
 from headway_console.services import HttpRequest
 
@@ -151,8 +151,7 @@ def _answer(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
         content: dict[str, Any] = {"text/event-stream": {"schema": {"type": "string"}}}
     else:
         content = {"application/json": {"schema": schemas[endpoint.answer]}}
-    text = inspect.cleandoc(endpoint.answer.__doc__ or "").partition("\n")[0]
-    return {"description": text, "content": content}
+    return {"description": first_line(endpoint.answer), "content": content}
 
 
 def _tidy(schema: Any) -> Any:

@@ -5,10 +5,8 @@ from uuid import UUID
 
 import msgspec
 from headway_contract import subjects
-from headway_contract.dead_letters import CanaryStatus, DeadLetterAnswer
 from headway_contract.fields import ManifestId, Name
 from headway_contract.http import Role
-from headway_contract.manifests import ManifestAnswer
 from headway_contract.operations import OccupancyAnswer, SettingsAnswer, SettingsQuestion
 from headway_contract.work_queue import RunAnswer, WorkAnswer
 from headway_errors import Invalid, NotFound
@@ -16,17 +14,7 @@ from headway_postgres_kit import DATABASE_CLOCK, Connection
 from msgspec import Struct
 
 from headway_console.access.roles import Person
-from headway_console.api.endpoints import (
-    DEFINITIONS,
-    GROUPS,
-    JOBS,
-    LETTERS,
-    MANIFESTS,
-    SYSTEM,
-    WORK,
-    Endpoint,
-    endpoint,
-)
+from headway_console.api.endpoints import Endpoint, Tag, endpoint
 from headway_console.reading.applications import page_of_applications, page_of_jobs
 from headway_console.reading.audit import page_of_audit
 from headway_console.reading.dead_letters import (
@@ -37,12 +25,11 @@ from headway_console.reading.dead_letters import (
 )
 from headway_console.reading.events import page_of_events
 from headway_console.reading.groups import list_occupancy, page_of_groups
+from headway_console.reading.lists import Page
 from headway_console.reading.manifests import find_id, page_of_manifests, read_definition
 from headway_console.reading.occurrences import Occurrence, page_of_occurrences
-from headway_console.reading.overview import Overview, read_overview
-from headway_console.reading.paging import Page
 from headway_console.reading.runs import RunFilter, RunRow, page_of_runs, read_run
-from headway_console.reading.system import page_of_workers
+from headway_console.reading.system import Overview, page_of_workers, read_overview
 from headway_console.reading.works import page_of_enqueued, page_of_works, read_work
 from headway_console.services import HttpRequest, ask, read
 
@@ -60,7 +47,7 @@ class WhoAnswer(Struct, frozen=True, kw_only=True):
     by: str
 
 
-@endpoint("GET", "/manifests/{manifest}/occurrences", MANIFESTS)
+@endpoint("GET", "/manifests/{manifest}/occurrences", Tag.MANIFESTS)
 async def list_occurrences(
     connection: Connection, manifest: ManifestId, cursor: str | None, limit: int
 ) -> Page[Occurrence]:
@@ -71,7 +58,7 @@ async def list_occurrences(
     return await page_of_occurrences(connection, found, cursor=cursor, limit=limit)
 
 
-@endpoint("GET", "/runs", WORK)
+@endpoint("GET", "/runs", Tag.WORK)
 async def list_runs(
     connection: Connection,
     filters: RunFilter,
@@ -93,38 +80,20 @@ async def list_runs(
     return Page(items=[run for run in runs if filters.state in (None, run.state)])
 
 
-@endpoint("GET", "/manifests/{manifest}", MANIFESTS)
-async def show_manifest(connection: Connection, manifest: ManifestId) -> ManifestAnswer:
-    """Show a manifest with its definition and operators' changes."""
-    return await read_definition(connection, manifest)
-
-
-@endpoint("GET", "/work/{id}", WORK)
+@endpoint("GET", "/work/{id}", Tag.WORK)
 async def show_work(connection: Connection, id: UUID) -> WorkAnswer:  # noqa: A002
     """Show a piece of work with its runs, by its id or by that of a run."""
     return msgspec.convert(await read_work(connection, id), WorkAnswer, from_attributes=True)
 
 
-@endpoint("GET", "/runs/{run}", WORK)
+@endpoint("GET", "/runs/{run}", Tag.WORK)
 async def show_run(connection: Connection, run: UUID) -> RunAnswer:
     """Show a run: input, output, failure, progress and log."""
     found = await read_run(connection, run, lines=_ALL_LINES)
     return msgspec.convert(found, RunAnswer, from_attributes=True)
 
 
-@endpoint("GET", "/dead-letters/{id}", LETTERS)
-async def show_dead_letter(connection: Connection, id: UUID) -> DeadLetterAnswer:  # noqa: A002
-    """Show a dead letter, by its id or by that of its work."""
-    return await read_letter(connection, id)
-
-
-@endpoint("GET", "/dead-letters/canaries/{canary}", LETTERS)
-async def show_canary(connection: Connection, canary: UUID) -> CanaryStatus:
-    """Show the progress of a canary."""
-    return await read_canary(connection, canary)
-
-
-@endpoint("GET", "/occupancy", GROUPS)
+@endpoint("GET", "/occupancy", Tag.GROUPS)
 async def occupancy(request: HttpRequest, group: Name | None = None) -> OccupancyAnswer:
     """Show active runs and waiting work of groups, with wait reasons."""
     groups = await read(request, list_occupancy, group)
@@ -136,14 +105,14 @@ async def occupancy(request: HttpRequest, group: Name | None = None) -> Occupanc
     return OccupancyAnswer(max_active=int(limits[0]), groups=groups)
 
 
-@endpoint("GET", "/overview", SYSTEM)
+@endpoint("GET", "/overview", Tag.SYSTEM)
 async def overview(connection: Connection, heard_since: datetime) -> Overview:
     """Show health, throughput, groups, next fires and failures."""
     now = await DATABASE_CLOCK.now(connection)
     return await read_overview(connection, now=now, heard_since=heard_since)
 
 
-@endpoint("GET", "/me", SYSTEM)
+@endpoint("GET", "/me", Tag.SYSTEM)
 async def who_am_i(request: HttpRequest) -> WhoAnswer:
     """Show your name and your role."""
     person: Person = request.user
@@ -151,17 +120,21 @@ async def who_am_i(request: HttpRequest) -> WhoAnswer:
 
 
 READS: tuple[Endpoint, ...] = (
-    endpoint("GET", "/manifests", MANIFESTS, name="list_manifests")(page_of_manifests),
-    endpoint("GET", "/groups", GROUPS, name="list_groups")(page_of_groups),
-    endpoint("GET", "/apps", DEFINITIONS, name="list_apps")(page_of_applications),
-    endpoint("GET", "/jobs", JOBS, name="list_jobs")(page_of_jobs),
-    endpoint("GET", "/enqueued", JOBS, name="list_enqueued")(page_of_enqueued),
-    endpoint("GET", "/work", WORK, name="list_work")(page_of_works),
-    endpoint("GET", "/workers", WORK, name="list_workers")(page_of_workers),
-    endpoint("GET", "/dead-letters", LETTERS, name="list_dead_letters")(page_of_letters),
-    endpoint("GET", "/failures", LETTERS, name="list_failures")(page_of_failures),
-    endpoint("GET", "/events", SYSTEM, name="list_events")(page_of_events),
-    endpoint("GET", "/audit", SYSTEM, name="list_audit")(page_of_audit),
-    *(list_occurrences, list_runs, show_manifest, show_work, show_run, show_dead_letter),
-    *(show_canary, occupancy, overview, who_am_i),
+    endpoint("GET", "/manifests", Tag.MANIFESTS, name="list_manifests")(page_of_manifests),
+    endpoint("GET", "/groups", Tag.GROUPS, name="list_groups")(page_of_groups),
+    endpoint("GET", "/apps", Tag.DEFINITIONS, name="list_apps")(page_of_applications),
+    endpoint("GET", "/jobs", Tag.JOBS, name="list_jobs")(page_of_jobs),
+    endpoint("GET", "/enqueued", Tag.JOBS, name="list_enqueued")(page_of_enqueued),
+    endpoint("GET", "/work", Tag.WORK, name="list_work")(page_of_works),
+    endpoint("GET", "/workers", Tag.WORK, name="list_workers")(page_of_workers),
+    endpoint("GET", "/dead-letters", Tag.LETTERS, name="list_dead_letters")(page_of_letters),
+    endpoint("GET", "/failures", Tag.LETTERS, name="list_failures")(page_of_failures),
+    endpoint("GET", "/events", Tag.SYSTEM, name="list_events")(page_of_events),
+    endpoint("GET", "/audit", Tag.SYSTEM, name="list_audit")(page_of_audit),
+    endpoint("GET", "/manifests/{manifest}", Tag.MANIFESTS, name="show_manifest")(read_definition),
+    endpoint("GET", "/dead-letters/{id}", Tag.LETTERS, name="show_dead_letter")(read_letter),
+    endpoint("GET", "/dead-letters/canaries/{canary}", Tag.LETTERS, name="show_canary")(
+        read_canary
+    ),
+    *(list_occurrences, list_runs, show_work, show_run, occupancy, overview, who_am_i),
 )

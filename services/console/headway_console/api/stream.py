@@ -11,7 +11,7 @@ import msgspec
 from litestar.response import Stream
 
 from headway_console.access.guards import still_authorized
-from headway_console.api.endpoints import SYSTEM, endpoint
+from headway_console.api.endpoints import Tag, endpoint
 from headway_console.feed import EventBatch, Feed, event_number, follow_events
 from headway_console.reading.events import EventFilter, EventRow
 from headway_console.services import HttpRequest
@@ -24,7 +24,7 @@ _HIDDEN = ("accepted", "since", "before")
 
 
 @endpoint(
-    *("GET", "/events/stream", SYSTEM),
+    *("GET", "/events/stream", Tag.SYSTEM),
     name="follow_events",
     answer=EventRow,
     hidden=_HIDDEN,
@@ -36,18 +36,17 @@ async def stream_events(request: HttpRequest, filters: EventFilter) -> Stream:
     after = event_number(given, _LAST_EVENT_ID) if given else None
     feed: Feed = request.app.state.feed
     await feed.ready()
-    goes_on = still_authorized(request)
-    batches = follow_events(feed, filters, after=after, goes_on=goes_on, seconds=_LONGEST_SECONDS)
+    is_authorized = still_authorized(request)
+    batches = follow_events(
+        feed, filters, after=after, is_authorized=is_authorized, seconds=_LONGEST_SECONDS
+    )
     return Stream(
         _messages(batches), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
     )
 
 
 async def _messages(batches: AsyncGenerator[EventBatch]) -> AsyncIterator[bytes]:
-    """Write batches; the number comes with the last event, because only then none is missing.
-
-    An empty batch is a comment with the number.
-    """
+    """Write batches; only the last event has the number, because then none is missing."""
     async with aclosing(batches):
         async for batch in batches:
             number = b"" if batch.settled is None else b"id: %d\n" % batch.settled

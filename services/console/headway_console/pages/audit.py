@@ -6,8 +6,8 @@ from litestar import Response, get
 from msgspec import Struct
 
 from headway_console.access.guards import needs
+from headway_console.pages import form_fields as fields
 from headway_console.pages.filters import compact
-from headway_console.pages.form_fields import filters_of, text_of, texts_of, times_of
 from headway_console.pages.shell import Page, show
 from headway_console.reading.audit import AuditEntry, AuditFilter, page_of_audit
 from headway_console.services import HttpRequest, read
@@ -69,18 +69,18 @@ def _short(value: Any) -> str:
 @get("/audit", opt=needs("viewer"))
 async def audit(request: HttpRequest) -> Response[str]:
     """List changes, the newest first."""
-    action, cursor = text_of(request, "action"), text_of(request, "cursor")
+    action, cursor = fields.text_of(request, "action"), fields.text_of(request, "cursor")
     filters = AuditFilter(
-        **texts_of(request, "actor", "target"),
-        **times_of(request),
+        **fields.texts_of(request, "actor", "target"),
+        **fields.times_of(request),
         action=(action,) if action else (),
-        people=text_of(request, "who") != "everybody",
+        people=fields.text_of(request, "who") != "everybody",
     )
     return show(
         request,
         "audit.html",
         page=await read(request, page_of_audit, filters, cursor=cursor),
-        values=filters_of(request, *_FILTERS),
+        values=fields.filters_of(request, *_FILTERS),
         cursor=cursor,
         changes=changes_of,
     )

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from headway_console.pages.filters import TINT_OF, seconds
 from headway_console.reading.occurrences import RunFigure
-from headway_console.reading.overview import Throughput
+from headway_console.reading.system import Throughput
 
 WIDTH, HEIGHT = 600, 100
 _GAP = 0.2

@@ -9,50 +9,24 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-import msgspec
 from headway.client.control import PATIENT_SECONDS
+from headway_contract import dead_letters as contract
 from headway_contract import subjects
-from headway_contract.dead_letters import (
-    AcknowledgeRequest,
-    BeginCanaryRequest,
-    CanaryStatus,
-    DeadLetterAnswer,
-    LetterFilter,
-    LetterResult,
-    LettersChanged,
-    LetterState,
-    RetryRequest,
-    StopCanaryRequest,
-)
 from headway_contract.work_queue import InputAnswer, InputQuestion
 from headway_errors import Invalid, RequestFailed
 from litestar import Response, get, post
 from litestar.params import FromPath
 from litestar.response import ServerSentEvent
-from msgspec import structs
+from msgspec import DecodeError, structs
+from msgspec.json import decode, encode
 
 from headway_console.access.guards import needs
+from headway_console.pages import form_fields as fields
 from headway_console.pages.filters import pretty
-from headway_console.pages.form_fields import (
-    choice_of,
-    field_of,
-    filters_of,
-    ids_of,
-    moment_of,
-    text_of,
-    texts_of,
-)
 from headway_console.pages.live import watch
 from headway_console.pages.shell import Kind, Page, back_of, go_to, show
 from headway_console.problems import problem_of
-from headway_console.reading.dead_letters import (
-    latest_canary,
-    manifest_of,
-    page_of_failures,
-    page_of_letters,
-    read_canary,
-    read_letter,
-)
+from headway_console.reading import dead_letters as reading
 from headway_console.services import HttpRequest, ask, read
 
 _MAX_AT_ONCE = 500
@@ -79,15 +53,17 @@ class _Unfit(Invalid):
 @get("/dead-letters", opt=needs("viewer"))
 async def failures(request: HttpRequest) -> Response[Any]:
     """List dead letters by failure, the latest first."""
-    if text_of(request, "fingerprint"):
+    if fields.text_of(request, "fingerprint"):
         return go_to(request, f"/dead-letters/list?{request.url.query}")
-    state: LetterState = choice_of(request, "state", LetterState) or "awaiting"
-    filters = texts_of(request, "group", "job", "manifest", "cursor")
+    state: contract.LetterState = (
+        fields.choice_of(request, "state", contract.LetterState) or "awaiting"
+    )
+    filters = fields.texts_of(request, "group", "job", "manifest", "cursor")
     return show(
         request,
         "dead_letters.html",
-        page=await read(request, page_of_failures, state=state, **filters),
-        values=filters_of(request, *_FAILURE_FILTERS),
+        page=await read(request, reading.page_of_failures, state=state, **filters),
+        values=fields.filters_of(request, *_FAILURE_FILTERS),
         state=state,
         cursor=filters["cursor"],
     )
@@ -96,20 +72,20 @@ async def failures(request: HttpRequest) -> Response[Any]:
 @get("/dead-letters/list", opt=needs("viewer"))
 async def letters(request: HttpRequest) -> Response[str]:
     """List dead letters, the newest first."""
-    filters = LetterFilter(
-        **texts_of(request, "group", "job", "manifest", "fingerprint"),
-        state=choice_of(request, "state", LetterState),
-        created_after=moment_of(request, "since"),
-        created_before=moment_of(request, "before"),
+    filters = contract.LetterFilter(
+        **fields.texts_of(request, "group", "job", "manifest", "fingerprint"),
+        state=fields.choice_of(request, "state", contract.LetterState),
+        created_after=fields.moment_of(request, "since"),
+        created_before=fields.moment_of(request, "before"),
     )
-    fingerprint, cursor = filters.fingerprint, text_of(request, "cursor")
+    fingerprint, cursor = filters.fingerprint, fields.text_of(request, "cursor")
     return show(
         request,
         "letters.html",
-        page=await read(request, page_of_letters, filters, cursor=cursor),
-        values=filters_of(request, *_LETTER_FILTERS),
+        page=await read(request, reading.page_of_letters, filters, cursor=cursor),
+        values=fields.filters_of(request, *_LETTER_FILTERS),
         fingerprint=fingerprint,
-        canary=await read(request, latest_canary, fingerprint) if fingerprint else None,
+        canary=await read(request, reading.latest_canary, fingerprint) if fingerprint else None,
         cursor=cursor,
     )
 
@@ -117,8 +93,8 @@ async def letters(request: HttpRequest) -> Response[str]:
 @post("/dead-letters/change", opt=needs("operator"))
 async def change(request: HttpRequest) -> Response[Any]:
     """Retry or acknowledge the checked letters, or all of a failure."""
-    action, note = await field_of(request, "action"), await field_of(request, "note")
-    ids, fingerprint = await ids_of(request), await field_of(request, "of")
+    action, note = await fields.field_of(request, "action"), await fields.field_of(request, "note")
+    ids, fingerprint = await fields.ids_of(request), await fields.field_of(request, "of")
     kind, _, whole = action.partition("-")
     if kind not in ("retry", "acknowledge") or whole not in ("", "all"):
         raise Invalid(f"unknown action {action!r} for dead letters")
@@ -129,16 +105,18 @@ async def change(request: HttpRequest) -> Response[Any]:
     if whole and not fingerprint:
         raise Invalid("the form names no failure")
     target: dict[str, Any] = (
-        {"filter": LetterFilter(fingerprint=fingerprint)} if whole else {"dead_letters": ids}
+        {"filter": contract.LetterFilter(fingerprint=fingerprint)}
+        if whole
+        else {"dead_letters": ids}
     )
     if kind == "retry":
-        results = await _change_all(request, RetryRequest(**target))
+        results = await _change_all(request, contract.RetryRequest(**target))
     else:
-        results = await _change_all(request, AcknowledgeRequest(**target, note=note))
+        results = await _change_all(request, contract.AcknowledgeRequest(**target, note=note))
     return _go_to_results(request, await back_of(request, "/dead-letters"), results)
 
 
-def summary(results: Sequence[LetterResult]) -> tuple[str, Kind]:
+def summary(results: Sequence[contract.LetterResult]) -> tuple[str, Kind]:
     """Summarise the results of a change."""
     if not results:
         return "No open dead letters left", "bad"
@@ -150,7 +128,9 @@ def summary(results: Sequence[LetterResult]) -> tuple[str, Kind]:
     return f"{len(results)} dead letters: {parts}", kind
 
 
-def _go_to_results(request: HttpRequest, to: str, results: Sequence[LetterResult]) -> Response[Any]:
+def _go_to_results(
+    request: HttpRequest, to: str, results: Sequence[contract.LetterResult]
+) -> Response[Any]:
     text, kind = summary(results)
     return go_to(request, to, text=text, kind=kind)
 
@@ -158,27 +138,27 @@ def _go_to_results(request: HttpRequest, to: str, results: Sequence[LetterResult
 @get("/dead-letters/{letter:uuid}", opt=needs("viewer"))
 async def letter_page(request: HttpRequest, letter: FromPath[UUID]) -> Response[str]:
     """Show one dead letter."""
-    found = await read(request, read_letter, letter)
+    found = await read(request, reading.read_letter, letter)
     return _show(request, found, given=pretty(found.input))
 
 
 @post("/dead-letters/{letter:uuid}/retry", opt=needs("operator"))
 async def retry(request: HttpRequest, letter: FromPath[UUID]) -> Response[Any]:
-    """Run the work again, as it was or with an edited input.
-
-    A refusal shows the form again, with the edited input.
-    """
-    given = await field_of(request, "input")
-    wish = RetryRequest(dead_letters=[letter])
+    """Run the work again, maybe with an edited input; a refusal shows the form again."""
+    given = await fields.field_of(request, "input")
+    message = contract.RetryRequest(dead_letters=[letter])
     if not given:
-        return _go_to_results(request, f"/dead-letters/{letter}", await _change_all(request, wish))
-    found = await read(request, read_letter, letter)
+        return _go_to_results(
+            request, f"/dead-letters/{letter}", await _change_all(request, message)
+        )
+    found = await read(request, reading.read_letter, letter)
     try:
         edited = _decode(given)
-        if not _is_same(edited, found.input):
+        # Compared as JSON, because in Python true equals 1.
+        if encode(edited, order="sorted") != encode(found.input, order="sorted"):
             await _check(request, found, edited)
-            wish = structs.replace(wish, input=edited)
-        results = await _change_all(request, wish)
+            message = structs.replace(message, input=edited)
+        results = await _change_all(request, message)
     except RequestFailed as error:
         problem = problem_of(error)
         return _show(request, found, given=given, problem=problem.detail, status=problem.status)
@@ -188,10 +168,10 @@ async def retry(request: HttpRequest, letter: FromPath[UUID]) -> Response[Any]:
 @post("/dead-letters/{letter:uuid}/check", opt=needs("viewer"))
 async def check(request: HttpRequest, letter: FromPath[UUID]) -> Response[str]:
     """Check an input while it is edited."""
-    found = await read(request, read_letter, letter)
+    found = await read(request, reading.read_letter, letter)
     problem = ""
     try:
-        await _check(request, found, _decode(await field_of(request, "input")))
+        await _check(request, found, _decode(await fields.field_of(request, "input")))
     except _Unfit as error:
         problem = str(error)
     except RequestFailed as error:
@@ -202,27 +182,23 @@ async def check(request: HttpRequest, letter: FromPath[UUID]) -> Response[str]:
 @post("/dead-letters/{letter:uuid}/acknowledge", opt=needs("operator"))
 async def acknowledge(request: HttpRequest, letter: FromPath[UUID]) -> Response[Any]:
     """Acknowledge one dead letter, with a note."""
-    wish = AcknowledgeRequest(dead_letters=[letter], note=await field_of(request, "note"))
-    return _go_to_results(request, f"/dead-letters/{letter}", await _change_all(request, wish))
+    message = contract.AcknowledgeRequest(
+        dead_letters=[letter], note=await fields.field_of(request, "note")
+    )
+    return _go_to_results(request, f"/dead-letters/{letter}", await _change_all(request, message))
 
 
 def _decode(given: str) -> Any:
     try:
-        return msgspec.json.decode(given)
-    except (msgspec.DecodeError, RecursionError) as error:
+        return decode(given)
+    except (DecodeError, RecursionError) as error:
         raise _Unfit(f"invalid JSON: {error}") from error
 
 
-def _is_same(edited: Any, original: Any) -> bool:
-    """Compare as JSON, because in Python true equals 1."""
-    written = [msgspec.json.encode(value, order="sorted") for value in (edited, original)]
-    return written[0] == written[1]
-
-
-async def _check(request: HttpRequest, found: DeadLetterAnswer, value: Any) -> None:
+async def _check(request: HttpRequest, found: contract.DeadLetterAnswer, value: Any) -> None:
     """Check an input as the dispatcher does before a retry; raises `_Unfit`."""
     letter = found.status
-    manifest = await read(request, manifest_of, letter.dead_letter)
+    manifest = await read(request, reading.manifest_of, letter.dead_letter)
     question = InputQuestion(job=letter.job, input=value, manifest_id=manifest, group=letter.group)
     answer = await ask(request, subjects.INPUT_QUESTION, question, InputAnswer)
     if answer.problem:
@@ -231,7 +207,7 @@ async def _check(request: HttpRequest, found: DeadLetterAnswer, value: Any) -> N
 
 def _show(
     request: HttpRequest,
-    found: DeadLetterAnswer,
+    found: contract.DeadLetterAnswer,
     *,
     given: str,
     problem: str = "",
@@ -242,49 +218,51 @@ def _show(
 
 
 async def _change_all(
-    request: HttpRequest, wish: RetryRequest | AcknowledgeRequest
-) -> list[LetterResult]:
+    request: HttpRequest, message: contract.RetryRequest | contract.AcknowledgeRequest
+) -> list[contract.LetterResult]:
     """Change dead letters page after page; letters that are created meanwhile are left out."""
-    is_retry = isinstance(wish, RetryRequest)
+    is_retry = isinstance(message, contract.RetryRequest)
     subject = subjects.RETRY_REQUEST if is_retry else subjects.ACKNOWLEDGE_REQUEST
-    results: list[LetterResult] = []
+    results: list[contract.LetterResult] = []
     while True:
-        page = await ask(request, subject, wish, LettersChanged, timeout=PATIENT_SECONDS)
+        page = await ask(
+            request, subject, message, contract.LettersChanged, timeout=PATIENT_SECONDS
+        )
         results += page.results
-        if not page.more or wish.filter is None:
+        if not page.more or message.filter is None:
             return results
-        bounded = structs.replace(wish.filter, created_before=page.created_before)
-        wish = structs.replace(wish, filter=bounded, after=page.last)
+        bounded = structs.replace(message.filter, created_before=page.created_before)
+        message = structs.replace(message, filter=bounded, after=page.last)
 
 
 @post("/dead-letters/canary", opt=needs("operator"))
 async def begin_canary(request: HttpRequest) -> Response[Any]:
     """Begin a canary for a failure, or open the one that runs."""
-    fingerprint = await field_of(request, "of")
+    fingerprint = await fields.field_of(request, "of")
     if not fingerprint:
         raise Invalid("the form names no failure to retry")
-    wish = BeginCanaryRequest(fingerprint=fingerprint)
-    canary = await ask(request, subjects.BEGIN_CANARY_REQUEST, wish, CanaryStatus)
+    message = contract.BeginCanaryRequest(fingerprint=fingerprint)
+    canary = await ask(request, subjects.BEGIN_CANARY_REQUEST, message, contract.CanaryStatus)
     return go_to(request, f"/dead-letters/canary/{canary.id}")
 
 
 @get("/dead-letters/canary/{canary:uuid}", opt=needs("viewer"))
 async def canary_page(request: HttpRequest, canary: FromPath[UUID]) -> Response[str]:
     """Show the progress of a canary."""
-    return show(request, "canary.html", canary=await read(request, read_canary, canary))
+    return show(request, "canary.html", canary=await read(request, reading.read_canary, canary))
 
 
 @get("/dead-letters/canary/{canary:uuid}/live", opt=needs("viewer"), sync_to_thread=False)
 def canary_live(request: HttpRequest, canary: FromPath[UUID]) -> ServerSentEvent:
     """Send an event when the canary changes."""
-    return watch(request, partial(read_canary, canary=canary))
+    return watch(request, partial(reading.read_canary, canary=canary))
 
 
 @post("/dead-letters/canary/{canary:uuid}/stop", opt=needs("operator"))
 async def stop_canary(request: HttpRequest, canary: FromPath[UUID]) -> Response[Any]:
     """Stop a canary; work under way continues."""
-    wish = StopCanaryRequest(canary=canary)
-    await ask(request, subjects.STOP_CANARY_REQUEST, wish, CanaryStatus)
+    message = contract.StopCanaryRequest(canary=canary)
+    await ask(request, subjects.STOP_CANARY_REQUEST, message, contract.CanaryStatus)
     return go_to(request, f"/dead-letters/canary/{canary}", text="Canary stopped")
 
 

@@ -10,17 +10,10 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from headway_console.access.guards import needs, still_authorized
 from headway_console.feed import EventBatch, Feed, event_number, follow_events
-from headway_console.pages.form_fields import (
-    choice_of,
-    filters_of,
-    id_filter,
-    text_of,
-    texts_of,
-    times_of,
-)
+from headway_console.pages import form_fields as fields
 from headway_console.pages.live import LONGEST_SECONDS, streamed
 from headway_console.pages.shell import Page, render, show
-from headway_console.reading.events import EventFilter, begin_to_follow, page_of_events
+from headway_console.reading.events import EventFilter, page_of_events, read_position
 from headway_console.services import HttpRequest, read
 
 _FILTERS = ("type", "manifest", "job", "group", "work", "run", "accepted", "since", "before")
@@ -29,14 +22,14 @@ _FILTERS = ("type", "manifest", "job", "group", "work", "run", "accepted", "sinc
 @get("/events", opt=needs("viewer"))
 async def events(request: HttpRequest) -> Response[str]:
     """List events, the newest first."""
-    cursor = text_of(request, "cursor")
+    cursor = fields.text_of(request, "cursor")
     # Read first: the stream repeats events that arrive while the page is read.
-    newest = await read(request, begin_to_follow, now=utc_now())
+    newest = await read(request, read_position, now=utc_now())
     return show(
         request,
         "events.html",
         page=await read(request, page_of_events, _filters(request), cursor=cursor),
-        values=filters_of(request, *_FILTERS),
+        values=fields.filters_of(request, *_FILTERS),
         newest=newest.settled,
         cursor=cursor,
     )
@@ -45,14 +38,14 @@ async def events(request: HttpRequest) -> Response[str]:
 @get("/events/feed", opt=needs("viewer"))
 async def feed(request: HttpRequest) -> ServerSentEvent:
     """Stream new rows of the table after an event: the last that was sent, or that of the page."""
-    after = request.headers.get("last-event-id") or text_of(request, "after") or "0"
+    after = request.headers.get("last-event-id") or fields.text_of(request, "after") or "0"
     followed: Feed = request.app.state.feed
     await followed.ready()
     batches = follow_events(
         followed,
         _filters(request),
         after=event_number(after, "after"),
-        goes_on=still_authorized(request),
+        is_authorized=still_authorized(request),
         seconds=LONGEST_SECONDS,
     )
     return streamed(_rows(batches))
@@ -72,13 +65,13 @@ async def _rows(batches: AsyncGenerator[EventBatch]) -> AsyncIterator[ServerSent
 
 
 def _filters(request: HttpRequest) -> EventFilter:
-    accepted = choice_of(request, "accepted", Literal["yes", "no"])
+    accepted = fields.choice_of(request, "accepted", Literal["yes", "no"])
     return EventFilter(
-        **texts_of(request, "manifest", "job", "group"),
-        **times_of(request),
-        type=tuple((text_of(request, "type") or "").replace(",", " ").split()),
-        work=id_filter(request, "work"),
-        run=id_filter(request, "run"),
+        **fields.texts_of(request, "manifest", "job", "group"),
+        **fields.times_of(request),
+        type=tuple((fields.text_of(request, "type") or "").replace(",", " ").split()),
+        work=fields.id_filter(request, "work"),
+        run=fields.id_filter(request, "run"),
         accepted=None if accepted is None else accepted == "yes",
     )
 

@@ -11,7 +11,7 @@ from litestar import Response, get, post
 from litestar.params import FromPath
 
 from headway_console.access.guards import needs
-from headway_console.pages.form_fields import field_of, text_of
+from headway_console.pages import form_fields as fields
 from headway_console.pages.shell import Page, back_of, go_to, go_to_result, show
 from headway_console.reading.groups import GroupRow, page_of_groups
 from headway_console.services import HttpRequest, ask, read
@@ -22,7 +22,7 @@ _FIELDS = ("max_active", "priority", "enabled", "rate")
 @get("/groups", opt=needs("viewer"))
 async def groups(request: HttpRequest) -> Response[str]:
     """List groups."""
-    cursor = text_of(request, "cursor")
+    cursor = fields.text_of(request, "cursor")
     page = await read(request, page_of_groups, cursor=cursor)
     return show(request, "groups.html", page=page, cursor=cursor, rate_of=rate_of)
 
@@ -58,7 +58,7 @@ async def bulk(request: HttpRequest) -> Response[Any]:
 @post("/groups/{name:str}/switch", opt=needs("operator"))
 async def switch(request: HttpRequest, name: FromPath[str]) -> Response[Any]:
     """Enable or disable a group."""
-    enabled = await field_of(request, "enabled") == "yes"
+    enabled = await fields.field_of(request, "enabled") == "yes"
     back = await back_of(request, f"/groups/{name}")
     return await go_to_result(request, back, _change(request, name, enabled=enabled))
 
@@ -91,8 +91,8 @@ async def change(request: HttpRequest, name: FromPath[str]) -> Response[Any]:
 
 
 async def _change(request: HttpRequest, name: str, **fields: Any) -> Changed:
-    wish = ChangeGroupRequest(group=name, **fields)
-    return await ask(request, subjects.CHANGE_GROUP_REQUEST, wish, Changed)
+    message = ChangeGroupRequest(group=name, **fields)
+    return await ask(request, subjects.CHANGE_GROUP_REQUEST, message, Changed)
 
 
 def rate_of(row: GroupRow) -> str:

@@ -14,7 +14,7 @@ from litestar import get
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from headway_console.access.guards import needs, still_authorized
-from headway_console.feed import ASK_AGAIN_SECONDS, Feed, FeedEnded, FeedFull
+from headway_console.feed import RECHECK_SECONDS, Feed, FeedEnded, FeedFull
 from headway_console.services import HttpRequest, read
 
 # Minimum time between two reloads of a page.
@@ -30,7 +30,7 @@ _CLOSELY_SECONDS = 0.5
 # Then the stream ends, and the browser reconnects.
 _OVER = (FeedEnded, FeedFull, DatabaseUnavailable)
 
-Look = Callable[[Connection], Awaitable[Any]]
+Probe = Callable[[Connection], Awaitable[Any]]
 
 
 @get("/live", opt=needs("viewer"), sync_to_thread=False)
@@ -39,12 +39,9 @@ def live(request: HttpRequest) -> ServerSentEvent:
     return streamed(_changes(request))
 
 
-def watch(request: HttpRequest, look: Look) -> ServerSentEvent:
-    """Stream a notice whenever `look` returns another value.
-
-    For state outside of the history: progress of runs, heartbeats of workers.
-    """
-    return streamed(_differences(request, look))
+def watch(request: HttpRequest, probe: Probe) -> ServerSentEvent:
+    """Stream a notice when `probe` returns another value, for state outside of the history."""
+    return streamed(_differences(request, probe))
 
 
 def streamed(messages: AsyncIterator[ServerSentEventMessage]) -> ServerSentEvent:
@@ -55,33 +52,33 @@ def streamed(messages: AsyncIterator[ServerSentEventMessage]) -> ServerSentEvent
 async def _changes(request: HttpRequest) -> AsyncIterator[ServerSentEventMessage]:
     """Yield `changed` at every change, and at intervals."""
     feed: Feed = request.app.state.feed
-    goes_on, until = still_authorized(request), monotonic() + LONGEST_SECONDS
+    is_authorized, until = still_authorized(request), monotonic() + LONGEST_SECONDS
     with contextlib.suppress(*_OVER):
-        async with feed.watch() as watching:
+        async with feed.watch() as watcher:
             yield ServerSentEventMessage(event="listening", data="")
             sent_at, patience = monotonic(), _ECHO_SECONDS
-            while monotonic() < until and await goes_on():
+            while monotonic() < until and await is_authorized():
                 rest = sent_at + patience - monotonic()
-                changed = await watching.changed(min(max(rest, 0.0), ASK_AGAIN_SECONDS))
+                changed = await watcher.changed(min(max(rest, 0.0), RECHECK_SECONDS))
                 if not changed and monotonic() < sent_at + patience:
                     continue
                 yield ServerSentEventMessage(event="changed", data="")
                 sent_at = monotonic()
                 patience = _ECHO_SECONDS if changed else _AT_LEAST_EVERY_SECONDS
-                await watching.pause(_APART_SECONDS)
+                await watcher.pause(_APART_SECONDS)
 
 
-async def _differences(request: HttpRequest, look: Look) -> AsyncIterator[ServerSentEventMessage]:
+async def _differences(request: HttpRequest, probe: Probe) -> AsyncIterator[ServerSentEventMessage]:
     feed: Feed = request.app.state.feed
-    goes_on, until = still_authorized(request), monotonic() + LONGEST_SECONDS
+    is_authorized, until = still_authorized(request), monotonic() + LONGEST_SECONDS
     seen: Any = ...
     with contextlib.suppress(*_OVER):
-        async with feed.watch() as watching:
-            while monotonic() < until and await goes_on():
+        async with feed.watch() as watcher:
+            while monotonic() < until and await is_authorized():
                 with contextlib.suppress(DatabaseUnavailable):
-                    shown = await read(request, look)
+                    shown = await read(request, probe)
                     if shown != seen:
                         name = "listening" if seen is ... else "changed"
                         yield ServerSentEventMessage(event=name, data="")
                     seen = shown
-                await watching.pause(_CLOSELY_SECONDS)
+                await watcher.pause(_CLOSELY_SECONDS)

@@ -8,11 +8,17 @@ from litestar import Response, get
 from msgspec import Struct
 
 from headway_console.access.guards import needs
+from headway_console.pages import form_fields as fields
 from headway_console.pages.charts import throughput
-from headway_console.pages.form_fields import zone_of
 from headway_console.pages.shell import Page, show
-from headway_console.reading.overview import Overview, Throughput, read_overview, read_throughput
-from headway_console.reading.system import Backlog, state_of
+from headway_console.reading.system import (
+    Backlog,
+    Overview,
+    Throughput,
+    read_overview,
+    read_throughput,
+    state_of,
+)
 from headway_console.services import HttpRequest, read
 
 # The default orphan timeout of the dispatcher.
@@ -87,7 +93,7 @@ async def overview_page(request: HttpRequest) -> Response[str]:
         lines=lines,
         troubles=troubles_of(found, lines),
         groups=busiest[:_SHOWN_GROUPS],
-        chart=throughput(shown, zone_of(request)),
+        chart=throughput(shown, fields.zone_of(request)),
         is_young=is_young,
         ended=sum(slot.completed for slot in shown),
         failed=sum(slot.failed for slot in shown),

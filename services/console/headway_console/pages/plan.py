@@ -74,11 +74,7 @@ def summary_of(answer: ApplyAnswer) -> str:
 
 def view_of(change: FireChange) -> FireChangeView:
     """Return the first changes of a manifest, and how many are hidden."""
-    counts = {
-        "appear": change.appearing,
-        "vanish": change.vanishing,
-        "unchanged": change.unchanged,
-    }
+    counts = {"appear": change.appearing, "vanish": change.vanishing, "unchanged": change.unchanged}
     summary = ", ".join(f"{count(number)} {verb}" for verb, number in counts.items() if number)
     appear = [_text(fire) for fire in change.appear[:_SHOWN]]
     vanish = [_text(fire) for fire in change.vanish[:_SHOWN]]
@@ -112,11 +108,7 @@ async def _read(request: HttpRequest) -> YamlRequest:
 
 
 def _show(
-    request: HttpRequest,
-    form: YamlRequest,
-    *,
-    answer: ApplyAnswer | None = None,
-    trouble: str = "",
+    request: HttpRequest, form: YamlRequest, *, answer: ApplyAnswer | None = None, trouble: str = ""
 ) -> Response[str]:
     return show(
         request,

@@ -13,18 +13,11 @@ from litestar.params import FromPath
 from litestar.response import ServerSentEvent
 
 from headway_console.access.guards import needs
-from headway_console.pages.form_fields import (
-    choice_of,
-    filters_of,
-    ids_of,
-    text_of,
-    texts_of,
-    times_of,
-)
+from headway_console.pages import form_fields as fields
 from headway_console.pages.live import watch
 from headway_console.pages.shell import Page, go_to, show
 from headway_console.pages.work_queue import cancel, unknown_manifest
-from headway_console.reading.runs import RunFilter, look_at_run, page_of_runs, read_run
+from headway_console.reading.runs import RunFilter, page_of_runs, read_run, read_run_changes
 from headway_console.services import HttpRequest, ask, read
 from headway_console.settings import ConsoleSettings
 
@@ -35,18 +28,18 @@ _FILTERS = ("state", "job", "manifest", "group", "worker", "since", "before", "t
 @get("/runs", opt=needs("viewer"))
 async def runs(request: HttpRequest) -> Response[str]:
     """List runs, the newest first."""
-    cursor = text_of(request, "cursor")
+    cursor = fields.text_of(request, "cursor")
     filters = RunFilter(
-        **texts_of(request, "group", "job", "manifest", "worker", "text"),
-        **times_of(request),
-        state=choice_of(request, "state", RunState),
-        text_in=choice_of(request, "in", TextIn) or "anywhere",
+        **fields.texts_of(request, "group", "job", "manifest", "worker", "text"),
+        **fields.times_of(request),
+        state=fields.choice_of(request, "state", RunState),
+        text_in=fields.choice_of(request, "in", TextIn) or "anywhere",
     )
     return show(
         request,
         "runs.html",
         page=await read(request, page_of_runs, filters, cursor=cursor),
-        values=filters_of(request, *_FILTERS),
+        values=fields.filters_of(request, *_FILTERS),
         cursor=cursor,
         unknown_manifest=await unknown_manifest(request, filters.manifest),
     )
@@ -55,7 +48,7 @@ async def runs(request: HttpRequest) -> Response[str]:
 @post("/runs/cancel", opt=needs("operator"))
 async def cancel_runs(request: HttpRequest) -> Response[Any]:
     """Cancel the checked runs."""
-    return await cancel(request, await ids_of(request), to="/runs")
+    return await cancel(request, await fields.ids_of(request), to="/runs")
 
 
 @get("/runs/{run:uuid}", opt=needs("viewer"))
@@ -77,7 +70,7 @@ async def run_page(request: HttpRequest, run: FromPath[UUID]) -> Response[str]:
 @get("/runs/{run:uuid}/live", opt=needs("viewer"), sync_to_thread=False)
 def run_live(request: HttpRequest, run: FromPath[UUID]) -> ServerSentEvent:
     """Send an event when the run changes, its progress and log included."""
-    return watch(request, partial(look_at_run, run=run))
+    return watch(request, partial(read_run_changes, run=run))
 
 
 @post("/runs/{run:uuid}/cancel", opt=needs("operator"))
@@ -92,8 +85,8 @@ async def run_again(request: HttpRequest, run: FromPath[UUID]) -> Response[Any]:
     found = await read(request, read_run, run)
     row = found.status
     if row.manifest is not None:
-        wish = TriggerRequest(manifest=row.manifest, input=found.input)
-        triggered = await ask(request, subjects.TRIGGER_REQUEST, wish, TriggerAnswer)
+        message = TriggerRequest(manifest=row.manifest, input=found.input)
+        triggered = await ask(request, subjects.TRIGGER_REQUEST, message, TriggerAnswer)
         text, work = triggered.text or triggered.result, triggered.work
     else:
         order = EnqueueRequest(

@@ -17,8 +17,7 @@ from litestar.handlers import HTTPRouteHandler
 from msgspec import Struct
 
 from headway_console.access.authentication import Authenticator
-from headway_console.access.csrf import csrf_token
-from headway_console.access.guards import SignInNeeded
+from headway_console.access.guards import SignInNeeded, csrf_token
 from headway_console.access.roles import Person, may
 from headway_console.pages.filters import FILTERS
 from headway_console.pages.form_fields import UTC, zone_of

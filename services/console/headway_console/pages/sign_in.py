@@ -12,8 +12,7 @@ from litestar import Response, get, post
 
 from headway_console.access.attempts import TooManyAttempts
 from headway_console.access.authentication import Authenticator
-from headway_console.access.csrf import check_origin
-from headway_console.access.guards import open_to_anyone
+from headway_console.access.guards import check_origin, open_to_anyone
 from headway_console.access.issuer import Issuer, IssuerUnavailable, challenge_of, redirect_url
 from headway_console.access.roles import Person
 from headway_console.access.sessions import SIGNING_IN_LASTS, SigningIn
@@ -190,6 +189,4 @@ def _oidc(request: HttpRequest) -> tuple[ConsoleSettings, Issuer | None]:
     return settings, request.app.state.authenticator.issuer if settings.oidc_client_id else None
 
 
-HANDLERS = [
-    *(sign_in_page, sign_in, sign_in_local, sign_in_at_issuer, back_from_issuer, sign_out),
-]
+HANDLERS = [*(sign_in_page, sign_in, sign_in_local, sign_in_at_issuer, back_from_issuer, sign_out)]

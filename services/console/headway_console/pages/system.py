@@ -10,29 +10,20 @@ from headway_contract.operations import SettingsAnswer, SettingsQuestion, Settin
 from headway_errors import RequestFailed
 from headway_service_kit.settings_text import told_by
 from litestar import Response, get
-from msgspec import Struct, convert
+from msgspec import convert
 
 from headway_console.access.guards import needs
-from headway_console.pages.form_fields import filters_of, text_of
+from headway_console.pages import form_fields as fields
 from headway_console.pages.overview import PASSES
 from headway_console.pages.shell import Page, show
 from headway_console.reading.system import read_system
 from headway_console.services import HttpRequest, ask, read
 from headway_console.streams import read_services, read_streams
 
-_SETTINGS_SUBJECTS = {
+_SETTINGS = {
     "Scheduler": subjects.SCHEDULER_SETTINGS_QUESTION,
     "Dispatcher": subjects.DISPATCHER_SETTINGS_QUESTION,
 }
-
-
-class ServiceReport(Struct, frozen=True, kw_only=True):
-    """The settings of one service; `problem` if it does not answer."""
-
-    service: str
-    process: str = ""
-    settings: list[SettingStatus] = []
-    problem: str = ""
 
 
 @get("/system", opt=needs("viewer"))
@@ -57,26 +48,27 @@ async def system(request: HttpRequest) -> Response[str]:
 @get("/settings", opt=needs("viewer"))
 async def settings(request: HttpRequest) -> Response[str]:
     """Show every setting; one process answers for its service."""
-    reports = [_ask(request, service, subject) for service, subject in _SETTINGS_SUBJECTS.items()]
+    answers = await asyncio.gather(*(_ask(request, subject) for subject in _SETTINGS.values()))
     own = convert(
         told_by(request.app.state.settings, os.environ), list[SettingStatus], from_attributes=True
     )
-    services = [*await asyncio.gather(*reports), ServiceReport(service="Console", settings=own)]
+    reports = dict(zip(_SETTINGS, answers, strict=True))
+    reports["Console"] = SettingsAnswer(process="", settings=own)
     return show(
         request,
         "settings.html",
-        services=services,
-        only_changed=text_of(request, "which") == "changed",
-        values=filters_of(request, "which"),
+        reports=reports,
+        only_changed=fields.text_of(request, "which") == "changed",
+        values=fields.filters_of(request, "which"),
     )
 
 
-async def _ask(request: HttpRequest, service: str, subject: str) -> ServiceReport:
+async def _ask(request: HttpRequest, subject: str) -> SettingsAnswer | str:
+    """Return the settings of a service, or why there are none."""
     try:
-        answer = await ask(request, subject, SettingsQuestion(), SettingsAnswer)
+        return await ask(request, subject, SettingsQuestion(), SettingsAnswer)
     except RequestFailed as error:
-        return ServiceReport(service=service, problem=str(error))
-    return ServiceReport(service=service, process=answer.process, settings=answer.settings)
+        return str(error)
 
 
 SETTINGS_PAGE = Page(title="Settings", path="/settings", key="t", handlers=(settings,))

@@ -6,27 +6,14 @@ from typing import Any
 from uuid import UUID
 
 from headway_contract import subjects
-from headway_contract.work_queue import (
-    CancelAnswer,
-    CancelRequest,
-    ExplainWorkAnswer,
-    WorkQuestion,
-    WorkState,
-)
+from headway_contract import work_queue as contract
 from headway_errors import Invalid, NotFound, RequestFailed
 from litestar import Response, get, post
 from litestar.params import FromPath
 
 from headway_console.access.guards import needs
+from headway_console.pages import form_fields as fields
 from headway_console.pages.filters import words
-from headway_console.pages.form_fields import (
-    choice_of,
-    field_of,
-    filters_of,
-    ids_of,
-    text_of,
-    texts_of,
-)
 from headway_console.pages.shell import Page, back_of, go_to, show
 from headway_console.reading.manifests import find_id
 from headway_console.reading.works import WorkFilter, count_waiting, page_of_works, read_work
@@ -71,16 +58,16 @@ async def unknown_manifest(request: HttpRequest, name: str | None) -> str | None
 @get("/work", opt=needs("viewer"))
 async def work_queue(request: HttpRequest) -> Response[str]:
     """List work, the newest first."""
-    cursor = text_of(request, "cursor")
+    cursor = fields.text_of(request, "cursor")
     filters = WorkFilter(
-        **texts_of(request, "group", "job", "manifest", "reason"),
-        state=choice_of(request, "state", WorkState),
+        **fields.texts_of(request, "group", "job", "manifest", "reason"),
+        state=fields.choice_of(request, "state", contract.WorkState),
     )
     return show(
         request,
         "work_queue.html",
         page=await read(request, page_of_works, filters, cursor=cursor),
-        values=filters_of(request, *_FILTERS),
+        values=fields.filters_of(request, *_FILTERS),
         cursor=cursor,
         waiting=await read(request, count_waiting),
         reasons=sorted(REASONS.items(), key=lambda reason: reason[1]),
@@ -93,10 +80,10 @@ async def work_queue(request: HttpRequest) -> Response[str]:
 async def work_page(request: HttpRequest, work: FromPath[UUID]) -> Response[str]:
     """Show one piece of work: its runs, and its gates as the dispatcher explains them."""
     found, explanation, trouble = None, None, ""
-    question = WorkQuestion(work=work)
+    question = contract.WorkQuestion(work=work)
     try:
         explanation = await ask(
-            request, subjects.EXPLAIN_WORK_QUESTION, question, ExplainWorkAnswer
+            request, subjects.EXPLAIN_WORK_QUESTION, question, contract.ExplainWorkAnswer
         )
     except RequestFailed as error:
         trouble = str(error)
@@ -119,7 +106,7 @@ async def work_page(request: HttpRequest, work: FromPath[UUID]) -> Response[str]
 @post("/work/cancel", opt=needs("operator"))
 async def cancel_works(request: HttpRequest) -> Response[Any]:
     """Cancel the checked work."""
-    return await cancel(request, await ids_of(request), to="/work")
+    return await cancel(request, await fields.ids_of(request), to="/work")
 
 
 @post("/work/{work:uuid}/cancel", opt=needs("operator"))
@@ -134,14 +121,14 @@ async def cancel(request: HttpRequest, ids: Sequence[UUID], *, to: str) -> Respo
         raise Invalid("nothing is checked: check what to cancel")
     if len(ids) > _MAX_AT_ONCE:
         raise Invalid(f"check at most {_MAX_AT_ONCE} at once")
-    wish = CancelRequest(ids=list(ids), reason=await field_of(request, "reason"))
-    answer = await ask(request, subjects.CANCEL_REQUEST, wish, CancelAnswer)
+    message = contract.CancelRequest(ids=list(ids), reason=await fields.field_of(request, "reason"))
+    answer = await ask(request, subjects.CANCEL_REQUEST, message, contract.CancelAnswer)
     ended = {"settled", "asked_to_stop", "asked"} & {result.result for result in answer.results}
     back = await back_of(request, to)
     return go_to(request, back, text=cancel_summary(answer), kind="good" if ended else "bad")
 
 
-def cancel_summary(answer: CancelAnswer) -> str:
+def cancel_summary(answer: contract.CancelAnswer) -> str:
     """Summarise the results of a cancel."""
     if len(answer.results) == 1 and answer.results[0].text:
         return answer.results[0].text

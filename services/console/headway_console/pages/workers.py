@@ -11,10 +11,10 @@ from litestar import Response, get, post
 from litestar.response import ServerSentEvent
 
 from headway_console.access.guards import needs
-from headway_console.pages.form_fields import filters_of, text_of
+from headway_console.pages import form_fields as fields
 from headway_console.pages.live import watch
 from headway_console.pages.shell import Page, back_of, go_to, show
-from headway_console.reading.system import look_at_workers, page_of_workers
+from headway_console.reading.system import page_of_workers, read_heartbeats
 from headway_console.services import HttpRequest, ask, read
 
 _MAX_AT_ONCE = 500
@@ -24,7 +24,10 @@ _SHOWN = 8
 @get("/workers", opt=needs("viewer"))
 async def workers(request: HttpRequest) -> Response[str]:
     """List workers by name."""
-    cursor, alive_only = text_of(request, "cursor"), text_of(request, "which") != "all"
+    cursor, alive_only = (
+        fields.text_of(request, "cursor"),
+        fields.text_of(request, "which") != "all",
+    )
     alive = timedelta(seconds=request.app.state.settings.orphan_timeout_seconds)
     page = await read(
         request,
@@ -33,14 +36,14 @@ async def workers(request: HttpRequest) -> Response[str]:
         alive_only=alive_only,
         cursor=cursor,
     )
-    values = filters_of(request, "which")
+    values = fields.filters_of(request, "which")
     return show(request, "workers.html", page=page, values=values, cursor=cursor)
 
 
 @get("/workers/live", opt=needs("viewer"), sync_to_thread=False)
 def workers_live(request: HttpRequest) -> ServerSentEvent:
     """Send an event when a worker sends a heartbeat."""
-    return watch(request, look_at_workers)
+    return watch(request, read_heartbeats)
 
 
 @post("/workers/drain", opt=needs("operator"))
@@ -52,8 +55,8 @@ async def drain(request: HttpRequest) -> Response[Any]:
         text = f"Check some workers first, at most {_MAX_AT_ONCE}."
         return go_to(request, back, text=text, kind="bad")
     try:
-        wish = DrainRequest(workers=names)
-        results = (await ask(request, subjects.DRAIN_REQUEST, wish, DrainAnswer)).results
+        message = DrainRequest(workers=names)
+        results = (await ask(request, subjects.DRAIN_REQUEST, message, DrainAnswer)).results
     except RequestFailed as error:
         return go_to(request, back, text=str(error), kind="bad")
     drained = any(result.result == "asked" for result in results)

@@ -8,7 +8,7 @@ from headway_contract.work import RetryPolicy
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
-from headway_console.reading.paging import Page, Words, last_name, like, page_of, read_row
+from headway_console.reading.lists import Page, SearchText, last_name, like, page_of, read_row
 
 queries = Queries("headway_console.reading", "sql/applications.sql")
 
@@ -64,7 +64,7 @@ async def page_of_jobs(
     connection: Connection,
     *,
     heard_since: datetime,
-    text: Words | None = None,
+    text: SearchText | None = None,
     cursor: str | None = None,
     limit: int = 50,
 ) -> Page[JobRow]:

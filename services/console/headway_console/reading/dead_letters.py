@@ -18,7 +18,7 @@ from headway_errors import NotFound
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
-from headway_console.reading.paging import Page, page_of, read_row, time_and_id
+from headway_console.reading.lists import Page, page_of, read_row, time_and_id
 
 queries = Queries("headway_console.reading", "sql/dead_letters.sql")
 
@@ -84,12 +84,12 @@ async def page_of_letters(
     return page_of(_LETTERS, rows, limit, _status, "created_at")
 
 
-async def read_letter(connection: Connection, letter: UUID) -> DeadLetterAnswer:
-    """Return a dead letter in full, by its id or by that of its work; raises `NotFound`."""
-    row = await connection.fetchrow(queries["letter"], letter)
+async def read_letter(connection: Connection, id: UUID) -> DeadLetterAnswer:  # noqa: A002
+    """Show a dead letter, by its id or by that of its work."""
+    row = await connection.fetchrow(queries["letter"], id)
     if row is None:
         raise NotFound(
-            f"there is no dead letter {letter}, and no dead letter of work {letter}: "
+            f"there is no dead letter {id}, and no dead letter of work {id}: "
             "see 'headway dead-letters list --state all'"
         )
     stored = {name: row[name] for name in ("cause", "input", "failure", "runs")}
@@ -105,7 +105,7 @@ async def manifest_of(connection: Connection, letter: UUID) -> UUID | None:
 
 
 async def read_canary(connection: Connection, canary: UUID) -> CanaryStatus:
-    """Return one canary; raises `NotFound`."""
+    """Show the progress of a canary."""
     row = await connection.fetchrow(queries["canary"], canary)
     if row is None:
         raise NotFound(f"there is no canary {canary}")

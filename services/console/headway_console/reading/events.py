@@ -10,9 +10,9 @@ from headway_history.store import Numbers
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct, structs
 
-from headway_console.reading.paging import (
+from headway_console.reading.lists import (
     Page,
-    Several,
+    Texts,
     escaped,
     page_of,
     read_row,
@@ -23,7 +23,7 @@ from headway_console.reading.paging import (
 queries = Queries("headway_console.reading", "sql/events.sql")
 
 # Number of the newest events that a search without an index reads.
-LOOKED_THROUGH = 6_000
+SEARCHED = 6_000
 # New events are searched in the latest partitions only.
 _NEWS = timedelta(hours=24)
 _NEWS_AT_ONCE = 5_000
@@ -35,7 +35,7 @@ _PREFIX, _VERSION = "headway.", ".v"
 class EventFilter(Struct, frozen=True, kw_only=True):
     """Filters of events; types as in `run.completed`, `dead_letter.*`, or the full name."""
 
-    type: Several = ()
+    type: Texts = ()
     work: UUID | None = None
     run: UUID | None = None
     job: Name | None = None
@@ -52,10 +52,7 @@ class EventFilter(Struct, frozen=True, kw_only=True):
 
 
 class EventRow(Struct, frozen=True, kw_only=True):
-    """One event: accepted, or refused with a reason.
-
-    The manifest and the job are known while the work is kept.
-    """
+    """One event, accepted or refused; manifest and job are known while the work is kept."""
 
     number: int
     id: str
@@ -93,7 +90,7 @@ async def page_of_events(
     where = (filters.work, below, filters.since, filters.before)
     narrow = (
         *(*where, filters.patterns, filters.run, filters.accepted),
-        *(LOOKED_THROUGH, limit + 1, filters.job, filters.group),
+        *(SEARCHED, limit + 1, filters.job, filters.group),
     )
     if filters.manifest is None:
         rows = await connection.fetch(queries["feed"], *narrow)
@@ -102,11 +99,11 @@ async def page_of_events(
     page = page_of(_LIST, rows, limit, event_row, "recorded_at")
     if page.next is not None:
         return page
-    reached = await connection.fetchrow(queries["reached"], *where, LOOKED_THROUGH)
+    reached = await connection.fetchrow(queries["reached"], *where, SEARCHED)
     return searched(page, _LIST, reached, "recorded_at")
 
 
-async def begin_to_follow(connection: Connection, *, now: datetime) -> Numbers:
+async def read_position(connection: Connection, *, now: datetime) -> Numbers:
     """Return the position after the newest event."""
     return Numbers(await connection.fetchval(queries["last_number"], now - _NEWS))
 
@@ -114,15 +111,12 @@ async def begin_to_follow(connection: Connection, *, now: datetime) -> Numbers:
 async def new_numbers(
     connection: Connection, numbers: Numbers, *, now: datetime, elapsed: float
 ) -> list[int]:
-    """Return the numbers of the events since the last call.
-
-    `elapsed` is a monotonic clock: after some time a missing number is given up.
-    """
+    """Return the numbers of the events since the last call; `elapsed` is a monotonic clock."""
     rows = await connection.fetch(queries["numbers"], numbers.settled, _NEWS_AT_ONCE, now - _NEWS)
     return numbers.news((row["id"] for row in rows), elapsed)
 
 
-async def read_these(
+async def read_events(
     connection: Connection, new: Sequence[int], filters: EventFilter, *, now: datetime
 ) -> list[EventRow]:
     """Return the events with these numbers that match the filters, the oldest first."""

@@ -10,7 +10,7 @@ from headway_contract.operations import GroupOccupancy, GroupStatus
 from headway_decisions.declaring.ownership import group_owners, read_group
 from headway_postgres_kit import Connection, Queries
 
-from headway_console.reading.paging import Page, last_name, page_of, read_row
+from headway_console.reading.lists import Page, last_name, page_of, read_row
 from headway_console.reading.works import read_waiting
 
 queries = Queries("headway_console.reading", "sql/groups.sql")
@@ -19,10 +19,7 @@ _LIST = "groups"
 
 
 class GroupRow(GroupStatus, frozen=True, kw_only=True):
-    """A group. `waiting` counts work by wait reason; `frees_at` is the end of its rate limit.
-
-    `owners` names the owner of each setting, and the command that resets it to code.
-    """
+    """A group; `waiting` counts work by reason, and `frees_at` ends the rate limit."""
 
     owner: str | None
     frees_at: datetime | None
@@ -41,11 +38,7 @@ class GroupRow(GroupStatus, frozen=True, kw_only=True):
 
 
 async def page_of_groups(
-    connection: Connection,
-    *,
-    name: Name | None = None,
-    cursor: str | None = None,
-    limit: int = 100,
+    connection: Connection, *, name: Name | None = None, cursor: str | None = None, limit: int = 100
 ) -> Page[GroupRow]:
     """List groups by name: limits, active runs and waiting work; or one group."""
     rows = await connection.fetch(queries["page"], last_name(_LIST, cursor), name, limit + 1)

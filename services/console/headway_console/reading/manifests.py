@@ -5,14 +5,10 @@ from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
-from headway_contract.fields import Name
+from headway_contract.fields import ManifestId, Name
 from headway_contract.manifests import ManifestAnswer, ManifestStatus
 from headway_contract.work import WorkTerms, stored_terms
-from headway_decisions.declaring.lookup import (
-    deleted_message,
-    missing_message,
-    stored_definition,
-)
+from headway_decisions.declaring.lookup import deleted_message, missing_message, stored_definition
 from headway_decisions.declaring.ownership import manifest_owners
 from headway_decisions.timing import timing
 from headway_decisions.timing.timing import Timing
@@ -20,10 +16,10 @@ from headway_errors import Invalid, NotFound
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
-from headway_console.reading.paging import (
+from headway_console.reading.lists import (
     Page,
-    Several,
-    Words,
+    SearchText,
+    Texts,
     last_name,
     like,
     page_of,
@@ -58,11 +54,11 @@ class ManifestFilter(Struct, frozen=True, kw_only=True):
     `key=value`.
     """
 
-    text: Words | None = None
+    text: SearchText | None = None
     group: Name | None = None
     job: Name | None = None
     owner: Name | None = None
-    label: Several = ()
+    label: Texts = ()
     state: ManifestState | None = None
 
 
@@ -90,10 +86,7 @@ class ManifestRow(ManifestStatus, frozen=True, kw_only=True):
 
 
 class Setting(Struct, frozen=True, kw_only=True):
-    """One setting and its owner: the code, an operator (`operator`), or the API.
-
-    `give_back` names the field that an operator can reset to code.
-    """
+    """One setting and its owner; an operator can reset the field `give_back` to code."""
 
     name: str
     value: Any
@@ -102,36 +95,26 @@ class Setting(Struct, frozen=True, kw_only=True):
 
 
 class Relative(Struct, frozen=True, kw_only=True):
-    """A manifest in the graph of dependents."""
+    """A manifest in the graph of dependents; a success of `depends_on` queues it."""
 
     id: UUID
     external_id: str
-    job: str
     group: str
     held_by: str | None
+    depends_on: UUID | None
     dormant: bool
     last_outcome: str | None
-    next_due_at: datetime | None
     depth: int
-
-
-class Edge(Struct, frozen=True, kw_only=True):
-    """A success of `parent` queues `child`; a dormant child waits for an activation."""
-
-    parent: UUID
-    child: UUID
-    dormant: bool
 
 
 class Family(Struct, frozen=True, kw_only=True):
     """The dependencies of a manifest; `more` if there are too many to draw."""
 
     nodes: list[Relative]
-    edges: list[Edge]
     more: bool = False
 
 
-class ManifestInFull(Struct, frozen=True, kw_only=True):
+class ManifestDetails(Struct, frozen=True, kw_only=True):
     """One manifest: status, settings with their owners, and the input schema of its job."""
 
     status: ManifestRow
@@ -156,22 +139,28 @@ async def page_of_manifests(
     connection: Connection, filters: ManifestFilter, *, cursor: str | None = None, limit: int = 50
 ) -> Page[ManifestRow]:
     """List manifests in the order of their ids."""
+    labels = {}
+    for label in filters.label:
+        key, equals, value = label.partition("=")
+        if not equals:
+            raise Invalid(f"label: {label!r} is not key=value")
+        labels[key] = value
     rows = await connection.fetch(
         queries["page"],
         last_name(_LIST, cursor),
         *(like(filters.text), filters.group, filters.job, filters.owner),
-        dict(map(_label, filters.label)) or None,
+        labels or None,
         filters.state,
         limit + 1,
     )
     return page_of(_LIST, rows, limit, manifest_row, None, "external_id")
 
 
-async def read_manifest(connection: Connection, external_id: str) -> ManifestInFull:
+async def read_manifest(connection: Connection, external_id: str) -> ManifestDetails:
     """Return a manifest in full; raises `NotFound`."""
     row = await _find(connection, external_id)
     return read_row(
-        ManifestInFull,
+        ManifestDetails,
         row,
         status=manifest_row(row),
         settings=_settings(row),
@@ -179,9 +168,9 @@ async def read_manifest(connection: Connection, external_id: str) -> ManifestInF
     )
 
 
-async def read_definition(connection: Connection, external_id: str) -> ManifestAnswer:
-    """Return a manifest with its definition and owners; raises `NotFound`."""
-    row = await _find(connection, external_id)
+async def read_definition(connection: Connection, manifest: ManifestId) -> ManifestAnswer:
+    """Show a manifest with its definition and operators' changes."""
+    row = await _find(connection, manifest)
     return ManifestAnswer(
         status=msgspec.convert(manifest_row(row), ManifestStatus, from_attributes=True),
         definition=stored_definition(row),
@@ -192,20 +181,15 @@ async def read_definition(connection: Connection, external_id: str) -> ManifestA
 
 
 async def _find(connection: Connection, external_id: str) -> Any:
-    """Return the row of a manifest; raises `NotFound`, with a similar name if there is one."""
+    """Return the row of a manifest; raises `NotFound`, with the deletion or a similar name."""
     row = await connection.fetchrow(queries["manifest"], external_id)
-    if row is None:
-        raise NotFound(await why_missing(connection, external_id))
-    return row
-
-
-async def why_missing(connection: Connection, external_id: str) -> str:
-    """Return why no manifest has a name: it was deleted, or is spelled otherwise."""
+    if row is not None:
+        return row
     deleted = await connection.fetchrow(queries["deleted"], external_id)
     if deleted is not None:
-        return deleted_message(external_id, deleted["occurred_at"], deleted["source"])
+        raise NotFound(deleted_message(external_id, deleted["occurred_at"], deleted["source"]))
     rows = await connection.fetch(queries["similar_names"], external_id, _COMPARED_NAMES)
-    return missing_message(external_id, [row["external_id"] for row in rows])
+    raise NotFound(missing_message(external_id, [row["external_id"] for row in rows]))
 
 
 async def id_of_filter(
@@ -226,16 +210,8 @@ async def find_id(connection: Connection, external_id: str) -> UUID | None:
 async def read_family(connection: Connection, manifest: UUID) -> Family:
     """Return the tree of dependents of a manifest."""
     rows = await connection.fetch(queries["family"], manifest, _FAMILY)
-    known = {row["id"] for row in rows}
-    return Family(
-        nodes=[read_row(Relative, row, held_by=held_by(row)) for row in rows],
-        edges=[
-            Edge(parent=row["depends_on"], child=row["id"], dormant=row["dormant"])
-            for row in rows
-            if row["depends_on"] in known
-        ],
-        more=len(rows) >= _FAMILY,
-    )
+    nodes = [read_row(Relative, row, held_by=held_by(row)) for row in rows]
+    return Family(nodes=nodes, more=len(rows) >= _FAMILY)
 
 
 async def list_labels(connection: Connection) -> list[Label]:
@@ -259,6 +235,10 @@ def held_by(row: Any) -> str | None:
 
 def manifest_row(row: Any) -> ManifestRow:
     """Make a manifest of its row."""
+    last_run = None
+    if row["run"] is not None:
+        names = LastRun.__struct_fields__[1:]
+        last_run = LastRun(run=row["run"], **{name: row[f"run_{name}"] for name in names})
     return read_row(
         ManifestRow,
         row,
@@ -269,22 +249,8 @@ def manifest_row(row: Any) -> ManifestRow:
         next_fire_at=row["wake_at"],
         pause_reason=row["pause_reason"] if held_by(row) == "paused" else "",
         depends_on=row["parent"],
-        last_run=_last_run(row),
+        last_run=last_run,
     )
-
-
-def _last_run(row: Any) -> LastRun | None:
-    if row["run"] is None:
-        return None
-    columns = {name: row[f"run_{name}"] for name in LastRun.__struct_fields__ if name != "run"}
-    return LastRun(run=row["run"], **columns)
-
-
-def _label(given: str) -> tuple[str, str]:
-    key, equals, value = given.partition("=")
-    if not equals:
-        raise Invalid(f"label: {given!r} is not key=value")
-    return key, value
 
 
 def _settings(row: Any) -> list[Setting]:

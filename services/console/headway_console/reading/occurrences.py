@@ -7,7 +7,7 @@ from uuid import UUID
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
-from headway_console.reading.paging import Page, page_of, read_row, time_and_id
+from headway_console.reading.lists import Page, page_of, read_row, time_and_id
 
 queries = Queries("headway_console.reading", "sql/occurrences.sql")
 

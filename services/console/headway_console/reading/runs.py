@@ -15,23 +15,23 @@ from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
 from headway_console.reading.events import EventRow, event_row
-from headway_console.reading.manifests import id_of_filter
-from headway_console.reading.paging import (
+from headway_console.reading.lists import (
     Page,
-    Words,
+    SearchText,
     like,
     page_of,
     read_row,
     searched,
     time_and_id,
 )
+from headway_console.reading.manifests import id_of_filter
 
 queries = Queries("headway_console.reading", "sql/runs.sql")
 
 # Number of the newest runs that a search without an index reads, in about 25 ms. Text is slower,
 # because it is stored apart from the run.
-LOOKED_THROUGH = 10_000
-LOOKED_THROUGH_FOR_TEXT = 4_000
+SEARCHED = 10_000
+SEARCHED_FOR_TEXT = 4_000
 
 _LIVE = ("pending", "in_progress")
 _LIST = "runs"
@@ -54,15 +54,15 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     worker: Text | None = None
     since: datetime | None = None
     before: datetime | None = None
-    text: Words | None = None
+    text: SearchText | None = None
     text_in: Literal["anywhere", "error", "input"] = "anywhere"
 
     @property
     def among(self) -> int | None:
         """Return the number of runs to search; `None` if an index finds all."""
         if self.text:
-            return LOOKED_THROUGH_FOR_TEXT
-        return LOOKED_THROUGH if self.worker else None
+            return SEARCHED_FOR_TEXT
+        return SEARCHED if self.worker else None
 
 
 class RunRow(RunStatus, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class RunRow(RunStatus, frozen=True, kw_only=True):
     message: str | None = None
 
 
-class RunInFull(RunAnswer, frozen=True, kw_only=True):
+class RunDetails(RunAnswer, frozen=True, kw_only=True):
     """One run in full.
 
     `timeline` has the events of its work, other attempts included. `reissued` and
@@ -136,7 +136,7 @@ def _newest_first(row: Any) -> tuple[datetime, UUID]:
     return row["created_at"], row["run_id"]
 
 
-async def read_run(connection: Connection, run: UUID, *, lines: int = 500) -> RunInFull:
+async def read_run(connection: Connection, run: UUID, *, lines: int = 500) -> RunDetails:
     """Return a run with the first lines of its log; raises `NotFound`."""
     row = await connection.fetchrow(queries["run"], run)
     if row is None:
@@ -146,7 +146,7 @@ async def read_run(connection: Connection, run: UUID, *, lines: int = 500) -> Ru
     events = await connection.fetch(queries["events"], row["work_id"], row["lease_id"], _EVENTS)
     status = _run_row(row)
     return read_row(
-        RunInFull,
+        RunDetails,
         row,
         status=status,
         percent=status.percent,
@@ -171,7 +171,7 @@ async def read_log(
     return [LogLine(**dict(row)) for row in rows]
 
 
-async def look_at_run(connection: Connection, run: UUID) -> tuple[Any, ...]:
+async def read_run_changes(connection: Connection, run: UUID) -> tuple[Any, ...]:
     """Return the values of a run that change while it runs."""
     row = await connection.fetchrow(queries["run_changes"], run)
     return () if row is None else tuple(row.values())

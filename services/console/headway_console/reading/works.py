@@ -12,14 +12,14 @@ from headway_errors import NotFound
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
+from headway_console.reading.lists import Page, page_of, read_row, searched, time_and_id
 from headway_console.reading.manifests import id_of_filter
-from headway_console.reading.paging import Page, page_of, read_row, searched, time_and_id
 from headway_console.reading.runs import RunRow, read_attempts
 
 queries = Queries("headway_console.reading", "sql/works.sql")
 
 # Number of the latest settled works that a search reads.
-LOOKED_THROUGH = 20_000
+SEARCHED = 20_000
 # Waiting work is counted up to this number.
 _COUNTED_WAITING = 50_000
 _UNSETTLED, _SETTLED, _ENQUEUED = "work", "settled work", "enqueued"
@@ -39,7 +39,7 @@ class WorkFilter(Struct, frozen=True, kw_only=True):
     reason: Text | None = None
 
 
-class WorkInFull(WorkAnswer, frozen=True, kw_only=True):
+class WorkDetails(WorkAnswer, frozen=True, kw_only=True):
     """One piece of work with its runs and its dead letters, the latest first."""
 
     runs: list[RunRow]  # type: ignore[assignment]
@@ -59,12 +59,12 @@ async def page_of_works(
         return page_of(_UNSETTLED, rows, limit, _work_status, "queued_at")
     place = time_and_id(_SETTLED, cursor, UUID)
     rows = await connection.fetch(
-        queries["settled"], filters.reason, *where, *place, LOOKED_THROUGH, limit + 1
+        queries["settled"], filters.reason, *where, *place, SEARCHED, limit + 1
     )
     page = page_of(_SETTLED, rows, limit, _work_status, "settled_at")
     if page.next is not None:
         return page
-    reached = await connection.fetchrow(queries["reached"], *place, LOOKED_THROUGH)
+    reached = await connection.fetchrow(queries["reached"], *place, SEARCHED)
     return searched(page, _SETTLED, reached, "settled_at")
 
 
@@ -95,7 +95,7 @@ async def count_waiting(connection: Connection) -> dict[str, int]:
     return dict(counts.most_common())
 
 
-async def read_work(connection: Connection, identity: UUID) -> WorkInFull:
+async def read_work(connection: Connection, identity: UUID) -> WorkDetails:
     """Return a piece of work by its id or by that of a run; raises `NotFound`."""
     row = await connection.fetchrow(queries["work"], identity)
     if row is None:
@@ -104,7 +104,7 @@ async def read_work(connection: Connection, identity: UUID) -> WorkInFull:
             "pruned; see 'headway work'"
         )
     runs = await read_attempts(connection, row["id"])
-    return read_row(WorkInFull, row, status=_work_status(row), runs=runs[::-1])
+    return read_row(WorkDetails, row, status=_work_status(row), runs=runs[::-1])
 
 
 def _work_status(row: Any) -> WorkStatus:

@@ -6,29 +6,16 @@ from typing import Any, get_args
 
 from headway.client.control import PATIENT_SECONDS
 from headway_clock import utc_now
+from headway_contract import manifests as contract
 from headway_contract import subjects
 from headway_contract.fields import Changed
-from headway_contract.manifests import (
-    ChangeManyRequest,
-    ChangeRequest,
-    DeleteRequest,
-    ManifestField,
-    ManifestResult,
-    ManyChanged,
-    PauseAnswer,
-    PauseRequest,
-    ResumeAnswer,
-    ResumeRequest,
-    TriggerAnswer,
-    TriggerRequest,
-)
 from headway_errors import NotFound, RequestFailed
 from litestar import Response, post
 from litestar.params import FromPath
 from msgspec import UNSET
 
 from headway_console.access.guards import needs
-from headway_console.pages.form_fields import field_of
+from headway_console.pages import form_fields as fields
 from headway_console.pages.schedules import form as forms
 from headway_console.pages.schedules.detail import form_of, setting_of, show_schedule
 from headway_console.pages.shell import Kind, back_of, go_to, go_to_result
@@ -51,15 +38,15 @@ async def bulk(request: HttpRequest) -> Response[Any]:
         return go_to(request, back, text=f"Check at most {_MAX_AT_ONCE} at once.", kind="bad")
     match action:
         case "pause":
-            pausing = _pause(request, PauseRequest(manifests=names))
+            pausing = _pause(request, contract.PauseRequest(manifests=names))
             return await go_to_result(request, back, pausing)
         case "resume":
             return await go_to_result(request, back, _resume(request, names))
         case "enable" | "disable" | "run":
-            wish = ChangeManyRequest(manifests=names, action=action)
+            message = contract.ChangeManyRequest(manifests=names, action=action)
             subject, seconds = subjects.CHANGE_MANY_REQUEST, PATIENT_SECONDS
             try:
-                answer = await ask(request, subject, wish, ManyChanged, timeout=seconds)
+                answer = await ask(request, subject, message, contract.ManyChanged, timeout=seconds)
             except RequestFailed as error:
                 return go_to(request, back, text=str(error), kind="bad")
             text, kind = summary(answer.results)
@@ -68,7 +55,7 @@ async def bulk(request: HttpRequest) -> Response[Any]:
             return go_to(request, back, text=f"Unknown action {action!r}.", kind="bad")
 
 
-def summary(results: Sequence[ManifestResult]) -> tuple[str, Kind]:
+def summary(results: Sequence[contract.ManifestResult]) -> tuple[str, Kind]:
     """Summarise the results, refusals first."""
     wrong = [f"{result.manifest}: {result.text}" for result in results if not result.done]
     done = [result.text for result in results if result.done]
@@ -86,33 +73,33 @@ async def run_now(request: HttpRequest, name: FromPath[str]) -> Response[Any]:
     given: Any = UNSET
     if sent.get("with") == "input":
         found = await read(request, read_manifest, name)
-        given, filled = forms.read(form_of(found), dict(sent))
-        filled = forms.checked(filled, found.input_schema, given, takes_input=found.takes_input)
+        given, filled = forms.read_form(form_of(found), dict(sent))
+        filled = forms.check_form(filled, found.input_schema, given, takes_input=found.takes_input)
         if not forms.is_sound(filled):
             return await show_schedule(request, found, form=filled, status=422)
-    wish = TriggerRequest(manifest=name, input=given)
-    result = ask(request, subjects.TRIGGER_REQUEST, wish, TriggerAnswer)
+    message = contract.TriggerRequest(manifest=name, input=given)
+    result = ask(request, subjects.TRIGGER_REQUEST, message, contract.TriggerAnswer)
     return await go_to_result(request, f"/schedules/{name}", result)
 
 
 @post("/schedules/{name:str}/switch", opt=needs("operator"))
 async def switch(request: HttpRequest, name: FromPath[str]) -> Response[Any]:
     """Enable or disable a manifest."""
-    return await _change(request, name, enabled=await field_of(request, "enabled") == "yes")
+    return await _change(request, name, enabled=await fields.field_of(request, "enabled") == "yes")
 
 
 @post("/schedules/{name:str}/pause", opt=needs("operator"))
 async def pause(request: HttpRequest, name: FromPath[str]) -> Response[Any]:
     """Pause a manifest, for some hours or until resumed."""
-    here, hours = f"/schedules/{name}", await field_of(request, "hours")
+    here, hours = f"/schedules/{name}", await fields.field_of(request, "hours")
     try:
         until = utc_now() + timedelta(hours=float(hours)) if hours else None
     except (ValueError, OverflowError):
         text = f"Invalid number of hours {hours!r}: write 1.5"
         return go_to(request, here, text=text, kind="bad")
-    reason = await field_of(request, "reason")
-    wish = PauseRequest(manifests=[name], until=until, reason=reason)
-    return await go_to_result(request, here, _pause(request, wish))
+    reason = await fields.field_of(request, "reason")
+    message = contract.PauseRequest(manifests=[name], until=until, reason=reason)
+    return await go_to_result(request, here, _pause(request, message))
 
 
 @post("/schedules/{name:str}/resume", opt=needs("operator"))
@@ -126,7 +113,7 @@ async def change(request: HttpRequest, name: FromPath[str]) -> Response[Any]:
     """Override settings of a manifest, or reset one to code."""
     sent, here = await request.form(), f"/schedules/{name}#settings"
     returned = sent.get("give_back")
-    if returned in get_args(ManifestField):
+    if returned in get_args(contract.ManifestField):
         return await _change(request, name, give_back=[returned])
     try:
         attempts = int(str(sent.get("attempts", "")))
@@ -151,8 +138,8 @@ async def change(request: HttpRequest, name: FromPath[str]) -> Response[Any]:
 async def delete(request: HttpRequest, name: FromPath[str]) -> Response[Any]:
     """Delete a manifest that no code declares."""
     try:
-        wish = DeleteRequest(manifest=name)
-        answer = await ask(request, subjects.DELETE_REQUEST, wish, Changed)
+        message = contract.DeleteRequest(manifest=name)
+        answer = await ask(request, subjects.DELETE_REQUEST, message, Changed)
     except RequestFailed as error:
         # A manifest that is not found has no page either.
         to = "/schedules" if isinstance(error, NotFound) else f"/schedules/{name}"
@@ -160,18 +147,22 @@ async def delete(request: HttpRequest, name: FromPath[str]) -> Response[Any]:
     return go_to(request, "/schedules", text=answer.text)
 
 
-async def _pause(request: HttpRequest, wish: PauseRequest) -> PauseAnswer:
-    return await ask(request, subjects.PAUSE_REQUEST, wish, PauseAnswer, timeout=PATIENT_SECONDS)
+async def _pause(request: HttpRequest, message: contract.PauseRequest) -> contract.PauseAnswer:
+    return await ask(
+        request, subjects.PAUSE_REQUEST, message, contract.PauseAnswer, timeout=PATIENT_SECONDS
+    )
 
 
-async def _resume(request: HttpRequest, names: list[str]) -> ResumeAnswer:
-    wish = ResumeRequest(manifests=names)
-    return await ask(request, subjects.RESUME_REQUEST, wish, ResumeAnswer, timeout=PATIENT_SECONDS)
+async def _resume(request: HttpRequest, names: list[str]) -> contract.ResumeAnswer:
+    message = contract.ResumeRequest(manifests=names)
+    return await ask(
+        request, subjects.RESUME_REQUEST, message, contract.ResumeAnswer, timeout=PATIENT_SECONDS
+    )
 
 
-async def _change(request: HttpRequest, name: str, **fields: Any) -> Response[Any]:
-    wish = ChangeRequest(manifest=name, **fields)
-    result = ask(request, subjects.CHANGE_REQUEST, wish, Changed)
+async def _change(request: HttpRequest, name: str, **changes: Any) -> Response[Any]:
+    message = contract.ChangeRequest(manifest=name, **changes)
+    result = ask(request, subjects.CHANGE_REQUEST, message, Changed)
     return await go_to_result(request, f"/schedules/{name}", result)
 
 

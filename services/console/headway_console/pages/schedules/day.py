@@ -1,7 +1,4 @@
-"""One day of a manifest: every fire and skip with its explanation.
-
-The scheduler explains the entries that did not simply complete, up to a limit.
-"""
+"""One day of a manifest: every fire and skip, explained if it did not simply complete."""
 
 import asyncio
 from datetime import UTC, date, datetime, timedelta
@@ -9,20 +6,15 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from headway.client.control import PATIENT_SECONDS
+from headway_contract import manifests as contract
 from headway_contract import subjects
-from headway_contract.manifests import (
-    ExplainAnswer,
-    ExplainQuestion,
-    PreviewAnswer,
-    PreviewQuestion,
-)
 from headway_decisions.firing import identity
 from headway_errors import Unavailable
 from msgspec import Struct, structs
 
-from headway_console.pages.form_fields import text_of
-from headway_console.pages.schedules.month import instant
-from headway_console.reading.manifests import ManifestInFull
+from headway_console.pages import form_fields as fields
+from headway_console.pages.schedules.month import start_of_day
+from headway_console.reading.manifests import ManifestDetails
 from headway_console.reading.occurrences import Occurrence, read_span
 from headway_console.services import HttpRequest, ask, read
 
@@ -56,7 +48,7 @@ class Line(Struct, frozen=True, kw_only=True):
     is_scheduled: bool = True
 
 
-class DayOf(Struct, frozen=True, kw_only=True):
+class DayDetails(Struct, frozen=True, kw_only=True):
     """A day; `explained` is a time to explain, and `answer` its explanation."""
 
     day: date
@@ -67,10 +59,10 @@ class DayOf(Struct, frozen=True, kw_only=True):
 
 
 async def read_day(
-    request: HttpRequest, found: ManifestInFull, day: date, zone: ZoneInfo, *, now: datetime
-) -> DayOf:
+    request: HttpRequest, found: ManifestDetails, day: date, zone: ZoneInfo, *, now: datetime
+) -> DayDetails:
     """Read the past and future entries of a day, with explanations."""
-    since, until = instant(day, zone), instant(day + timedelta(days=1), zone)
+    since, until = start_of_day(day, zone), start_of_day(day + timedelta(days=1), zone)
     status = found.status
     past = await read(request, read_span, status.id, since=since, until=until, limit=_MAX_LINES)
     lines = [_line(occurrence, zone) for occurrence in past.occurrences]
@@ -78,22 +70,22 @@ async def read_day(
     try:
         lines += await _undecided(request, found, since, until, now=now)
         lines = await _explained(request, status.external_id, lines)
-        explained = text_of(request, "at") or ""
+        explained = fields.text_of(request, "at") or ""
         answer = await _explain_time(request, status.external_id, explained, day, zone)
     except Unavailable as error:
         explained, answer = "", str(error)
-    return DayOf(day=day, lines=lines, more=past.more, explained=explained, answer=answer)
+    return DayDetails(day=day, lines=lines, more=past.more, explained=explained, answer=answer)
 
 
 async def _undecided(
-    request: HttpRequest, found: ManifestInFull, since: datetime, until: datetime, *, now: datetime
+    request: HttpRequest, found: ManifestDetails, since: datetime, until: datetime, *, now: datetime
 ) -> list[Line]:
     """Return undecided times of the day: future ones, or those in a pause."""
     status = found.status
     if status.next_due_at is None or status.next_due_at >= until:
         return []
     after = max(since, status.next_due_at) - _INSTANT
-    question = PreviewQuestion(
+    question = contract.PreviewQuestion(
         manifest=status.external_id, count=_MAX_LINES, after=after, each=True
     )
     answer, zone = await preview(request, question), ZoneInfo(status.zone)
@@ -139,16 +131,22 @@ async def _explain_time(
     return f"Invalid time {text!r}: write 02:30"
 
 
-async def preview(request: HttpRequest, question: PreviewQuestion) -> PreviewAnswer:
+async def preview(
+    request: HttpRequest, question: contract.PreviewQuestion
+) -> contract.PreviewAnswer:
     """Ask the scheduler for the next fire times."""
     return await ask(
-        request, subjects.PREVIEW_QUESTION, question, PreviewAnswer, timeout=PATIENT_SECONDS
+        request,
+        subjects.PREVIEW_QUESTION,
+        question,
+        contract.PreviewAnswer,
+        timeout=PATIENT_SECONDS,
     )
 
 
 async def _explain(request: HttpRequest, name: str, at: datetime) -> str:
-    question = ExplainQuestion(manifest=name, at=at)
-    return (await ask(request, subjects.EXPLAIN_QUESTION, question, ExplainAnswer)).text
+    question = contract.ExplainQuestion(manifest=name, at=at)
+    return (await ask(request, subjects.EXPLAIN_QUESTION, question, contract.ExplainAnswer)).text
 
 
 def _line(occurrence: Occurrence, zone: ZoneInfo) -> Line:

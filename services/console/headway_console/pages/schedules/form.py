@@ -1,7 +1,4 @@
-"""A form from a job's JSON Schema, and the input from a filled form. Pure.
-
-An object of plain fields becomes form fields; anything else is a JSON text.
-"""
+"""A form from a job's JSON Schema (or one JSON text), and the input from a filled form."""
 
 import json
 from collections.abc import Mapping
@@ -41,7 +38,7 @@ class Form(Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-def made_of(schema: dict[str, Any] | None, value: Any, *, takes_input: bool) -> Form:
+def make_form(schema: dict[str, Any] | None, value: Any, *, takes_input: bool) -> Form:
     """Make the form of a schema, filled with a value."""
     if not takes_input:
         return Form(fields=[])
@@ -60,7 +57,7 @@ def made_of(schema: dict[str, Any] | None, value: Any, *, takes_input: bool) -> 
     )
 
 
-def read(form: Form, given: Mapping[str, Any]) -> tuple[Any, Form]:
+def read_form(form: Form, given: Mapping[str, Any]) -> tuple[Any, Form]:
     """Return the input, and the filled form with its problems."""
     value: dict[str, Any] = {}
     fields = []
@@ -82,7 +79,7 @@ def read(form: Form, given: Mapping[str, Any]) -> tuple[Any, Form]:
     return (value if form.fields else None), filled
 
 
-def checked(form: Form, schema: dict[str, Any] | None, value: Any, *, takes_input: bool) -> Form:
+def check_form(form: Form, schema: dict[str, Any] | None, value: Any, *, takes_input: bool) -> Form:
     """Return the form with schema violations beside their fields."""
     if any(field.problem for field in form.fields):
         return form

@@ -53,10 +53,15 @@ def draw(family: Family, here: UUID) -> Drawing | None:
         )
         for node in family.nodes
     }
-    lines = [
-        Line(path=_curve(boxes[edge.parent], boxes[edge.child]), dormant=edge.dormant)
-        for edge in family.edges
-    ]
+    lines = []
+    for node in family.nodes:
+        if node.depends_on in boxes:
+            parent, child = boxes[node.depends_on], boxes[node.id]
+            x1, y1 = parent.x + _BOX_WIDTH, parent.y + _BOX_HEIGHT / 2
+            x2, y2 = child.x, child.y + _BOX_HEIGHT / 2
+            middle = (x1 + x2) / 2
+            path = f"M{x1} {y1} C{middle} {y1} {middle} {y2} {x2} {y2}"
+            lines.append(Line(path=path, dormant=node.dormant))
     return Drawing(
         width=max(box.x for box in boxes.values()) + _BOX_WIDTH + _MARGIN,
         height=max(box.y for box in boxes.values()) + _BOX_HEIGHT + _MARGIN,
@@ -68,8 +73,9 @@ def draw(family: Family, here: UUID) -> Drawing | None:
 def _rows(family: Family) -> dict[UUID, float]:
     """Place leaves one below the other, and a parent in the middle of its children."""
     children: defaultdict[UUID, list[UUID]] = defaultdict(list)
-    for edge in family.edges:
-        children[edge.parent].append(edge.child)
+    for relative in family.nodes:
+        if relative.depends_on is not None:
+            children[relative.depends_on].append(relative.id)
     rows: dict[UUID, float] = {}
     leaves = 0
     # Iterative, because chains may be long: a parent follows its children.
@@ -87,10 +93,3 @@ def _rows(family: Family) -> dict[UUID, float]:
             rows[node] = float(leaves)
             leaves += 1
     return {node.id: rows.get(node.id, 0.0) for node in family.nodes}
-
-
-def _curve(parent: Box, child: Box) -> str:
-    x1, y1 = parent.x + _BOX_WIDTH, parent.y + _BOX_HEIGHT / 2
-    x2, y2 = child.x, child.y + _BOX_HEIGHT / 2
-    middle = (x1 + x2) / 2
-    return f"M{x1} {y1} C{middle} {y1} {middle} {y2} {x2} {y2}"

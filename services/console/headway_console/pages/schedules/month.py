@@ -13,18 +13,22 @@ from headway_console.pages.filters import TINT_OF, words
 from headway_console.reading.occurrences import Past, Stretch
 
 # Limit of counted future fires.
-MOST_COMING = 1000
+MAX_COMING = 1000
 # The worst of a day colours it.
 _ORDER = ("bad", "warn", "busy", "good", "")
 
 
-class Mark(Struct, frozen=True, kw_only=True):
+class Mark(Struct, frozen=True):
     """Fires of a day with the same result; `fires` is `None` for a range."""
 
     state: str
     reason: str
     fires: int | None
-    tint: str
+
+    @property
+    def tint(self) -> str:
+        """Return the colour of the state."""
+        return TINT_OF.get(self.state, "")
 
     @property
     def text(self) -> str:
@@ -72,16 +76,21 @@ class Month(Struct, frozen=True, kw_only=True):
         return f"{self.first:%B %Y}"
 
 
+def parse_day(text: str | None, form: str) -> date | None:
+    """Parse a date of the URL; `None` if it is invalid or far away."""
+    try:
+        found = datetime.strptime(text or "", form).replace(tzinfo=UTC).date()
+    except ValueError:
+        return None
+    return found if 2000 <= found.year <= 2199 else None
+
+
 def first_of(text: str | None, *, today: date) -> date:
     """Return the first day of the month in the URL (`2027-03`), or of this month."""
-    try:
-        named = datetime.strptime(text or "", "%Y-%m").replace(tzinfo=UTC).date()
-    except ValueError:
-        return today.replace(day=1)
-    return named if 2000 <= named.year <= 2199 else today.replace(day=1)
+    return (parse_day(text, "%Y-%m") or today).replace(day=1)
 
 
-def instant(day: date, zone: ZoneInfo) -> datetime:
+def start_of_day(day: date, zone: ZoneInfo) -> datetime:
     """Return the start of a day in a zone."""
     return datetime.combine(day, time(), tzinfo=zone).astimezone(UTC)
 
@@ -89,15 +98,15 @@ def instant(day: date, zone: ZoneInfo) -> datetime:
 def span(first: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
     """Return the start and the end of the grid of a month."""
     weeks = calendar.Calendar().monthdatescalendar(first.year, first.month)
-    return instant(weeks[0][0], zone), instant(weeks[-1][-1] + timedelta(days=1), zone)
+    return start_of_day(weeks[0][0], zone), start_of_day(weeks[-1][-1] + timedelta(days=1), zone)
 
 
 def grid(
     first: date, zone: ZoneInfo, past: Past, coming: Sequence[FireTime], *, today: date
 ) -> Month:
-    """Build the grid; after `MOST_COMING` future fires the rest is not counted."""
+    """Build the grid; after `MAX_COMING` future fires the rest is not counted."""
     marks = _marks(past, coming, zone)
-    end = coming[-1].due_at if len(coming) >= MOST_COMING else None
+    end = coming[-1].due_at if len(coming) >= MAX_COMING else None
     cut_from = date.max if end is None else end.astimezone(zone).date()
     counts = Counter(_day_of(fire, zone) for fire in coming if not fire.excluded)
     weeks = calendar.Calendar().monthdatescalendar(first.year, first.month)
@@ -128,20 +137,16 @@ def _marks(past: Past, coming: Sequence[FireTime], zone: ZoneInfo) -> defaultdic
     """Return the results of the past, and the excluded future times, by day."""
     found: defaultdict[date, list[Mark]] = defaultdict(list)
     for day in past.days:
-        found[day.day].append(_mark(day.state, day.reason, day.fires))
+        found[day.day].append(Mark(day.state, day.reason, day.fires))
     for stretch in past.stretches:
-        mark = _mark(stretch.state, stretch.reason, None)
+        mark = Mark(stretch.state, stretch.reason, None)
         for date_ in _days_of(stretch, zone):
             if mark not in found[date_]:
                 found[date_].append(mark)
     excluded = Counter((_day_of(fire, zone), fire.excluded) for fire in coming if fire.excluded)
     for (date_, why), fires in excluded.items():
-        found[date_].append(_mark("excluded", why, fires))
+        found[date_].append(Mark("excluded", why, fires))
     return found
-
-
-def _mark(state: str, reason: str, fires: int | None) -> Mark:
-    return Mark(state=state, reason=reason, fires=fires, tint=TINT_OF.get(state, ""))
 
 
 def _day_of(fire: FireTime, zone: ZoneInfo) -> date:

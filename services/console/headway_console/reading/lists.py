@@ -14,8 +14,8 @@ Item = TypeVar("Item")
 Key = TypeVar("Key")
 Kind = TypeVar("Kind", bound=Struct)
 
-Words = Annotated[str, Meta(min_length=1, max_length=200)]
-Several = Annotated[tuple[Text, ...], Meta(max_length=50)]
+SearchText = Annotated[str, Meta(min_length=1, max_length=200)]
+Texts = Annotated[tuple[Text, ...], Meta(max_length=50)]
 
 
 class BadCursor(Invalid):
@@ -62,20 +62,16 @@ def read_cursor(of: str, cursor: str | None) -> Place | None:
     return place
 
 
-def time_and_id(
-    of: str, cursor: str | None, kind: type[Key]
-) -> tuple[datetime, Key] | tuple[None, None]:
+def time_and_id(of: str, cursor: str | None, kind: type[Key]) -> tuple[datetime | None, Key | None]:
     """Return the place in a list that is ordered by time and id; raises `BadCursor`."""
     place = read_cursor(of, cursor)
     if place is None:
         return None, None
+    expected: type[tuple[datetime, Key]] = tuple[datetime, kind]  # type: ignore[valid-type]
     try:
-        identity = msgspec.convert(place.id, kind)
+        return msgspec.convert((place.at, place.id), expected)
     except msgspec.ValidationError as error:
         raise unknown_entry(of, cursor) from error
-    if place.at is None:
-        raise unknown_entry(of, cursor)
-    return place.at, identity
 
 
 def last_name(of: str, cursor: str | None) -> str:
