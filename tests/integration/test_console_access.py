@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 from headway_clock import utc_now
 from headway_console.access.guards import RouteUndeclared, check_declared
-from headway_console.access.tickets import sign_in_path
+from headway_console.access.sessions import sign_in_path
 from headway_console.access.tokens import as_yaml, new_token
 from headway_console.api.openapi import document
 from headway_contract.http import ROLES

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from headway import App, Client, manual
 from headway_console.api import ENDPOINTS
-from headway_console.reading.pages import Place, write_cursor
+from headway_console.reading.lists import Place, write_cursor
 from headway_errors import Conflict, Invalid, NotFound, RequestFailed, TooLarge, Unavailable
 from support.cadences import when_made_due
 from support.letters import Ops

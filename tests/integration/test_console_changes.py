@@ -50,7 +50,7 @@ ASKED = [
     ("/runs?cursor=nonsense", 422, "invalid cursor"),
     ("/events?work=seven", 422, "invalid id"),
     (f"/runs/{ID}", 404, "there is no run"),
-    (f"/work/{ID}", 404, "there is no work"),
+    (f"/work/{ID}", 404, "knows no work or run"),
     (f"/dead-letters/{ID}", 404, "there is no dead letter"),
     (f"/dead-letters/canary/{ID}", 404, "there is no canary"),
     ("/events/feed?after=x", 422, "expected the number of an event"),

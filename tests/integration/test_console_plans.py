@@ -27,6 +27,7 @@ MORE = {
     # What waits, 3,000 here, is counted and searched in full.
     "groups": 10_000,
     "work: counted by reason": 10_000,
+    "work: counted by group and reason": 10_000,
     "work: by reason": 20_000,
     "work: by reason (none)": 20_000,
     "work: of a group": 8_000,
@@ -101,7 +102,7 @@ async def test_a_list_reads_its_page_and_little_else(database, database_url):
 
 def test_nothing_is_read_without_being_held_to_its_plan():
     """Whoever adds something to read adds it to the readings."""
-    held = Path(readings_of.__file__).read_text() + "new_numbers read_these"
+    held = Path(readings_of.__file__).read_text() + "new_numbers read_events"
     folder = Path(reading.__file__).parent
     told = {
         f"{path.stem}.{name}"

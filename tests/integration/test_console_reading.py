@@ -8,33 +8,31 @@ import pytest
 from headway import App
 from headway_clock import monotonic, utc_now
 from headway_console.reading import BadCursor, connect_reader
+from headway_console.reading.applications import page_of_jobs
 from headway_console.reading.audit import AuditFilter, page_of_audit
 from headway_console.reading.dead_letters import page_of_failures, page_of_letters, read_letter
 from headway_console.reading.events import (
     EventFilter,
-    begin_to_follow,
-    news,
+    new_numbers,
     page_of_events,
+    read_events,
+    read_position,
 )
-from headway_console.reading.figures import latest_figures
 from headway_console.reading.groups import page_of_groups
 from headway_console.reading.manifests import (
     ManifestFilter,
     find_id,
     list_labels,
-    page_of_jobs,
     page_of_manifests,
     read_manifest,
 )
-from headway_console.reading.occurrences import page_of_occurrences, read_span
-from headway_console.reading.overview import read_overview
-from headway_console.reading.run import read_log, read_run
-from headway_console.reading.runs import RunFilter, page_of_runs
-from headway_console.reading.system import read_system
-from headway_console.reading.workers import page_of_workers
+from headway_console.reading.occurrences import latest_figures, page_of_occurrences, read_span
+from headway_console.reading.runs import RunFilter, page_of_runs, read_log, read_run
+from headway_console.reading.system import page_of_workers, read_overview, read_system
 from headway_console.reading.works import WorkFilter, page_of_works, read_work
 from headway_contract.dead_letters import LetterFilter
 from headway_contract.work import RetryPolicy
+from headway_errors import NotFound
 from support.cadences import when_made_due
 from support.invariants import check_invariants
 
@@ -148,7 +146,6 @@ class TestLists:
         await world.until("SELECT count(*) = 4 FROM dispatcher.run_log")
         again = (await page_of_runs(reader, RunFilter(job="flaky"))).items
         run = await read_run(reader, again[1].run)
-        assert run is not None
         assert (run.failure.kind, run.failure.message) == ("ConnectionError", "the line was cut")
         assert "raise ConnectionError" in run.failure.stack
         assert [one.state for one in run.attempts] == ["failed", "completed"]
@@ -167,7 +164,8 @@ class TestLists:
         ]
         assert [one.number for one in await read_log(reader, fine.run, after=1)] == [2]
         assert done.trace_id == (await client.run(fine.run)).trace_id
-        assert await read_run(reader, uuid4()) is None
+        with pytest.raises(NotFound, match="there is no run"):
+            await read_run(reader, uuid4())
 
     async def test_work_waits_is_under_way_or_settled(self, settled, reader):
         client, world = settled
@@ -261,11 +259,12 @@ class TestLists:
         status = (await client.manifest("after-fine")).status
         assert full.status.depends_on == status.depends_on == "fine-1"
         assert [one.external_id for one in full.family.nodes] == ["fine-1", "after-fine"]
-        [edge] = full.family.edges
-        assert edge.child == status.id
+        [parent, child] = full.family.nodes
+        assert (child.id, child.depends_on) == (status.id, parent.id)
         whose = {one.name: one.source for one in (await read_manifest(reader, "fine-2")).settings}
-        assert (whose["enabled"], whose["timing"], whose["retry"]) == ("yours", "code", "code")
-        assert await read_manifest(reader, "nobody") is None
+        assert (whose["enabled"], whose["timing"], whose["retry"]) == ("operator", "code", "code")
+        with pytest.raises(NotFound, match="nobody"):
+            await read_manifest(reader, "nobody")
         jobs = (await page_of_jobs(reader, heard_since=utc_now() - timedelta(minutes=1))).items
         assert [(one.name, one.manifests, one.workers) for one in jobs] == [
             ("bad", 1, 1),
@@ -352,13 +351,15 @@ class TestLists:
     async def test_events_are_followed_and_none_is_missed(self, settled, reader):
         client, world = settled
         await world.until("SELECT count(*) = 5 FROM dispatcher.metadata WHERE finished_at NOTNULL")
-        numbers = await begin_to_follow(reader, now=utc_now())
+        numbers = await read_position(reader, now=utc_now())
         asked = EventFilter(type=("run.*", "work.settled"), job="fine")
         work = (await client.trigger("fine-2")).work
         await world.until("SELECT state = 'settled' FROM dispatcher.work_queue WHERE id = $1", work)
         told = []
         while not any(one.type == "headway.work.settled.v1" for one in told):
-            told += await news(reader, numbers, asked, now=utc_now(), elapsed=monotonic())
+            now = utc_now()
+            new = await new_numbers(reader, numbers, now=now, elapsed=monotonic())
+            told += await read_events(reader, new, asked, now=now)
         assert {one.work for one in told} == {work}
         assert {one.type for one in told} >= {"headway.run.completed.v1"}
         listed = await page_of_events(reader, EventFilter(work=work, type=asked.type))

@@ -153,7 +153,7 @@ async def test_a_stream_ends_with_its_token(console, tmp_path):
 
 
 async def test_there_is_room_for_so_many_and_the_next_is_told_so(console, monkeypatch):
-    monkeypatch.setattr(feed_module, "_MOST_AT_ONCE", 1)
+    monkeypatch.setattr(feed_module, "_MAX_STREAMS", 1)
     path = "/api/v1/events/stream"
     async with console.signed_in("viewer") as client, client.stream("GET", path) as first:
         assert (await anext(first.aiter_lines())).startswith(":")

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 from headway_clock import utc_now
-from headway_console.access.tickets import sign_in_path
+from headway_console.access.sessions import sign_in_path
 from headway_console.access.tokens import Token, as_yaml, new_token
 from headway_console.settings import ConsoleSettings
 from headway_console.wiring import ConsoleService, LocalCredentials, start_console

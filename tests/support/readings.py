@@ -9,21 +9,13 @@ from uuid import UUID
 from headway_console.reading import (
     applications,
     audit,
-    calendar,
-    canaries,
     dead_letters,
-    enqueued,
     events,
-    figures,
     groups,
     manifests,
     occurrences,
-    overview,
-    pulse,
-    run,
     runs,
     system,
-    workers,
     works,
 )
 from headway_console.reading.audit import AuditFilter
@@ -32,6 +24,7 @@ from headway_console.reading.manifests import ManifestFilter
 from headway_console.reading.runs import RunFilter
 from headway_console.reading.works import WorkFilter
 from headway_contract.dead_letters import LetterFilter
+from headway_errors import NotFound
 from headway_history.store import Numbers
 from headway_postgres_kit import Connection
 
@@ -128,73 +121,89 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         ),
         "dead letters: of a manifest (none)": LetterFilter(manifest="nobody"),
     }
-    return {
+    found = {
         **{n: lambda c, f=f: runs.page_of_runs(c, f) for n, f in run_lists.items()},
-        "a look at a run": lambda c: run.look_at_run(c, named(f"run {number}")),
-        "log of a run": lambda c: run.read_log(c, named(f"run {number}")),
-        "run in full": lambda c: run.read_run(c, named(f"run {number}")),
+        "a look at a run": lambda c: runs.read_run_changes(c, named(f"run {number}")),
+        "log of a run": lambda c: runs.read_log(c, named(f"run {number}")),
+        "attempts of a work": lambda c: runs.read_attempts(c, named(f"work {number}")),
+        "run in full": lambda c: runs.read_run(c, named(f"run {number}")),
         **{n: lambda c, f=f: manifests.page_of_manifests(c, f) for n, f in manifest_lists.items()},
         "manifest in full": lambda c: manifests.read_manifest(c, "manifest-00017"),
         "definition in full of a manifest": lambda c: manifests.read_definition(
             c, "manifest-00017"
         ),
-        "why a manifest is missing": lambda c: manifests.why_missing(c, "manifest-000017"),
+        "definition in full (none)": lambda c: manifests.read_definition(c, "manifest-000017"),
         "id of a manifest": lambda c: manifests.find_id(c, "manifest-00017"),
+        "id of a manifest in filters": lambda c: manifests.id_of_filter(c, "manifest-00017", None),
         "family of a manifest": lambda c: manifests.read_family(c, named("manifest 17")),
         "labels": manifests.list_labels,
         "applications": applications.page_of_applications,
-        "jobs": lambda c: manifests.page_of_jobs(c, heard_since=heard),
-        "jobs: text": lambda c: manifests.page_of_jobs(c, heard_since=heard, text="07"),
+        "jobs": lambda c: applications.page_of_jobs(c, heard_since=heard),
+        "jobs: text": lambda c: applications.page_of_jobs(c, heard_since=heard, text="07"),
         "groups": groups.page_of_groups,
         "groups: one": lambda c: groups.page_of_groups(c, name="group-07"),
         "occupancy": groups.read_occupancy,
         "occupancy: listed": groups.list_occupancy,
-        "enqueued": enqueued.page_of_enqueued,
+        "enqueued": works.page_of_enqueued,
         **{n: lambda c, f=f: works.page_of_works(c, f) for n, f in work_lists.items()},
         "work: counted by reason": works.count_waiting,
+        "work: counted by group and reason": works.read_waiting,
         "work in full": lambda c: works.read_work(c, named(f"work {number}")),
         "failures": dead_letters.page_of_failures,
         "failures: of a job": lambda c: dead_letters.page_of_failures(c, job="job-00"),
         "failures: of any state": lambda c: dead_letters.page_of_failures(c, state=None),
         **{n: lambda c, f=f: dead_letters.page_of_letters(c, f) for n, f in letter_lists.items()},
-        "dead letters: counted": dead_letters.count_awaiting,
-        "canary in full": lambda c: canaries.read_canary(c, named("canary")),
-        "latest canary of a failure in full": lambda c: canaries.latest_canary(c, "f00d"),
+        "canary in full": lambda c: dead_letters.read_canary(c, named("canary")),
+        "latest canary of a failure in full": lambda c: dead_letters.latest_canary(c, "f00d"),
         "dead letter in full": lambda c: dead_letters.read_letter(
             c, named(f"letter {named(f'work {number}')}")
         ),
         "id of the manifest of a dead letter": lambda c: dead_letters.manifest_of(
             c, named(f"letter {named(f'work {number}')}")
         ),
-        "a look at workers": workers.look_at_workers,
-        "workers: alive": lambda c: workers.page_of_workers(c, heard_since=heard, alive_only=True),
-        "workers": lambda c: workers.page_of_workers(c, heard_since=heard),
+        "a look at workers": system.read_heartbeats,
+        "workers: alive": lambda c: system.page_of_workers(c, heard_since=heard, alive_only=True),
+        "workers": lambda c: system.page_of_workers(c, heard_since=heard),
         **{n: lambda c, f=f: events.page_of_events(c, f) for n, f in event_lists.items()},
         **{n: lambda c, f=f: audit.page_of_audit(c, f) for n, f in audit_lists.items()},
         "occurrences": lambda c: occurrences.page_of_occurrences(c, named("manifest 17")),
-        "days of a month": lambda c: calendar.read_past(
+        "days of a month": lambda c: occurrences.read_past(
             c, named("manifest 17"), since=now - month, until=now, zone="Europe/Berlin"
         ),
-        "pulse": pulse.read_pulse,
-        "where news begins": lambda c: events.begin_to_follow(c, now=now),
+        "pulse": events.read_pulse,
+        "where news begins": lambda c: events.read_position(c, now=now),
         "news": lambda c: _news(c, now),
         "calendar of a month": lambda c: occurrences.read_span(
             c, named("manifest 17"), since=now - month, until=now, limit=1000
         ),
-        "figures of a manifest": lambda c: figures.latest_figures(c, named("manifest 17")),
-        "throughput of a day": lambda c: overview.read_throughput(
+        "figures of a manifest": lambda c: occurrences.latest_figures(c, named("manifest 17")),
+        "throughput of a day": lambda c: system.read_throughput(
             c, since=now - timedelta(days=1), until=now, width=timedelta(minutes=30)
         ),
-        "throughput of three days": lambda c: overview.read_throughput(
+        "throughput of three days": lambda c: system.read_throughput(
             c, since=now - timedelta(days=3), until=now, width=timedelta(hours=1)
         ),
-        "overview": lambda c: overview.read_overview(c, now=now, heard_since=heard),
+        "overview": lambda c: system.read_overview(c, now=now, heard_since=heard),
         "health": lambda c: system.read_health(c, now=now),
         "system": lambda c: system.read_system(c, now=now),
     }
+    return {n: _unless_missing(ask) if "in full" in n else ask for n, ask in found.items()}
+
+
+def _unless_missing(ask: Reading) -> Reading:
+    """Read a single thing, or `None` if it is not found."""
+
+    async def read(connection: Connection) -> Any:
+        try:
+            return await ask(connection)
+        except NotFound:
+            return None
+
+    return read
 
 
 async def _news(connection: Connection, now: datetime) -> Any:
-    numbers = await events.begin_to_follow(connection, now=now)
+    numbers = await events.read_position(connection, now=now)
     heard = Numbers(max(0, numbers.settled - 100))
-    return await events.news(connection, heard, EventFilter(), now=now, elapsed=0.0)
+    new = await events.new_numbers(connection, heard, now=now, elapsed=0.0)
+    return await events.read_events(connection, new, EventFilter(), now=now)

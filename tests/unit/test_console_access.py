@@ -15,7 +15,7 @@ from headway_console.access.issuer import check_oidc, read_roles
 from headway_console.access.sessions import Cookies, Revoked, Seal, SigningIn
 from headway_console.access.tokens import Rejected, Tokens, as_yaml, new_token, read_tokens
 from headway_console.application import known_hosts, known_origins
-from headway_console.pages.flash import safe_path
+from headway_console.pages.shell import safe_path
 from headway_console.settings import AuthMissing, ConsoleSettings, check_exposure, check_key
 from headway_service_kit.settings import InvalidSettings
 

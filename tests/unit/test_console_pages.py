@@ -6,16 +6,15 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from headway.define.definitions import InvalidDefinitions
+from headway_console.api.definitions import read_yaml
 from headway_console.pages import charts, filters
 from headway_console.pages.overview import begins_now
-from headway_console.pages.plan import definitions_of, view_of
+from headway_console.pages.plan import view_of
 from headway_console.pages.schedules import form as forms
 from headway_console.pages.schedules import graph, month
-from headway_console.reading.calendar import DayCount, Past, Stretch
-from headway_console.reading.figures import RunFigure
-from headway_console.reading.manifests import Edge, Family, Relative
-from headway_console.reading.overview import Throughput
-from headway_console.reading.system import Backlog, state_of
+from headway_console.reading.manifests import Family, Relative
+from headway_console.reading.occurrences import DayCount, Past, RunFigure, Stretch
+from headway_console.reading.system import Backlog, Throughput, state_of
 from headway_contract.definitions import FireChange
 from headway_contract.manifests import FireTime
 from msgspec import structs
@@ -109,7 +108,7 @@ class TestGraph:
     def test_layers_go_to_the_right_and_nothing_overlaps(self):
         drawn = graph.draw(family("a", "b<a", "c<a", "d<b", "e<b"), UUID(int=1))
         assert drawn is not None
-        at = {box.text: (box.x, box.y) for box in drawn.boxes}
+        at = {box.of.external_id: (box.x, box.y) for box in drawn.boxes}
         assert at["a"][0] < at["b"][0] == at["c"][0] < at["d"][0] == at["e"][0]
         assert len(set(at.values())) == 5
         ys = sorted(y for x, y in at.values() if x == at["d"][0])
@@ -127,17 +126,15 @@ class TestGraph:
 def family(*links: str) -> Family:
     """Make manifests from `child<parent`, parents first."""
     nodes: dict[str, Relative] = {}
-    edges = []
     for number, link in enumerate(links, start=1):
         name, _, parent = link.partition("<")
-        depth = nodes[parent].depth + 1 if parent else 0
+        above = nodes[parent] if parent else None
         nodes[name] = Relative(
-            id=UUID(int=number), external_id=name, job="j", group="g", held_by=None, dormant=False,
-            last_outcome=None, next_due_at=None, depth=depth,
+            id=UUID(int=number), external_id=name, group="g", held_by=None, dormant=False,
+            depends_on=above.id if above else None, last_outcome=None,
+            depth=above.depth + 1 if above else 0,
         )  # fmt: skip
-        if parent:
-            edges.append(Edge(parent=nodes[parent].id, child=nodes[name].id, dormant=False))
-    return Family(nodes=list(nodes.values()), edges=edges)
+    return Family(nodes=list(nodes.values()))
 
 
 SCHEMA = {
@@ -159,13 +156,13 @@ SCHEMA = {
 
 class TestForm:
     def filled(self, **given: str):
-        empty = forms.made_of(SCHEMA, {"name": "Ada"}, takes_input=True)
+        empty = forms.make_form(SCHEMA, {"name": "Ada"}, takes_input=True)
         sent = {f"field-{name}": value for name, value in given.items()}
-        value, form = forms.read(empty, sent)
-        return value, forms.checked(form, SCHEMA, value, takes_input=True)
+        value, form = forms.read_form(empty, sent)
+        return value, forms.check_form(form, SCHEMA, value, takes_input=True)
 
     def test_plain_fields_become_fields(self):
-        form = forms.made_of(SCHEMA, {"name": "Ada"}, takes_input=True)
+        form = forms.make_form(SCHEMA, {"name": "Ada"}, takes_input=True)
         assert [(field.key, field.kind, field.value) for field in form.fields] == [
             ("name", "text", "Ada"), ("count", "number", "1"), ("size", "choice", ""),
             ("gift", "checkbox", ""),
@@ -185,20 +182,20 @@ class TestForm:
 
     def test_anything_else_is_a_text_of_json(self):
         schema = {"type": "array", "items": {"type": "integer"}}
-        empty = forms.made_of(schema, [1], takes_input=True)
+        empty = forms.make_form(schema, [1], takes_input=True)
         assert [field.kind for field in empty.fields] == ["json"]
-        value, form = forms.read(empty, {"input": "[1, 2]"})
+        value, form = forms.read_form(empty, {"input": "[1, 2]"})
         assert value == [1, 2]
-        assert forms.is_sound(forms.checked(form, schema, value, takes_input=True))
-        value, form = forms.read(empty, {"input": '["x"]'})
-        assert "integer" in forms.checked(form, schema, value, takes_input=True).problem
-        _, form = forms.read(empty, {"input": "[1,"})
+        assert forms.is_sound(forms.check_form(form, schema, value, takes_input=True))
+        value, form = forms.read_form(empty, {"input": '["x"]'})
+        assert "integer" in forms.check_form(form, schema, value, takes_input=True).problem
+        _, form = forms.read_form(empty, {"input": "[1,"})
         assert "invalid JSON" in form.fields[0].problem
 
     def test_a_job_that_takes_nothing_asks_for_nothing(self):
-        form = forms.made_of(None, None, takes_input=False)
+        form = forms.make_form(None, None, takes_input=False)
         assert form.fields == []
-        assert forms.read(form, {})[0] is None
+        assert forms.read_form(form, {})[0] is None
 
 
 class TestCharts:
@@ -268,7 +265,7 @@ def test_definitions_are_never_read_from_a_path(tmp_path):
     file = tmp_path / "there.yaml"
     file.write_text("app: there\n")
     with pytest.raises(InvalidDefinitions):
-        definitions_of(str(file))
+        read_yaml(str(file))
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,11 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
+from headway_console.pages import filters
 from headway_console.pages.audit import changes_of
-from headway_console.pages.cancel import summary as cancel_summary
 from headway_console.pages.dead_letters import summary as letter_summary
 from headway_console.pages.runs import trace_link
-from headway_console.pages.schedules import messages
-from headway_console.pages.work_queue import REASONS, waits_for
+from headway_console.pages.work_queue import REASONS, cancel_summary, waits_for
 from headway_console.reading.audit import AuditEntry
 from headway_console.settings import ConsoleSettings
 from headway_contract.dead_letters import LetterResult
@@ -100,7 +99,7 @@ def test_settings_show_their_source_and_no_secret():
     ],
 )
 def test_texts_of_a_schedules_settings(name, value, text):
-    assert messages.setting_text(name, value) == text
+    assert filters.setting_text(name, value) == text
 
 
 def entry(before: dict, after: dict) -> AuditEntry:

@@ -17,8 +17,15 @@ from headway_cli.doctor.system import (
     judge_failure,
     judge_jobs,
 )
-from headway_console.reading.overview import Counts, Overview, Throughput
-from headway_console.reading.system import Backlog, Dispatcher, Health, Leader
+from headway_console.reading.system import (
+    Backlog,
+    Counts,
+    Dispatcher,
+    Health,
+    Leader,
+    Overview,
+    Throughput,
+)
 from headway_console.streams import Answering
 from headway_dispatcher.public import Inspected
 from headway_errors import RequestFailed

@@ -7,9 +7,17 @@ import pytest
 from headway_cli.top.frame import State, bars, draw, meter, shares
 from headway_console.reading.dead_letters import FailureGroup
 from headway_console.reading.groups import GroupRow
-from headway_console.reading.overview import Coming, Counts, Overview, Throughput
 from headway_console.reading.runs import RunRow
-from headway_console.reading.system import Backlog, Dispatcher, Health, Leader
+from headway_console.reading.system import (
+    Backlog,
+    Coming,
+    Counts,
+    Dispatcher,
+    Health,
+    Leader,
+    Overview,
+    Throughput,
+)
 
 NOW = datetime(2027, 6, 1, 12, 0, tzinfo=UTC)
 ID = UUID(int=7)

@@ -1,50 +1,32 @@
 """The application: every route behind one guard."""
 
 from pathlib import Path
+from typing import Any
 
-from headway_jetstream_kit import Broker
-from headway_postgres_kit import Database
 from litestar import Litestar
 from litestar.datastructures import CacheControlHeader, State
 from litestar.middleware import DefineMiddleware
 from litestar.static_files import create_static_files_router
-from msgspec import Struct, structs
 
-from headway_console.access.authentication import Authentication, Authenticator
+from headway_console.access.authentication import Authentication
 from headway_console.access.guards import check_declared, guard, open_to_anyone
 from headway_console.api import ENDPOINTS
 from headway_console.api.endpoints import handler_of
 from headway_console.api.openapi import document_handler
-from headway_console.envelope import Envelope
-from headway_console.feed import Feed
 from headway_console.pages import HANDLERS, PAGES
-from headway_console.pages.errors import answer_error
-from headway_console.pages.live import Listening
+from headway_console.pages.shell import answer_error
 from headway_console.settings import ConsoleSettings, host_of, is_loopback
 
-_STATIC = Path(__file__).parent / "static"
 # Room for definitions of thousands of manifests.
 _MAX_BYTES = 4 * 1024 * 1024
 _CACHE_SECONDS = 300
 
 
-class Parts(Struct, frozen=True, kw_only=True):
-    """The dependencies of the handlers, in the state of the application."""
-
-    settings: ConsoleSettings
-    authenticator: Authenticator
-    database: Database
-    feed: Feed
-    origins: frozenset[str]
-    listening: Listening
-    broker: Broker
-
-
-def make_application(parts: Parts) -> Litestar:
-    """Build all routes; raises `RouteUndeclared` if one declares no role."""
+def make_application(**parts: Any) -> Litestar:
+    """Build all routes with the parts that handlers need; raises `RouteUndeclared`."""
     static = create_static_files_router(
         path="/static",
-        directories=[_STATIC],
+        directories=[Path(__file__).parent / "static"],
         opt=open_to_anyone(),
         cache_control=CacheControlHeader(max_age=_CACHE_SECONDS, private=True),
         include_in_schema=False,
@@ -54,7 +36,7 @@ def make_application(parts: Parts) -> Litestar:
         guards=[guard],
         middleware=[DefineMiddleware(Authentication)],
         exception_handlers={Exception: answer_error},
-        state=State({**structs.asdict(parts), "navigation": PAGES}),
+        state=State({**parts, "navigation": PAGES}),
         request_max_body_size=_MAX_BYTES,
         openapi_config=None,
         logging_config=None,
@@ -62,11 +44,6 @@ def make_application(parts: Parts) -> Litestar:
     )
     check_declared(app)
     return app
-
-
-def enveloped(app: Litestar, settings: ConsoleSettings, *, port: int) -> Envelope:
-    """Wrap the application in the host check and the security headers."""
-    return Envelope(application=app, hosts=known_hosts(settings, port), secure=is_secure(settings))
 
 
 def known_hosts(settings: ConsoleSettings, port: int) -> frozenset[str]:
@@ -84,11 +61,6 @@ def known_hosts(settings: ConsoleSettings, port: int) -> frozenset[str]:
 def known_origins(settings: ConsoleSettings, port: int) -> frozenset[str]:
     """Return the origins of this console; empty if its URL is not configured."""
     if settings.console_url:
-        scheme = "https" if is_secure(settings) else "http"
+        scheme = "https" if settings.is_secure else "http"
         return frozenset({f"{scheme}://{host_of(settings.console_url)}"})
     return frozenset(f"http://{host}" for host in known_hosts(settings, port))
-
-
-def is_secure(settings: ConsoleSettings) -> bool:
-    """Tell whether people reach the console over HTTPS."""
-    return (settings.console_url or "").startswith("https://")

@@ -37,8 +37,15 @@ _HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=()",
+    "cache-control": "no-store",
 }
-_STORE = "cache-control"
+# No file or page has such a path, and the file system raises on a NUL.
+_UNPRINTABLE = Problem(
+    type="urn:headway:problem:not-there",
+    title="Page not found",
+    status=404,
+    detail="the path contains control characters",
+)
 
 
 class Envelope(Struct, frozen=True, kw_only=True):
@@ -52,55 +59,35 @@ class Envelope(Struct, frozen=True, kw_only=True):
         """Handle one request."""
         if scope["type"] != "http":
             return
-        if self.hosts and _host(scope) not in self.hosts:
-            await _refuse(self._wrapped(send), _wrong_host(self.hosts))
-            return
-        if not scope["path"].isprintable():
-            await _refuse(self._wrapped(send), _UNPRINTABLE)
-            return
-        await self.application(scope, receive, self._wrapped(send))
 
-    def _wrapped(self, send: Send) -> Send:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = self._with_headers(message.get("headers", []))
             await send(message)
 
-        return sending
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        host = hosts[0].decode("latin-1").lower() if len(hosts) == 1 else ""
+        if self.hosts and host not in self.hosts:
+            # Against DNS rebinding.
+            problem = Problem(
+                type="urn:headway:problem:host",
+                title="Unknown host name",
+                status=421,
+                detail=f"use {' or '.join(sorted(self.hosts))}, or set HEADWAY_CONSOLE_URL",
+            )
+            await _refuse(sending, problem)
+        elif not scope["path"].isprintable():
+            await _refuse(sending, _UNPRINTABLE)
+        else:
+            await self.application(scope, receive, sending)
 
     def _with_headers(self, given: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         names = {name.lower() for name, _ in given}
         wanted = dict(_HEADERS)
         if self.secure:
             wanted["strict-transport-security"] = "max-age=31536000"
-        if _STORE.encode() not in names:
-            wanted[_STORE] = "no-store"
         added = [(name.encode(), text.encode()) for name, text in wanted.items()]
         return [*given, *(header for header in added if header[0] not in names)]
-
-
-def _host(scope: Scope) -> str:
-    hosts = [value for name, value in scope["headers"] if name == b"host"]
-    return hosts[0].decode("latin-1").lower() if len(hosts) == 1 else ""
-
-
-# No file or page has such a path, and the file system raises on a NUL.
-_UNPRINTABLE = Problem(
-    type="urn:headway:problem:not-there",
-    title="Page not found",
-    status=404,
-    detail="the path contains control characters",
-)
-
-
-def _wrong_host(hosts: frozenset[str]) -> Problem:
-    """Refuse an unknown host name, against DNS rebinding."""
-    return Problem(
-        type="urn:headway:problem:host",
-        title="Unknown host name",
-        status=421,
-        detail=f"use {' or '.join(sorted(hosts))}, or set HEADWAY_CONSOLE_URL",
-    )
 
 
 async def _refuse(send: Send, problem: Problem) -> None:

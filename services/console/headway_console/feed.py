@@ -11,36 +11,38 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
+from typing import Any
 
 from headway_clock import monotonic
+from headway_errors import Invalid
 from headway_history.store import Numbers
 from headway_postgres_kit import DATABASE_CLOCK, Database, DatabaseUnavailable
 from headway_tracing.log import get_logger
 from msgspec import Struct
 
-from headway_console.reading.events import (
-    EventFilter,
-    EventRow,
-    begin_to_follow,
-    new_numbers,
-    read_these,
-)
-from headway_console.reading.pulse import Pulse, read_pulse
+from headway_console.reading import events as history
+from headway_console.reading.events import EventFilter, EventRow
 
 log = get_logger(__name__)
 
-_LOOK_EVERY_SECONDS = 0.25
+_POLL_SECONDS = 0.25
 # Enough for open pages.
-_GLANCE_EVERY_SECONDS = 1.0
-_TRY_AGAIN_SECONDS = 2.0
-_MOST_BEHIND = 200
+_POLL_FOR_PAGES_SECONDS = 1.0
+_RETRY_SECONDS = 2.0
+_MAX_QUEUED = 200
 # Replay for a follower that reconnects: in total, and in one batch.
-_MOST_REPLAYED = 100_000
-_REPLAYED_AT_ONCE = 5_000
+_MAX_REPLAYED = 100_000
+_REPLAY_BATCH = 5_000
 # Each stream holds a connection and some memory.
-_MOST_AT_ONCE = 1_000
+_MAX_STREAMS = 1_000
 # Keep-alive for proxies and clients of a quiet system.
 _KEEP_ALIVE_SECONDS = 15.0
+
+
+_LARGEST_NUMBER = 2**63 - 1
+RECHECK_SECONDS = 2.0
+# Returns whether the subscriber is still authorized.
+IsAuthorized = Callable[[], Awaitable[bool]]
 
 
 class News(Struct, frozen=True):
@@ -58,11 +60,6 @@ class EventBatch(Struct, frozen=True):
     settled: int | None
 
 
-# Tells whether the subscriber is still authorized.
-GoesOn = Callable[[], Awaitable[bool]]
-ASK_AGAIN_SECONDS = 2.0
-
-
 class FeedEnded(Exception):
     """The console stops, or the follower fell behind."""
 
@@ -71,7 +68,7 @@ class FeedFull(Exception):
     """The limit of open streams is reached."""
 
 
-class Watching:
+class Watcher:
     """A subscriber that only learns that something changed."""
 
     def __init__(self) -> None:
@@ -85,10 +82,7 @@ class Watching:
         self._changed.set()
 
     async def changed(self, within: float) -> bool:
-        """Wait for a change since the last call; returns false after `within` seconds.
-
-        Raises `FeedEnded` at the end of the feed.
-        """
+        """Wait at most so long for a change since the last call; raises `FeedEnded`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await self._changed.wait()
@@ -99,23 +93,20 @@ class Watching:
         return changed
 
     async def pause(self, seconds: float) -> None:
-        """Sleep; changes meanwhile are reported by the next `changed`.
-
-        Raises `FeedEnded` at the end of the feed.
-        """
+        """Sleep, and keep changes for the next `changed`; raises `FeedEnded`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._ended.wait()
                 raise FeedEnded
 
 
-class Following:
+class Follower:
     """A subscriber that receives events of a filter."""
 
     def __init__(self, database: Database, filters: EventFilter) -> None:
         self._database = database
         self._filters = filters
-        self._waiting: asyncio.Queue[News | None] = asyncio.Queue(_MOST_BEHIND)
+        self._waiting: asyncio.Queue[News | None] = asyncio.Queue(_MAX_QUEUED)
         self._lost = False
 
     def notify(self, news: News | None) -> None:
@@ -125,11 +116,8 @@ class Following:
             return
         self._waiting.put_nowait(news)
 
-    async def receive(self, within: float) -> tuple[list[EventRow], int] | None:
-        """Return matching events and the settled number, or `None` without news.
-
-        Raises `FeedEnded` at the end of the feed, or if news was lost.
-        """
+    async def receive(self, within: float) -> EventBatch | None:
+        """Return matching events, or `None` without news; raises `FeedEnded`, also after a loss."""
         try:
             async with asyncio.timeout(within):
                 news = await self._waiting.get()
@@ -138,9 +126,8 @@ class Following:
         if news is None or self._lost:
             raise FeedEnded
         async with self._database.acquire() as connection:
-            return await read_these(
-                connection, news.numbers, self._filters, now=news.at
-            ), news.settled
+            events = await history.read_events(connection, news.numbers, self._filters, now=news.at)
+        return EventBatch(events, news.settled)
 
 
 class Feed:
@@ -148,10 +135,10 @@ class Feed:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._followers: set[Following] = set()
-        self._watchers: set[Watching] = set()
-        self._pulse: Pulse | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._followers: set[Follower] = set()
+        self._watchers: set[Watcher] = set()
+        self._pulse: tuple[Any, ...] | None = None
+        self._polling: asyncio.Task[None] | None = None
         self._numbers: Numbers | None = None
         self._ended = False
 
@@ -166,113 +153,118 @@ class Feed:
         await self._begin()
 
     @asynccontextmanager
-    async def watch(self) -> AsyncIterator[Watching]:
+    async def watch(self) -> AsyncIterator[Watcher]:
         """Subscribe to changes."""
         self._refuse_too_many()
-        watching = Watching()
-        self._watchers.add(watching)
+        watcher = Watcher()
+        self._watchers.add(watcher)
         try:
             await self._begin()
             if self._ended:
-                watching.notify(over=True)
-            yield watching
+                watcher.notify(over=True)
+            yield watcher
         finally:
-            self._watchers.discard(watching)
+            self._watchers.discard(watcher)
 
     @asynccontextmanager
-    async def follow(self, filters: EventFilter, *, after: int | None) -> AsyncIterator[Following]:
+    async def follow(self, filters: EventFilter, *, after: int | None) -> AsyncIterator[Follower]:
         """Subscribe to events from now on, or after a number."""
         self._refuse_too_many()
-        following = Following(self._database, filters)
+        follower = Follower(self._database, filters)
         numbers, now = await self._begin()
         # Without an await until it is added, so that no news is missed.
-        if after is not None:
-            _catch_up(following, max(after, numbers.highest - _MOST_REPLAYED), numbers.highest, now)
-        self._followers.add(following)
+        until = numbers.highest
+        reached = until if after is None else max(after, until - _MAX_REPLAYED)
+        while reached < until:
+            begin, reached = reached + 1, min(until, reached + _REPLAY_BATCH)
+            follower.notify(News(list(range(begin, reached + 1)), reached, now))
+        self._followers.add(follower)
         if self._ended:
-            following.notify(None)
+            follower.notify(None)
         try:
-            yield following
+            yield follower
         finally:
-            self._followers.discard(following)
+            self._followers.discard(follower)
 
     async def stop(self) -> None:
         """End all streams."""
         self._ended = True
-        for following in self._followers:
-            following.notify(None)
-        for watching in self._watchers:
-            watching.notify(over=True)
-        if self._looking is not None:
-            self._looking.cancel()
+        for follower in self._followers:
+            follower.notify(None)
+        for watcher in self._watchers:
+            watcher.notify(over=True)
+        if self._polling is not None:
+            self._polling.cancel()
 
     def _refuse_too_many(self) -> None:
-        if len(self._followers) + len(self._watchers) >= _MOST_AT_ONCE:
-            raise FeedFull(f"{_MOST_AT_ONCE} streams are open: close some, or try again later")
+        if len(self._followers) + len(self._watchers) >= _MAX_STREAMS:
+            raise FeedFull(f"{_MAX_STREAMS} streams are open: close some, or try again later")
 
     async def _begin(self) -> tuple[Numbers, datetime]:
         """Start to poll unless running; returns the known numbers and the time."""
         async with self._database.acquire() as connection:
             now = await DATABASE_CLOCK.now(connection)
-            fresh = await begin_to_follow(connection, now=now)
-        if self._numbers is None or self._looking is None or self._looking.done():
+            fresh = await history.read_position(connection, now=now)
+        if self._numbers is None or self._polling is None or self._polling.done():
             self._numbers, self._pulse = fresh, None
-            self._looking = asyncio.create_task(self._look_on(self._numbers), name="console-feed")
+            self._polling = asyncio.create_task(
+                self._poll_while_needed(self._numbers), name="console-feed"
+            )
         return self._numbers, now
 
-    async def _look_on(self, numbers: Numbers) -> None:
+    async def _poll_while_needed(self, numbers: Numbers) -> None:
         """Poll until there are no subscribers."""
-        pause = _LOOK_EVERY_SECONDS
+        pause = _POLL_SECONDS
         while True:
             await asyncio.sleep(pause)
             if not self._followers and not self._watchers:
                 return
             try:
-                await self._look(numbers)
-                pause = _LOOK_EVERY_SECONDS if self._followers else _GLANCE_EVERY_SECONDS
+                await self._poll(numbers)
+                pause = _POLL_SECONDS if self._followers else _POLL_FOR_PAGES_SECONDS
             except DatabaseUnavailable as error:
                 log.warning("event feed interrupted", error=error)
-                pause = _TRY_AGAIN_SECONDS
+                pause = _RETRY_SECONDS
 
-    async def _look(self, numbers: Numbers) -> None:
+    async def _poll(self, numbers: Numbers) -> None:
         async with self._database.acquire() as connection:
             now = await DATABASE_CLOCK.now(connection)
-            new = await new_numbers(connection, numbers, now=now, elapsed=monotonic())
-            pulse = await read_pulse(connection) if self._watchers else self._pulse
+            new = await history.new_numbers(connection, numbers, now=now, elapsed=monotonic())
+            pulse = await history.read_pulse(connection) if self._watchers else self._pulse
         if new:
-            for following in self._followers:
-                following.notify(News(new, numbers.settled, now))
+            for follower in self._followers:
+                follower.notify(News(new, numbers.settled, now))
         if new or pulse != self._pulse:
-            for watching in self._watchers:
-                watching.notify()
+            for watcher in self._watchers:
+                watcher.notify()
         self._pulse = pulse
 
 
 async def follow_events(
-    feed: Feed, filters: EventFilter, *, after: int | None, goes_on: GoesOn, seconds: float
+    feed: Feed,
+    filters: EventFilter,
+    *,
+    after: int | None,
+    is_authorized: IsAuthorized,
+    seconds: float,
 ) -> AsyncGenerator[EventBatch]:
-    """Yield events for at most `seconds`, while the subscriber is authorized.
-
-    The first batch is empty, and so are keep-alives.
-    """
+    """Yield events while authorized; the first batch is empty, and so are keep-alives."""
     until = monotonic() + seconds
-    async with feed.follow(filters, after=after) as following:
-        silent_since, settled = monotonic(), after
-        yield EventBatch([], settled)
-        while monotonic() < until and await goes_on():
+    async with feed.follow(filters, after=after) as follower:
+        silent_since, batch = monotonic(), EventBatch([], after)
+        yield batch
+        while monotonic() < until and await is_authorized():
             try:
-                received = await following.receive(ASK_AGAIN_SECONDS)
+                batch = await follower.receive(RECHECK_SECONDS) or EventBatch([], batch.settled)
             except (FeedEnded, DatabaseUnavailable):
                 return  # the client reconnects and continues, or learns why not
-            events, settled = received or ([], settled)
-            if events or monotonic() - silent_since >= _KEEP_ALIVE_SECONDS:
+            if batch.events or monotonic() - silent_since >= _KEEP_ALIVE_SECONDS:
                 silent_since = monotonic()
-                yield EventBatch(events, settled)
+                yield batch
 
 
-def _catch_up(following: Following, after: int, until: int, now: datetime) -> None:
-    """Queue the events between two numbers for a new follower."""
-    while after < until:
-        upto = min(until, after + _REPLAYED_AT_ONCE)
-        following.notify(News(list(range(after + 1, upto + 1)), upto, now))
-        after = upto
+def event_number(given: str, name: str) -> int:
+    """Parse the number of an event; raises `Invalid`."""
+    if not given.isascii() or not given.isdigit() or int(given) > _LARGEST_NUMBER:
+        raise Invalid(f"{name}: expected the number of an event")
+    return int(given)

@@ -1,7 +1,7 @@
 """A console without a port, for a client in the same process."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from typing import Any, cast
 
@@ -23,16 +23,12 @@ async def open_client(
     database_url: str, nats_url: str, *, actor: str, **options: Any
 ) -> AsyncIterator[Client]:
     """Connect a console in this process, and open a client of it."""
-    database = await Database.connect(database_url, name="headway-client", max_connections=4)
-    try:
+    async with AsyncExitStack() as opened:
+        database = await Database.connect(database_url, name="headway-client", max_connections=4)
+        opened.push_async_callback(database.close)
         broker = await Broker.connect(nats_url, name="headway-client")
-        try:
-            async with client_of(database, broker, actor=actor, **options) as client:
-                yield client
-        finally:
-            await broker.close()
-    finally:
-        await database.close()
+        opened.push_async_callback(broker.close)
+        yield await opened.enter_async_context(client_of(database, broker, actor=actor, **options))
 
 
 @asynccontextmanager

@@ -14,8 +14,7 @@ from litestar.exceptions import HTTPException
 from msgspec import Struct
 
 from headway_console.access.attempts import TooManyAttempts
-from headway_console.access.csrf import Forged
-from headway_console.access.guards import Forbidden, SignInNeeded
+from headway_console.access.guards import Forbidden, Forged, SignInNeeded
 from headway_console.feed import FeedFull
 
 logger = logging.getLogger(__name__)
@@ -47,6 +46,12 @@ _NAMES: dict[ErrorKind, tuple[str, str]] = {
     ErrorKind.UNAVAILABLE: ("not-answered", "No service answers"),
     ErrorKind.TIMED_OUT: ("timed-out", "No service answered in time"),
 }
+# The same for errors of Litestar, by their status.
+_HTTP = {
+    404: ("not-there", "No such page"),
+    405: ("method", "Method not allowed"),
+    413: ("too-large", "The request is too large"),
+}
 # Exceptions that are no `RequestFailed`.
 _KINDS: tuple[tuple[type[Exception], ErrorKind], ...] = (
     (SignInNeeded, ErrorKind.UNAUTHENTICATED),
@@ -65,7 +70,7 @@ _SPECIAL: tuple[tuple[type[Exception], int, str, str], ...] = (
 # The same request may succeed after this many seconds.
 _TRY_AGAIN = (503, 504)
 _TRY_AGAIN_AFTER = "5"
-_SEE_TO = "The console itself runs: see to the scheduler, the dispatcher and NATS"
+_CHECK_OTHERS = "The console itself runs: check the scheduler, the dispatcher and NATS"
 
 
 def problem_of(error: Exception) -> Problem:
@@ -73,23 +78,20 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, SignInNeeded) and error.unknown.unavailable:
         return _problem(503, "issuer-unavailable", "The OIDC issuer does not answer", error)
     if isinstance(error, HTTPException):
-        return _of_http(error)
+        kind_and_title = _HTTP.get(error.status_code, _NAMES[ErrorKind.INVALID])
+        return _problem(error.status_code, *kind_and_title, error.detail)
     for special, status, name, title in _SPECIAL:
         if isinstance(error, special):
             return _problem(status, name, title, error)
-    kind = _kind_of(error)
+    kind = next((kind for known, kind in _KINDS if isinstance(error, known)), None)
+    if isinstance(error, RequestFailed):
+        kind = error.kind
     if kind is None:
         logger.error("unexpected exception in a request", exc_info=error)
-        text = "this is a defect of the console; its log says more"
+        text = "this is a defect of the console; see its log"
         return _problem(500, "unforeseen", "Unexpected error", text)
-    detail = f"{error}\n{_SEE_TO}" if isinstance(error, Unavailable) else error
+    detail = f"{error}\n{_CHECK_OTHERS}" if isinstance(error, Unavailable) else error
     return _problem(HTTP_STATUS[kind], *_NAMES[kind], detail)
-
-
-def _kind_of(error: Exception) -> ErrorKind | None:
-    if isinstance(error, RequestFailed):
-        return error.kind
-    return next((kind for known, kind in _KINDS if isinstance(error, known)), None)
 
 
 def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
@@ -117,13 +119,3 @@ def sign_in_url(path: str) -> str:
 
 def _problem(status: int, kind: str, title: str, detail: object) -> Problem:
     return Problem(type=_TYPE + kind, title=title, status=status, detail=str(detail))
-
-
-def _of_http(error: HTTPException) -> Problem:
-    words = {
-        404: ("not-there", "No such page"),
-        405: ("method", "Method not allowed"),
-        413: ("too-large", "The request is too large"),
-    }
-    kind, title = words.get(error.status_code, _NAMES[ErrorKind.INVALID])
-    return _problem(error.status_code, kind, title, error.detail)

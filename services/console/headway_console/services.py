@@ -1,15 +1,18 @@
-"""Requests to the scheduler and the dispatcher, as the person who has signed in."""
+"""Requests to the services, as the person who has signed in, and reads from the database."""
 
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from headway.client.control import USUAL_SECONDS
-from headway_jetstream_kit import Broker
 from headway_jetstream_kit import ask as nats
+from headway_postgres_kit import Connection
 from litestar import Request
 from msgspec import Struct, structs
 
 HttpRequest: TypeAlias = Request[Any, Any, Any]
 Answer = TypeVar("Answer", bound=Struct)
+Found = TypeVar("Found")
+Arguments = ParamSpec("Arguments")
 
 
 async def ask(
@@ -21,7 +24,17 @@ async def ask(
     timeout: float = USUAL_SECONDS,
 ) -> Answer:
     """Send a request to a service and return its answer; the actor is the person signed in."""
-    broker: Broker = request.app.state.broker
     if "actor" in question.__struct_fields__:
         question = structs.replace(question, actor=request.user.name)
-    return await nats.ask(broker, subject, question, answer, timeout=timeout)
+    return await nats.ask(request.app.state.broker, subject, question, answer, timeout=timeout)
+
+
+async def read(
+    request: HttpRequest,
+    function: Callable[Concatenate[Connection, Arguments], Awaitable[Found]],
+    *arguments: Arguments.args,
+    **options: Arguments.kwargs,
+) -> Found:
+    """Call a function of `reading` with a connection of its own."""
+    async with request.app.state.database.acquire() as connection:
+        return await function(connection, *arguments, **options)

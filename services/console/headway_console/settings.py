@@ -4,16 +4,7 @@ from ipaddress import ip_address
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from headway_service_kit.settings import (
-    SECRET,
-    Above0,
-    DatabaseUrl,
-    HealthAddress,
-    InvalidSettings,
-    NatsCreds,
-    NatsPing,
-    NatsUrl,
-)
+from headway_service_kit import settings as kit
 from msgspec import Meta, Struct
 
 _MIN_KEY = 32
@@ -22,29 +13,26 @@ _MIN_KEY = 32
 class ConsoleSettings(Struct, frozen=True, kw_only=True):
     """Read from `HEADWAY_*` and flags; see `headway_service_kit.settings`."""
 
-    database_url: DatabaseUrl
+    database_url: kit.DatabaseUrl
     database_role: Annotated[
-        str,
-        Meta(description="Database role for reading; empty to read as the user of the URL."),
+        str, Meta(description="Database role for reading; empty to read as the user of the URL.")
     ] = "headway_reader"
-    nats_url: NatsUrl
-    nats_creds: NatsCreds = None
-    nats_ping_seconds: NatsPing = 3.0
+    nats_url: kit.NatsUrl
+    nats_creds: kit.NatsCreds = None
+    nats_ping_seconds: kit.NatsPing = 3.0
     orphan_timeout_seconds: Annotated[
-        Above0,
+        kit.Above0,
         Meta(
             description="Time after its last heartbeat during which a worker counts as alive; use "
             "the value of the dispatcher."
         ),
     ] = 60.0
-    health_address: HealthAddress = "127.0.0.1:0"
+    health_address: kit.HealthAddress = "127.0.0.1:0"
     console_address: Annotated[
-        str,
-        Meta(description="Address of the API and the pages. Anything but loopback needs auth."),
+        str, Meta(description="Address of the API and the pages. Anything but loopback needs auth.")
     ] = "127.0.0.1:8080"
     jaeger_url: Annotated[
-        str | None,
-        Meta(description="URL of Jaeger; runs link to their traces."),
+        str | None, Meta(description="URL of Jaeger; runs link to their traces.")
     ] = None
     console_url: Annotated[
         str | None,
@@ -62,7 +50,7 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
         Meta(
             description="Key that signs session cookies; the same for all consoles behind one "
             "address. Without it each start makes a new key, which signs everybody out.",
-            extra=SECRET,
+            extra=kit.SECRET,
         ),
     ] = None
     trusted_proxies: Annotated[
@@ -72,26 +60,24 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
             "`10.0.0.0/8, 192.168.1.7`. Failed sign-ins are counted by address."
         ),
     ] = ""
-    session_hours: Annotated[Above0, Meta(description="Lifetime of a browser session.")] = 12.0
+    session_hours: Annotated[kit.Above0, Meta(description="Lifetime of a browser session.")] = 12.0
     oidc_issuer: Annotated[str | None, Meta(description="OIDC issuer whose JWTs are accepted.")] = (
         None
     )
     oidc_audience: Annotated[
-        str | None,
-        Meta(description="Required audience of JWTs; defaults to the client id."),
+        str | None, Meta(description="Required audience of JWTs; defaults to the client id.")
     ] = None
     oidc_client_id: Annotated[
         str | None, Meta(description="Client id for sign-in at the issuer.")
     ] = None
     oidc_client_secret: Annotated[
-        str | None, Meta(description="Client secret for sign-in at the issuer.", extra=SECRET)
+        str | None, Meta(description="Client secret for sign-in at the issuer.", extra=kit.SECRET)
     ] = None
     oidc_scopes: Annotated[str, Meta(description="Scopes requested at the issuer.")] = (
         "openid profile email"
     )
     oidc_role_claim: Annotated[
-        str,
-        Meta(description="Claim that holds the roles of a person; dots for nested claims."),
+        str, Meta(description="Claim that holds the roles of a person; dots for nested claims.")
     ] = "roles"
     oidc_roles: Annotated[
         str,
@@ -105,6 +91,11 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
     def has_auth(self) -> bool:
         """Tell whether authentication is configured."""
         return bool(self.api_tokens_file or self.oidc_issuer)
+
+    @property
+    def is_secure(self) -> bool:
+        """Tell whether people reach the console over HTTPS."""
+        return (self.console_url or "").startswith("https://")
 
 
 class AuthMissing(Exception):
@@ -126,7 +117,7 @@ def check_exposure(settings: ConsoleSettings) -> None:
 def check_key(settings: ConsoleSettings) -> None:
     """Raise `InvalidSettings` for a short session key."""
     if settings.session_key is not None and len(settings.session_key) < _MIN_KEY:
-        raise InvalidSettings(
+        raise kit.InvalidSettings(
             f"HEADWAY_SESSION_KEY has fewer than {_MIN_KEY} characters: make one with "
             "'openssl rand -hex 32'"
         )

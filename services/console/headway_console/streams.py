@@ -8,7 +8,7 @@ import msgspec
 from headway_contract import subjects
 from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_jetstream_kit.connection import ApiError
-from msgspec import Struct
+from msgspec import Struct, field
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
@@ -16,16 +16,28 @@ _ANSWER_SECONDS = 2.0
 # Running services respond within milliseconds.
 _GATHER_SECONDS = 0.3
 _ASK_ALL = "$SRV.INFO"
+# A stream may have one consumer per job; only the first ones are shown.
+_MAX_CONSUMERS = 256
+STREAMS = (
+    *(subjects.WORK_STREAM, subjects.RUNS_STREAM),
+    *(subjects.EVENTS_STREAM, subjects.SETTLED_STREAM),
+)
+
+
+class Delivered(Struct, frozen=True):
+    """The last delivery of a consumer."""
+
+    last_active: datetime | None = None
 
 
 class Consumer(Struct, frozen=True, kw_only=True):
-    """A consumer with its pending and unacknowledged messages."""
+    """A consumer with its pending and unacknowledged messages, as NATS reports it."""
 
     name: str
-    pending: int
-    unacknowledged: int
-    redelivered: int
-    last_at: datetime | None
+    pending: int = field(name="num_pending", default=0)
+    unacknowledged: int = field(name="num_ack_pending", default=0)
+    redelivered: int = field(name="num_redelivered", default=0)
+    delivered: Delivered | None = None
 
 
 class StreamStatus(Struct, frozen=True, kw_only=True):
@@ -50,30 +62,34 @@ class Answering(Struct, frozen=True, kw_only=True):
     endpoints: int
 
 
-class _Endpoint(Struct, frozen=True):
-    name: str = ""
-
-
 class _Info(Struct, frozen=True):
     name: str
     id: str
     version: str = ""
-    endpoints: list[_Endpoint] = []
-
-
-STREAMS = (
-    subjects.WORK_STREAM,
-    subjects.RUNS_STREAM,
-    subjects.EVENTS_STREAM,
-    subjects.SETTLED_STREAM,
-)
-# A stream may have one consumer per job; only the first ones are shown.
-_MAX_CONSUMERS = 256
+    endpoints: list[Any] = []
 
 
 async def read_streams(broker: Broker) -> list[StreamStatus]:
     """Read the streams, in the order of the flow of work."""
     return list(await asyncio.gather(*(_read_stream(broker, name) for name in STREAMS)))
+
+
+async def _read_stream(broker: Broker, name: str) -> StreamStatus:
+    try:
+        info = await broker.api(f"STREAM.INFO.{name}", timeout=_ANSWER_SECONDS)
+        listed = await broker.api(f"CONSUMER.LIST.{name}", timeout=_ANSWER_SECONDS)
+    except (ApiError, BrokerUnavailable) as error:
+        return StreamStatus(name=name, problem=str(error))
+    consumers = msgspec.convert(listed.get("consumers") or [], list[Consumer])
+    return StreamStatus(
+        name=name,
+        messages=info["state"]["messages"],
+        bytes=info["state"]["bytes"],
+        limit=max(0, info["config"].get("max_bytes", 0)),
+        replicas=info["config"].get("num_replicas", 1),
+        consumers=sorted(consumers, key=lambda consumer: consumer.name)[:_MAX_CONSUMERS],
+        consumers_in_all=info["state"].get("consumer_count", len(consumers)),
+    )
 
 
 async def read_services(broker: Broker) -> list[Answering]:
@@ -98,42 +114,12 @@ async def read_services(broker: Broker) -> list[Answering]:
             await subscription.unsubscribe()
     except (OSError, NatsError):
         return []
-    return [_answering(name, list(infos.values())) for name, infos in sorted(found.items())]
-
-
-def _answering(name: str, infos: list[_Info]) -> Answering:
-    return Answering(
-        name=name,
-        processes=len(infos),
-        versions=sorted({info.version for info in infos}),
-        endpoints=max(len(info.endpoints) for info in infos),
-    )
-
-
-async def _read_stream(broker: Broker, name: str) -> StreamStatus:
-    try:
-        info = await broker.api(f"STREAM.INFO.{name}", timeout=_ANSWER_SECONDS)
-        listed = await broker.api(f"CONSUMER.LIST.{name}", timeout=_ANSWER_SECONDS)
-    except (ApiError, BrokerUnavailable) as error:
-        return StreamStatus(name=name, problem=str(error))
-    consumers = sorted(listed.get("consumers") or [], key=lambda consumer: str(consumer["name"]))
-    return StreamStatus(
-        name=name,
-        messages=info["state"]["messages"],
-        bytes=info["state"]["bytes"],
-        limit=max(0, info["config"].get("max_bytes", 0)),
-        replicas=info["config"].get("num_replicas", 1),
-        consumers=[_consumer(consumer) for consumer in consumers[:_MAX_CONSUMERS]],
-        consumers_in_all=info["state"].get("consumer_count", len(consumers)),
-    )
-
-
-def _consumer(info: dict[str, Any]) -> Consumer:
-    last = (info.get("delivered") or {}).get("last_active")
-    return Consumer(
-        name=info["name"],
-        pending=info.get("num_pending", 0),
-        unacknowledged=info.get("num_ack_pending", 0),
-        redelivered=info.get("num_redelivered", 0),
-        last_at=None if last is None else msgspec.convert(last, datetime, strict=False),
-    )
+    return [
+        Answering(
+            name=name,
+            processes=len(infos),
+            versions=sorted({info.version for info in infos.values()}),
+            endpoints=max(len(info.endpoints) for info in infos.values()),
+        )
+        for name, infos in sorted(found.items())
+    ]

@@ -11,23 +11,16 @@ from headway_service_kit.service import Service, open_service
 from headway_service_kit.settings import ServiceSettings
 from headway_tracing.log import get_logger
 from litestar import Litestar
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from headway_console.access.attempts import Attempts, read_networks
-from headway_console.access.authentication import Authenticator, Local
+from headway_console.access.authentication import Authenticator
 from headway_console.access.issuer import Issuer, check_oidc, read_roles
-from headway_console.access.sessions import Cookies, Revoked, Seal
-from headway_console.access.tickets import Tickets
+from headway_console.access.sessions import Cookies, Revoked, Seal, Tickets
 from headway_console.access.tokens import Token, Tokens, fingerprint
-from headway_console.application import (
-    Parts,
-    enveloped,
-    is_secure,
-    known_origins,
-    make_application,
-)
+from headway_console.application import known_hosts, known_origins, make_application
+from headway_console.envelope import Envelope
 from headway_console.feed import Feed
-from headway_console.pages.live import Listening
 from headway_console.reading import connect_reader
 from headway_console.server import HttpServer, listen
 from headway_console.settings import ConsoleSettings, check_exposure, check_key
@@ -53,7 +46,6 @@ class ConsoleService(Service):
         self.issuer: Issuer | None = None
         self.feed = Feed(database)
         self.port = 0
-        self.listening = Listening(self.feed, database)
 
     async def stop(self) -> None:
         """Stop everything."""
@@ -75,17 +67,15 @@ async def start_console(
     check_exposure(settings)
     check_key(settings)
     check_oidc(settings)
-    tokens = Tokens(_path(settings), _given(local))
+    given: tuple[Token, ...] = ()
+    if local is not None:
+        given = (Token(name=local.name, role=local.role, sha256=fingerprint(local.token)),)
+    tokens = Tokens(Path(settings.api_tokens_file) if settings.api_tokens_file else None, given)
     listening = listen(settings.console_address)
     try:
         opened = await open_service(
             "console",
-            ServiceSettings(
-                database_url=settings.database_url,
-                nats_url=settings.nats_url,
-                nats_creds=settings.nats_creds,
-                nats_ping_seconds=settings.nats_ping_seconds,
-            ),
+            convert(settings, ServiceSettings, from_attributes=True),
             give_up_after=give_up_after,
             connect=lambda: _connect_reader(settings),
         )
@@ -96,8 +86,12 @@ async def start_console(
     service.port = listening.getsockname()[1]
     try:
         service.issuer = Issuer(settings.oidc_issuer) if settings.oidc_issuer else None
-        app = console_application(settings, service, tokens, local)
-        service.server = HttpServer(enveloped(app, settings, port=service.port), listening)
+        app = Envelope(
+            application=console_application(settings, service, tokens, local),
+            hosts=known_hosts(settings, service.port),
+            secure=settings.is_secure,
+        )
+        service.server = HttpServer(app, listening)
         await service.server.start()
         port = await service.answer_for_health(
             settings.health_address, live=[service.server.serves]
@@ -117,16 +111,26 @@ def console_application(
     local: LocalCredentials | None = None,
 ) -> Litestar:
     """Return the application of a console that has its connections."""
+    authenticator = Authenticator(
+        tokens=tokens,
+        seal=Seal((settings.session_key or new_secret()).encode()),
+        cookies=Cookies.made_for(secure=settings.is_secure, port=service.port),
+        session_seconds=settings.session_hours * 3600,
+        issuer=service.issuer,
+        audience=settings.oidc_audience or settings.oidc_client_id or "",
+        roles=read_roles(settings),
+        local=None if local is None else Tickets(local.ticket_key, token=local.token),
+        attempts=Attempts(),
+        proxies=read_networks(settings.trusted_proxies),
+        signed_out=Revoked(),
+    )
     return make_application(
-        Parts(
-            settings=settings,
-            authenticator=_authenticator(settings, service, tokens, local),
-            database=service.database,
-            feed=service.feed,
-            origins=known_origins(settings, service.port),
-            listening=service.listening,
-            broker=service.broker,
-        )
+        settings=settings,
+        authenticator=authenticator,
+        database=service.database,
+        feed=service.feed,
+        origins=known_origins(settings, service.port),
+        broker=service.broker,
     )
 
 
@@ -142,40 +146,3 @@ async def _connect_reader(settings: ConsoleSettings) -> Database:
             error=error,
         )
         return await connect_reader(url, role="")
-
-
-def _authenticator(
-    settings: ConsoleSettings,
-    service: ConsoleService,
-    tokens: Tokens,
-    local: LocalCredentials | None,
-) -> Authenticator:
-    return Authenticator(
-        tokens=tokens,
-        seal=Seal((settings.session_key or new_secret()).encode()),
-        cookies=Cookies.made_for(secure=is_secure(settings), port=service.port),
-        session_seconds=settings.session_hours * 3600,
-        issuer=service.issuer,
-        audience=settings.oidc_audience or settings.oidc_client_id or "",
-        roles=read_roles(settings),
-        local=_local(local),
-        attempts=Attempts(),
-        proxies=read_networks(settings.trusted_proxies),
-        signed_out=Revoked(),
-    )
-
-
-def _local(person: LocalCredentials | None) -> Local | None:
-    if person is None:
-        return None
-    return Local(token=person.token, tickets=Tickets(person.ticket_key))
-
-
-def _path(settings: ConsoleSettings) -> Path | None:
-    return Path(settings.api_tokens_file) if settings.api_tokens_file else None
-
-
-def _given(local: LocalCredentials | None) -> tuple[Token, ...]:
-    if local is None:
-        return ()
-    return (Token(name=local.name, role=local.role, sha256=fingerprint(local.token)),)

@@ -7,13 +7,10 @@ Sessions and bearer tokens are not limited. Each process counts for itself, in b
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from headway_service_kit.settings import InvalidSettings
 
-_WITHIN_SECONDS = 300.0
-_PER_ADDRESS = 10
-_IN_ALL = 100
 # A home has a whole IPv6 network of this prefix length.
 _HOME_PREFIX = 64
 
@@ -34,9 +31,9 @@ class Attempts:
     def __init__(
         self,
         *,
-        per_address: int = _PER_ADDRESS,
-        in_all: int = _IN_ALL,
-        within: float = _WITHIN_SECONDS,
+        per_address: int = 10,
+        in_all: int = 100,
+        within: float = 300.0,
     ) -> None:
         self._per_address = per_address
         self._in_all = in_all
@@ -83,26 +80,20 @@ def address_of(peer: str, headers: Mapping[str, str], trusted: Sequence[Network]
     """
     found = peer
     for hop in reversed(headers.get("x-forwarded-for", "").split(",")):
-        if not _is_among(found, trusted):
+        known = _parse(found)
+        if known is None or not any(known in network for network in trusted):
             break
         found = hop.strip() or found
-    return _home_of(found)
-
-
-def _is_among(address: str, networks: Sequence[Network]) -> bool:
-    try:
-        known = ip_address(address)
-    except ValueError:
-        return False
-    return any(known in network for network in networks)
-
-
-def _home_of(address: str) -> str:
-    try:
-        known = ip_address(address)
-    except ValueError:
-        return address[:64]
+    known = _parse(found)
+    if known is None:
+        return found[:64]
     if known.version == 4:
         return str(known)
-    mapped = known.ipv4_mapped
-    return str(mapped or ip_network((known, _HOME_PREFIX), strict=False))
+    return str(known.ipv4_mapped or ip_network((known, _HOME_PREFIX), strict=False))
+
+
+def _parse(address: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(address)
+    except ValueError:
+        return None

@@ -1,7 +1,7 @@
 """Find the person behind a request."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from headway_clock import new_nonce, utc_now
 from litestar.connection import ASGIConnection
@@ -9,13 +9,14 @@ from litestar.middleware import AbstractAuthenticationMiddleware, Authentication
 from msgspec import Struct
 
 from headway_console.access.attempts import Attempts, Network, address_of
-from headway_console.access.issuer import Issuer, IssuerUnavailable, RoleRule, looks_like_jwt
+from headway_console.access.issuer import Issuer, IssuerUnavailable, RoleRule
 from headway_console.access.roles import Person
-from headway_console.access.sessions import Cookies, Revoked, Seal, Session
-from headway_console.access.tickets import Tickets
+from headway_console.access.sessions import Cookies, Revoked, Seal, Session, Tickets
 from headway_console.access.tokens import Rejected, Tokens, fingerprint
 
-SESSION = "session"
+Connection: TypeAlias = ASGIConnection[Any, Any, Any, Any]
+
+_SESSION = "session"
 _BEARER = "bearer "
 
 
@@ -24,13 +25,6 @@ class Unknown(Struct, frozen=True, kw_only=True):
 
     reason: str
     unavailable: bool = False
-
-
-class Local(Struct, frozen=True, kw_only=True):
-    """Credentials of the person at this machine: a token, and tickets for their browser."""
-
-    token: str
-    tickets: Tickets
 
 
 class Authenticator(Struct, frozen=True, kw_only=True):
@@ -43,42 +37,39 @@ class Authenticator(Struct, frozen=True, kw_only=True):
     issuer: Issuer | None
     audience: str
     roles: RoleRule
-    local: Local | None = None
+    local: Tickets | None = None
     attempts: Attempts
     proxies: tuple[Network, ...] = ()
     signed_out: Revoked
 
-    async def recognise(self, connection: ASGIConnection[Any, Any, Any, Any]) -> Person | Unknown:
+    async def recognise(self, connection: Connection) -> Person | Unknown:
         """Return the person by their token, or else by their cookie."""
         header = connection.headers.get("authorization")
         try:
             if header is not None:
-                return await self._by_header(header)
+                if header[: len(_BEARER)].lower() != _BEARER:
+                    raise Rejected("send the token as 'Authorization: Bearer <token>'")
+                token = header[len(_BEARER) :].strip()
+                if self.issuer is not None and token.count(".") == 2:  # a JWT
+                    return self.person_of(await self.issuer.claims(token, audience=self.audience))
+                return self.tokens.person(token, utc_now())
             return self._by_cookie(connection.cookies.get(self.cookies.session))
         except Rejected as error:
             return Unknown(reason=str(error))
         except IssuerUnavailable as error:
             return Unknown(reason=f"the OIDC issuer does not answer: {error}", unavailable=True)
 
-    def begin_attempt(self, connection: ASGIConnection[Any, Any, Any, Any], now: float) -> str:
+    def begin_attempt(self, connection: Connection, now: float) -> str:
         """Count a sign-in attempt and return its address; raises `TooManyAttempts`."""
         peer = connection.client.host if connection.client else ""
         address = address_of(peer, connection.headers, self.proxies)
         self.attempts.begin(address, now)
         return address
 
-    async def person_with(self, token: str) -> Person:
-        """Return the person of a token; raises `Rejected`."""
-        if self.issuer is not None and looks_like_jwt(token):
-            return self.person_of(await self.issuer.claims(token, audience=self.audience))
-        return self.tokens.person(token, utc_now())
-
     def person_of(self, claims: dict[str, Any]) -> Person:
         """Return the person that the claims of a JWT describe."""
-        name = next(
-            (str(claims[key]) for key in ("email", "preferred_username", "sub") if claims.get(key)),
-            "unknown",
-        )
+        names = (claims.get(key) for key in ("email", "preferred_username", "sub"))
+        name = str(next(filter(None, names), "unknown"))
         return Person(name=name[:200], role=self.roles.role_of(claims), by="oidc")
 
     def begin_session(self, person: Person, *, token: str, until: datetime) -> str:
@@ -90,25 +81,20 @@ class Authenticator(Struct, frozen=True, kw_only=True):
             token=fingerprint(token) if token else "",
             until=until,
         )
-        return self.seal.close(SESSION, session)
+        return self.seal.close(_SESSION, session)
 
     def end_session(self, cookie: str) -> None:
         """Revoke a session cookie and every copy of it."""
         now = utc_now()
-        session = self.seal.open(SESSION, cookie, Session, now)
+        session = self.seal.open(_SESSION, cookie, Session, now)
         if session is not None:
             self.signed_out.add(session.id, until=session.until, now=now)
-
-    async def _by_header(self, header: str) -> Person:
-        if header[: len(_BEARER)].lower() != _BEARER:
-            raise Rejected("send the token as 'Authorization: Bearer <token>'")
-        return await self.person_with(header[len(_BEARER) :].strip())
 
     def _by_cookie(self, cookie: str | None) -> Person:
         if cookie is None:
             raise Rejected("sign in, or send a token as 'Authorization: Bearer <token>'")
         now = utc_now()
-        session = self.seal.open(SESSION, cookie, Session, now)
+        session = self.seal.open(_SESSION, cookie, Session, now)
         if session is None or self.signed_out.has(session.id):
             raise Rejected("the session has ended: sign in again")
         if session.token:
@@ -119,9 +105,7 @@ class Authenticator(Struct, frozen=True, kw_only=True):
 class Authentication(AbstractAuthenticationMiddleware):
     """Store the person in the connection; the guard authorizes."""
 
-    async def authenticate_request(
-        self, connection: ASGIConnection[Any, Any, Any, Any]
-    ) -> AuthenticationResult:
+    async def authenticate_request(self, connection: Connection) -> AuthenticationResult:
         """Return the person, or why there is none."""
         authenticator: Authenticator = connection.app.state.authenticator
         found = await authenticator.recognise(connection)

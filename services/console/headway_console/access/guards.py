@@ -1,28 +1,39 @@
-"""Authorization of routes, denied by default.
+"""Authorization of routes, and protection against cross-site request forgery.
 
-The guard covers the whole application. A route without a declared role is refused, and the
-application does not start with one.
+A route without a declared role is refused, and the console does not start with one. A browser sends
+a cookie with requests of foreign pages too: a change therefore needs an origin of this console and
+the CSRF token of the session, which no other page can read. htmx sends the token as a header, plain
+forms as a field.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+import hmac
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from headway_contract.http import ROLES, Role
 from litestar import Litestar
-from litestar.connection import ASGIConnection, Request
+from litestar.connection import Request
 from litestar.handlers import BaseRouteHandler
-from litestar.routes import BaseRoute, HTTPRoute
+from litestar.routes import HTTPRoute
 
-from headway_console.access.authentication import Authenticator, Unknown
-from headway_console.access.csrf import FIELD, HEADER, check_origin, check_token
-from headway_console.access.roles import ANYONE, Person, may
+from headway_console.access.authentication import Authenticator, Connection, Unknown
+from headway_console.access.roles import Person, may
+from headway_console.access.sessions import Seal
 
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _OPT = "role"
+_CSRF_HEADER = "x-csrf-token"
+_CSRF = "csrf"
+# Routes without sign-in: the sign-in page and its style sheet.
+_ANYONE = "anyone"
 
 
 class RouteUndeclared(Exception):
     """A route declares no role."""
+
+
+class Forged(Exception):
+    """A request that no page of this console made."""
 
 
 class SignInNeeded(Exception):
@@ -44,31 +55,35 @@ def needs(role: Role) -> dict[str, Any]:
 
 def open_to_anyone() -> dict[str, Any]:
     """Declare a route that needs no sign-in."""
-    return {_OPT: ANYONE}
+    return {_OPT: _ANYONE}
 
 
-async def guard(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+async def guard(connection: Connection, handler: BaseRouteHandler) -> None:
     """Authorize a request, or raise the reason why not."""
     needed = handler.opt.get(_OPT)
-    if needed == ANYONE:
+    if needed == _ANYONE:
         return
     person: Person | None = connection.scope.get("user")
     if person is None:
         unknown: Unknown | None = connection.scope.get("auth")
         raise SignInNeeded(unknown or Unknown(reason="sign in first"))
     if needed not in ROLES or not may(person, needed):
-        raise Forbidden(_refusal(person, needed))
+        if person.role is None:
+            raise Forbidden(
+                f"{person.name} has no role here: HEADWAY_OIDC_ROLES maps values of the role claim "
+                "to roles"
+            )
+        raise Forbidden(
+            f"{person.name} has the role {person.role}, and this needs the role {needed}"
+        )
     if connection.scope.get("method") not in _SAFE and person.session:
         await refuse_forged(connection, person)
 
 
 def still_authorized(
-    connection: ASGIConnection[Any, Any, Any, Any], role: Role = "viewer"
+    connection: Connection, role: Role = "viewer"
 ) -> Callable[[], Awaitable[bool]]:
-    """Return a check whether the person may still follow an open stream.
-
-    They may have signed out, their session or token may have expired, or their role changed.
-    """
+    """Return a check whether the person behind an open stream still has a role."""
     authenticator: Authenticator = connection.app.state.authenticator
 
     async def check() -> bool:
@@ -78,49 +93,50 @@ def still_authorized(
     return check
 
 
-async def refuse_forged(connection: ASGIConnection[Any, Any, Any, Any], person: Person) -> None:
+async def refuse_forged(connection: Connection, person: Person) -> None:
     """Raise `Forged` unless a page of this console sent the request."""
-    authenticator: Authenticator = connection.app.state.authenticator
     check_origin(connection.headers, connection.app.state.origins)
-    given = connection.headers.get(HEADER)
+    given = connection.headers.get(_CSRF_HEADER)
     if given is None and isinstance(connection, Request):
         kind, _ = connection.content_type
         if kind in ("application/x-www-form-urlencoded", "multipart/form-data"):
-            given = (await connection.form()).get(FIELD)
-    check_token(authenticator.seal, person.session, given)
+            given = (await connection.form()).get(_CSRF)
+    expected = csrf_token(connection.app.state.authenticator.seal, person.session)
+    if given is None or not hmac.compare_digest(expected.encode(), given.encode()):
+        raise Forged(f"the request lacks the token of its session: send it as {_CSRF_HEADER}")
+
+
+def csrf_token(seal: Seal, session: str) -> str:
+    """Return the CSRF token of a session."""
+    return seal.sign(_CSRF, session)
+
+
+def check_origin(headers: Mapping[str, str], origins: frozenset[str]) -> None:
+    """Raise `Forged` unless the browser names a known origin, or its host if none is configured."""
+    site = headers.get("sec-fetch-site")
+    if site is not None and site != "same-origin":
+        raise Forged(f"the request comes from another site ({site})")
+    origin = headers.get("origin")
+    if site is None and origin is None:
+        raise Forged("the request names no origin")
+    if origin is None:
+        return
+    host = origin.lower().partition("://")[2]
+    if not (origin.lower() in origins if origins else host == headers.get("host", "").lower()):
+        raise Forged(f"the request comes from {origin}")
 
 
 def check_declared(app: Litestar) -> None:
     """Raise `RouteUndeclared` if a route declares no role."""
-    undeclared = sorted(
-        f"{'/'.join(sorted(_methods(handler)))} {route.path}"
-        for route, handler in _handlers(app.routes)
-        if handler.opt.get(_OPT) not in (*ROLES, ANYONE) and _methods(handler) != {"OPTIONS"}
-    )
+    undeclared = []
+    for route in app.routes:
+        handlers = route.route_handlers if isinstance(route, HTTPRoute) else [route.route_handler]
+        for handler in handlers:
+            methods = {str(method) for method in getattr(handler, "http_methods", ())}
+            if handler.opt.get(_OPT) not in (*ROLES, _ANYONE) and methods != {"OPTIONS"}:
+                undeclared.append(f"{'/'.join(sorted(methods))} {route.path}")
     if undeclared:
         raise RouteUndeclared(
-            f"routes that declare no role: {', '.join(undeclared)}; "
+            f"routes that declare no role: {', '.join(sorted(undeclared))}; "
             "give each opt=needs(...) or opt=open_to_anyone()"
         )
-
-
-def _handlers(routes: Iterable[BaseRoute]) -> Iterable[tuple[BaseRoute, BaseRouteHandler]]:
-    for route in routes:
-        if isinstance(route, HTTPRoute):
-            for handler in route.route_handlers:
-                yield route, handler
-        else:
-            yield route, route.route_handler  # type: ignore[attr-defined]
-
-
-def _methods(handler: BaseRouteHandler) -> set[str]:
-    return {str(method) for method in getattr(handler, "http_methods", ())}
-
-
-def _refusal(person: Person, needed: object) -> str:
-    if person.role is None:
-        return (
-            f"{person.name} has no role here: HEADWAY_OIDC_ROLES maps values of the role claim to "
-            "roles"
-        )
-    return f"{person.name} has the role {person.role}, and this needs the role {needed}"

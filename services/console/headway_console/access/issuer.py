@@ -86,8 +86,7 @@ class Issuer:
 
     async def claims(self, token: str, *, audience: str) -> dict[str, Any]:
         """Verify a JWT and return its claims; raises `Rejected`."""
-        key_id = _key_id(token)
-        key = await self._key(key_id)
+        key = await self._key(_key_id(token))
         if key is None:
             raise Rejected("the JWT is signed with a key that the issuer does not publish")
         issuer = (await self.discover()).issuer
@@ -130,24 +129,22 @@ class Issuer:
         return str(answer["id_token"])
 
     async def _key(self, key_id: str) -> jwt.PyJWK | None:
+        """Return a key; a cached one stays valid while the issuer does not answer."""
         async with self._fetching:
-            lasts = _KEYS_LAST_SECONDS if key_id in self._keys else _FETCH_AGAIN_SECONDS
+            is_known = key_id in self._keys
+            lasts = _KEYS_LAST_SECONDS if is_known else _FETCH_AGAIN_SECONDS
             if self._tried_at is None or monotonic() - self._tried_at > lasts:
-                await self._try_to_fetch(key_id)
+                self._tried_at = monotonic()
+                try:
+                    self._keys = await self._fetch_keys()
+                except IssuerUnavailable as error:
+                    if not is_known:
+                        self._tried_at = self._tried_at if self._keys else None
+                        raise
+                    log.warning("OIDC keys not refreshed", issuer=self.url, error=error)
         return self._keys.get(key_id)
 
-    async def _try_to_fetch(self, key_id: str) -> None:
-        """Fetch the keys; a cached key stays valid while the issuer does not answer."""
-        self._tried_at = monotonic()
-        try:
-            await self._fetch()
-        except IssuerUnavailable as error:
-            if key_id not in self._keys:
-                self._tried_at = None if not self._keys else self._tried_at
-                raise
-            log.warning("OIDC keys not refreshed", issuer=self.url, error=error)
-
-    async def _fetch(self) -> None:
+    async def _fetch_keys(self) -> dict[str, jwt.PyJWK]:
         where = (await self.discover()).jwks_uri
         found = await self._get(where, KeySet)
         keys: dict[str, jwt.PyJWK] = {}
@@ -158,7 +155,7 @@ class Issuer:
                 keys[str(key.get("kid", ""))] = jwt.PyJWK.from_dict(key)
             except (jwt.PyJWTError, ValueError) as error:
                 log.info("OIDC key ignored", url=where, error=error)
-        self._keys = keys
+        return keys
 
     async def _get(self, url: str, kind: type[Any]) -> Any:
         try:
@@ -178,11 +175,6 @@ def challenge_of(verifier: str) -> str:
     """Return the PKCE challenge (S256) of a verifier."""
     digest = hashlib.sha256(verifier.encode()).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-
-
-def looks_like_jwt(token: str) -> bool:
-    """Tell a JWT from an opaque token."""
-    return token.count(".") == 2
 
 
 def _key_id(token: str) -> str:
@@ -211,12 +203,8 @@ class RoleRule(Struct, frozen=True, kw_only=True):
         for name in self.claim.split("."):
             found = found.get(name) if isinstance(found, Mapping) else None
         values = found if isinstance(found, list) else [found]
-        held = [
-            self.meanings[value]
-            for value in values
-            if isinstance(value, str) and value in self.meanings
-        ]
-        return max(held, key=ROLES.index, default=None)
+        named = [value for value in values if isinstance(value, str) and value in self.meanings]
+        return max((self.meanings[value] for value in named), key=ROLES.index, default=None)
 
 
 def read_roles(settings: ConsoleSettings) -> RoleRule:
@@ -236,15 +224,13 @@ def read_roles(settings: ConsoleSettings) -> RoleRule:
 
 def check_oidc(settings: ConsoleSettings) -> None:
     """Raise `InvalidSettings` if the OIDC settings are incomplete."""
-    problems = []
-    issuer = settings.oidc_issuer
-    if issuer is None:
+    if settings.oidc_issuer is None:
         return
-    parts = urlsplit(issuer)
-    if parts.scheme != "https" and not (
-        parts.scheme == "http" and is_loopback(parts.hostname or "")
-    ):
-        problems.append(f"HEADWAY_OIDC_ISSUER: {issuer!r} is not an https:// URL")
+    problems = []
+    parts = urlsplit(settings.oidc_issuer)
+    is_local = parts.scheme == "http" and is_loopback(parts.hostname or "")
+    if parts.scheme != "https" and not is_local:
+        problems.append(f"HEADWAY_OIDC_ISSUER: {settings.oidc_issuer!r} is not an https:// URL")
     if not (settings.oidc_audience or settings.oidc_client_id):
         problems.append("HEADWAY_OIDC_AUDIENCE is not set: set the audience that JWTs must have")
     if settings.oidc_client_id and not settings.console_url:

@@ -5,15 +5,9 @@ from typing import Literal
 from headway_contract.http import ROLES, Role
 from msgspec import Struct
 
-# Routes without sign-in: the sign-in page and its style sheet.
-ANYONE = "anyone"
-
 
 class Person(Struct, frozen=True, kw_only=True):
-    """An authenticated person or program; the audit records the name.
-
-    Without a role they may do nothing. `session` is set if they sent a session cookie.
-    """
+    """An authenticated person or program; `session` is set if they sent a session cookie."""
 
     name: str
     role: Role | None

@@ -1,4 +1,9 @@
-"""Signed cookies with an expiry, each for one purpose."""
+"""Signed cookies and sign-in links, each with an expiry and for one purpose.
+
+`up` and `headway sign-in` make links for the person at this machine, with a key in the data folder
+that is new at every start, so that an old link from a log or a shell history does not work. Each
+works once, for ten minutes.
+"""
 
 import base64
 import binascii
@@ -8,18 +13,20 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 import msgspec
+from headway_clock import new_secret
 from headway_contract.http import Role
+from litestar.datastructures import Cookie
 from msgspec import Struct
 
 Sealed = TypeVar("Sealed", bound=Struct)
 
+SIGNING_IN_LASTS = timedelta(minutes=10)
+_TICKET = "local sign-in"
+_TICKET_LASTS = timedelta(minutes=10)
+
 
 class Session(Struct, frozen=True, kw_only=True):
-    """A browser session.
-
-    The token is looked up by its fingerprint at every request: the session ends when the file no
-    longer has it.
-    """
+    """A browser session; it ends when the file of tokens no longer has its token."""
 
     id: str
     name: str
@@ -36,9 +43,6 @@ class SigningIn(Struct, frozen=True, kw_only=True):
     verifier: str
     next: str
     until: datetime
-
-
-SIGNING_IN_LASTS = timedelta(minutes=10)
 
 
 class Seal:
@@ -105,10 +109,53 @@ class Cookies(Struct, frozen=True, kw_only=True):
 
     session: str
     signing_in: str
+    flash: str
     secure: bool
 
     @classmethod
     def made_for(cls, *, secure: bool, port: int) -> "Cookies":
         """Make the names for HTTPS, or for plain HTTP at a port."""
         name = "__Host-headway" if secure else f"headway-{port}"
-        return cls(session=name, signing_in=f"{name}-signing-in", secure=secure)
+        return cls(
+            session=name, signing_in=f"{name}-signing-in", flash=f"{name}-flash", secure=secure
+        )
+
+    def make(self, name: str, value: str, lasts: timedelta) -> Cookie:
+        """Make a cookie; without a lifetime it deletes the one that the browser has."""
+        return Cookie(
+            key=name,
+            value=value,
+            path="/",
+            secure=self.secure,
+            httponly=True,
+            samesite="lax",
+            max_age=int(lasts.total_seconds()),
+        )
+
+
+class _Ticket(Struct, frozen=True, kw_only=True):
+    id: str
+    until: datetime
+
+
+def sign_in_path(key: str, now: datetime) -> str:
+    """Make the path of a link that signs the person in."""
+    ticket = _Ticket(id=new_secret(), until=now + _TICKET_LASTS)
+    return f"/sign-in/local/{Seal(key.encode()).close(_TICKET, ticket)}"
+
+
+class Tickets:
+    """Redeems tickets that were made with the key, each once, for the person of a token."""
+
+    def __init__(self, key: str, *, token: str) -> None:
+        self.token = token
+        self._seal = Seal(key.encode())
+        self._used = Revoked()
+
+    def redeem(self, sealed: str, now: datetime) -> bool:
+        """Use a ticket; returns false if it is invalid, expired or used."""
+        ticket = self._seal.open(_TICKET, sealed, _Ticket, now)
+        if ticket is None or self._used.has(ticket.id):
+            return False
+        self._used.add(ticket.id, until=ticket.until, now=now)
+        return True

@@ -10,9 +10,9 @@ from headway.yaml_file.records import ManifestRecord
 from headway_contract import subjects
 from headway_contract.definitions import ApplyAnswer, ApplyRequest, Days, PrunePolicy
 from headway_contract.fields import ManifestId, Text
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
-from headway_console.api.endpoints import DEFINITIONS, MANIFESTS, Endpoint, endpoint
+from headway_console.api.endpoints import Endpoint, Tag, endpoint
 from headway_console.api.request_fields import shape_of, struct_fields
 from headway_console.services import HttpRequest, ask
 
@@ -34,30 +34,27 @@ async def _put_manifest(request: HttpRequest, fields: dict[str, Any]) -> ApplyAn
     return await _send(request, subjects.APPLY_REQUEST, load_manifest(manifest, fields))
 
 
-@endpoint("POST", "/plan/yaml", DEFINITIONS)
+@endpoint("POST", "/plan/yaml", Tag.DEFINITIONS)
 async def plan_yaml(request: HttpRequest, file: YamlRequest) -> ApplyAnswer:
     """Show what applying a YAML file would change, with fire times. Changes nothing."""
-    return await _send_file(request, subjects.PLAN_QUESTION, file)
+    return await send_file(request, subjects.PLAN_QUESTION, file)
 
 
-@endpoint("POST", "/apply/yaml", DEFINITIONS, role="admin")
+@endpoint("POST", "/apply/yaml", Tag.DEFINITIONS, role="admin")
 async def apply_yaml(request: HttpRequest, file: YamlRequest) -> ApplyAnswer:
     """Store the definitions of a YAML file, all or none."""
-    return await _send_file(request, subjects.APPLY_REQUEST, file)
+    return await send_file(request, subjects.APPLY_REQUEST, file)
 
 
-async def _send_file(request: HttpRequest, subject: str, file: YamlRequest) -> ApplyAnswer:
-    # The line break keeps a short text from being read as the name of a file.
-    definitions = load_yaml(file.yaml + "\n")
-    return await _send(
-        request,
-        subject,
-        definitions,
-        prune=file.prune,
-        days=file.days,
-        take_over=file.take_over,
-        key=file.key,
-    )
+async def send_file(request: HttpRequest, subject: str, file: YamlRequest) -> ApplyAnswer:
+    """Send the definitions of a file to the scheduler; raises `InvalidDefinitions`."""
+    terms = structs.asdict(file)
+    return await _send(request, subject, read_yaml(terms.pop("yaml")), **terms)
+
+
+def read_yaml(text: str) -> Definitions:
+    """Parse definitions; the line break keeps the text from being read as a path."""
+    return load_yaml(f"{text}\n")
 
 
 async def _send(
@@ -76,7 +73,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         method="PUT",
         path=_PATH,
         role="admin",
-        tag=MANIFESTS,
+        tag=Tag.MANIFESTS,
         summary="Make or change a manifest at run time, in the format of the YAML files.",
         shape=shape_of("put_manifest", "PUT", _PATH, _FIELDS),
         answer=ApplyAnswer,

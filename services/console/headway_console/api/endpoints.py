@@ -7,8 +7,9 @@ signed in.
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
+from enum import StrEnum
 from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
@@ -25,14 +26,6 @@ from headway_console.services import HttpRequest
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Respond = Callable[[HttpRequest, dict[str, Any]], Awaitable[Any]]
 
-MANIFESTS = "Manifests"
-GROUPS = "Groups"
-JOBS = "Jobs"
-WORK = "Work and runs"
-LETTERS = "Dead letters"
-DEFINITIONS = "Definitions"
-SYSTEM = "System"
-
 IDEMPOTENCY_KEY = "Idempotency-Key"
 _PROVIDED = ("request", "connection", "heard_since")
 # The API's own defaults; pages of the console are shorter.
@@ -40,6 +33,18 @@ _PAGING = {
     "cursor": (Annotated[str, Meta(max_length=1000)] | None, None),
     "limit": (Annotated[int, Meta(ge=1, le=500)], 100),
 }
+
+
+class Tag(StrEnum):
+    """A section of the document."""
+
+    MANIFESTS = "Manifests"
+    GROUPS = "Groups"
+    JOBS = "Jobs"
+    WORK = "Work and runs"
+    LETTERS = "Dead letters"
+    DEFINITIONS = "Definitions"
+    SYSTEM = "System"
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
@@ -53,7 +58,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     method: Method
     path: str
     role: Role
-    tag: str
+    tag: Tag
     summary: str
     shape: Shape
     answer: Any
@@ -71,33 +76,39 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 def endpoint(
     method: Method,
     path: str,
-    tag: str,
+    tag: Tag,
     *,
     role: Role = "viewer",
     name: str = "",
     answer: Any = None,
-    **options: Any,
+    hidden: Sequence[str] = (),
+    streams: bool = False,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Endpoint]:
-    """Make an endpoint of a function; its docstring is the summary."""
+    """Make an endpoint of a function with its docstring; requests cannot set `hidden` fields."""
 
     def make(function: Callable[..., Awaitable[Any]]) -> Endpoint:
         hints = get_type_hints(function, include_extras=True)
         called = name or function.__name__
-        fields = [field for entry in _parameters(function, hints) for field in entry]
+        fields = _parameters(function, hints, hidden)
         return Endpoint(
             name=called,
             method=method,
             path=path,
             role=role,
             tag=tag,
-            summary=inspect.cleandoc(function.__doc__ or "").partition("\n")[0],
+            summary=first_line(function),
             shape=shape_of(called, method, path, fields),
             answer=answer or hints["return"],
             respond=_respond(function, hints),
-            **options,
+            streams=streams,
         )
 
     return make
+
+
+def first_line(described: object) -> str:
+    """Return the first line of a docstring."""
+    return inspect.cleandoc(described.__doc__ or "").partition("\n")[0]
 
 
 def handler_of(endpoint: Endpoint) -> HTTPRouteHandler:
@@ -115,8 +126,7 @@ def handler_of(endpoint: Endpoint) -> HTTPRouteHandler:
         answer = await endpoint.respond(request, fields)
         if isinstance(answer, Response):
             return answer
-        body = msgspec.json.encode(answer)
-        return Response(body, media_type="application/json", status_code=200)
+        return Response(msgspec.json.encode(answer), media_type="application/json")
 
     return HTTPRouteHandler(
         re.sub(r"\{(\w+)\}", r"{\1:str}", API + endpoint.path),
@@ -131,19 +141,21 @@ def _is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Struct)
 
 
-def _parameters(function: Callable[..., Any], hints: Mapping[str, Any]) -> list[list[Any]]:
-    found = []
+def _parameters(
+    function: Callable[..., Any], hints: Mapping[str, Any], hidden: Sequence[str]
+) -> list[Any]:
+    """List the fields of a request, as `msgspec.defstruct` takes them."""
+    found: list[Any] = []
     for name, parameter in inspect.signature(function).parameters.items():
         if name in _PROVIDED:
             continue
         if _is_struct(hints[name]):
-            found.append(struct_fields(hints[name]))
+            found += struct_fields(hints[name], hidden=hidden)
         elif name in _PAGING:
-            found.append([(name, *_PAGING[name])])
-        elif parameter.default is parameter.empty:
-            found.append([(name, hints[name])])
+            found.append((name, *_PAGING[name]))
         else:
-            found.append([(name, hints[name], parameter.default)])
+            is_required = parameter.default is parameter.empty
+            found.append((name, hints[name], *(() if is_required else (parameter.default,))))
     return found
 
 

@@ -12,13 +12,14 @@ from typing import Any
 
 import msgspec
 from headway_contract.http import API
-from litestar import Request, Response, get
+from litestar import Response, get
 from msgspec import Struct, structs
 
 from headway_console import api
 from headway_console.access.guards import needs
-from headway_console.api.endpoints import IDEMPOTENCY_KEY, Endpoint
+from headway_console.api.endpoints import IDEMPOTENCY_KEY, Endpoint, first_line
 from headway_console.problems import MEDIA_TYPE, Problem
+from headway_console.services import HttpRequest
 
 _REFS = "#/components/schemas/{name}"
 _ERRORS = {
@@ -40,10 +41,17 @@ _RETRY_AFTER = {
     }
 }
 _AGAIN = ("503", "504")
+_IDEMPOTENCY_KEY = {
+    "name": IDEMPOTENCY_KEY,
+    "in": "header",
+    "required": False,
+    "description": "Carried out once for each key; refused with other parameters.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]*$"},
+}
 
 
 @get(f"{API}/openapi.json", opt=needs("viewer"), sync_to_thread=False)
-def document_handler(request: Request[Any, Any, Any]) -> Response[bytes]:  # noqa: ARG001
+def document_handler(request: HttpRequest) -> Response[bytes]:  # noqa: ARG001
     """Return the document."""
     return Response(formatted(), media_type="application/json")
 
@@ -56,9 +64,11 @@ def formatted() -> bytes:
 
 def document() -> dict[str, Any]:
     """Return the document (OpenAPI 3.1)."""
-    kinds = list(dict.fromkeys(kind for endpoint in api.ENDPOINTS for kind in _kinds(endpoint)))
-    found, components = msgspec.json.schema_components([*kinds, Problem], ref_template=_REFS)
-    schemas = dict(zip([*kinds, Problem], found, strict=True))
+    bodies = [endpoint.shape.body for endpoint in api.ENDPOINTS if endpoint.shape.body]
+    answers = [endpoint.answer for endpoint in api.ENDPOINTS]
+    kinds: list[Any] = list(dict.fromkeys([*bodies, *answers, Problem]))
+    found, components = msgspec.json.schema_components(kinds, ref_template=_REFS)
+    schemas = dict(zip(kinds, found, strict=True))
     paths: dict[str, Any] = {}
     for endpoint in api.ENDPOINTS:
         operations = paths.setdefault(API + endpoint.path, {})
@@ -86,11 +96,6 @@ def document() -> dict[str, Any]:
     }
 
 
-def _kinds(endpoint: Endpoint) -> list[Any]:
-    shape = endpoint.shape
-    return [shape.path, shape.query, *([shape.body] if shape.body else []), endpoint.answer]
-
-
 def _operation(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
     shape = endpoint.shape
     made: dict[str, Any] = {
@@ -100,18 +105,26 @@ def _operation(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
         "tags": [endpoint.tag],
         "x-headway-role": endpoint.role,
         "parameters": [*_parameters("path", shape.path), *_parameters("query", shape.query)],
-        "responses": {"200": _answer(endpoint, schemas), **_problems(schemas)},
+        "responses": {"200": _answer(endpoint, schemas)},
     }
+    for code, text in _ERRORS.items():
+        problem: dict[str, Any] = {"description": text}
+        problem["content"] = {MEDIA_TYPE: {"schema": schemas[Problem]}}
+        if code in _AGAIN:
+            problem["headers"] = _RETRY_AFTER
+        made["responses"][code] = problem
     if endpoint.takes_key:
         made["parameters"].append(_IDEMPOTENCY_KEY)
     if shape.body is not None and shape.body.__struct_fields__:
-        made["requestBody"] = _body(shape.body, schemas[shape.body])
+        made["requestBody"] = {
+            "required": any(field.required for field in structs.fields(shape.body)),
+            "content": {"application/json": {"schema": schemas[shape.body]}},
+        }
     return made
 
 
 def _parameters(where: str, kind: type[Struct]) -> list[dict[str, Any]]:
-    [found], _ = msgspec.json.schema_components([kind])
-    _, components = msgspec.json.schema_components([kind])
+    [found], components = msgspec.json.schema_components([kind])
     properties = components[found["$ref"].rpartition("/")[2]]["properties"]
     return [
         {
@@ -138,35 +151,7 @@ def _answer(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
         content: dict[str, Any] = {"text/event-stream": {"schema": {"type": "string"}}}
     else:
         content = {"application/json": {"schema": schemas[endpoint.answer]}}
-    text = inspect.cleandoc(endpoint.answer.__doc__ or "").partition("\n")[0]
-    return {"description": text, "content": content}
-
-
-def _body(kind: type[Struct], schema: Any) -> dict[str, Any]:
-    content = {"application/json": {"schema": schema}}
-    required = any(field.required for field in structs.fields(kind))
-    return {"required": required, "content": content}
-
-
-def _problems(schemas: dict[Any, Any]) -> dict[str, Any]:
-    content = {MEDIA_TYPE: {"schema": schemas[Problem]}}
-    return {
-        code: {
-            "description": text,
-            "content": content,
-            **({"headers": _RETRY_AFTER} if code in _AGAIN else {}),
-        }
-        for code, text in _ERRORS.items()
-    }
-
-
-_IDEMPOTENCY_KEY = {
-    "name": IDEMPOTENCY_KEY,
-    "in": "header",
-    "required": False,
-    "description": "Carried out once for each key; refused with other parameters.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]*$"},
-}
+    return {"description": first_line(endpoint.answer), "content": content}
 
 
 def _tidy(schema: Any) -> Any:

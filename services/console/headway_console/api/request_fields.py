@@ -43,13 +43,10 @@ def struct_fields(kind: type[Struct], *, hidden: Sequence[str] = ()) -> list[Any
     for field in structs.fields(kind):
         if field.name == "actor" or field.name in hidden:
             continue
-        if field.required:
-            found.append((field.name, field.type))
-        elif field.default_factory is NODEFAULT:
-            found.append((field.name, field.type, field.default))
-        else:
+        default = field.default
+        if field.default_factory is not NODEFAULT:
             default = msgspec.field(default_factory=field.default_factory)
-            found.append((field.name, field.type, default))
+        found.append((field.name, field.type, *(() if field.required else (default,))))
     return found
 
 
@@ -91,7 +88,13 @@ def read_fields(
         raise Invalid(_describe(error)) from error
     except RecursionError as error:
         raise Invalid("the body is nested too deeply: send fewer levels") from error
-    return found if key is None else _with_key(found, key)
+    if key is not None:
+        if not _KEY.fullmatch(key):
+            raise Invalid("Idempotency-Key: use 1 to 255 printable ASCII characters without spaces")
+        if found["key"] not in (None, key):
+            raise Invalid(f"key: {found['key']!r} differs from the header Idempotency-Key, {key!r}")
+        found["key"] = key
+    return found
 
 
 def _read_body(kind: type[Struct], body: bytes, *, checks_types: bool) -> dict[str, Any]:
@@ -109,14 +112,6 @@ def _read_body(kind: type[Struct], body: bytes, *, checks_types: bool) -> dict[s
     if wrong:
         raise Invalid("\n".join(map(str, wrong)))
     return given
-
-
-def _with_key(fields: dict[str, Any], key: str) -> dict[str, Any]:
-    if not _KEY.fullmatch(key):
-        raise Invalid("Idempotency-Key: use 1 to 255 printable ASCII characters without spaces")
-    if fields["key"] not in (None, key):
-        raise Invalid(f"key: {fields['key']!r} differs from the header Idempotency-Key, {key!r}")
-    return {**fields, "key": key}
 
 
 def _struct(name: str, fields: list[Any]) -> type[Struct]:

@@ -14,7 +14,6 @@ from headway_console.pages import (
     plan,
     runs,
     schedules,
-    settings_page,
     sign_in,
     system,
     work_queue,
@@ -24,22 +23,8 @@ from headway_console.pages.shell import Page
 
 # In the order of the navigation.
 PAGES: tuple[Page, ...] = (
-    overview.PAGE,
-    schedules.PAGE,
-    groups.PAGE,
-    work_queue.PAGE,
-    runs.PAGE,
-    dead_letters.PAGE,
-    workers.PAGE,
-    events.PAGE,
-    plan.PAGE,
-    audit.PAGE,
-    settings_page.PAGE,
-    system.PAGE,
+    *(overview.PAGE, schedules.PAGE, groups.PAGE, work_queue.PAGE, runs.PAGE, dead_letters.PAGE),
+    *(workers.PAGE, events.PAGE, plan.PAGE, audit.PAGE, system.SETTINGS_PAGE, system.PAGE),
 )
-
-HANDLERS = [
-    *sign_in.HANDLERS,
-    *live.HANDLERS,
-    *(handler for page in PAGES for handler in page.handlers),
-]
+_PAGE_HANDLERS = [handler for page in PAGES for handler in page.handlers]
+HANDLERS = [*sign_in.HANDLERS, live.live, *_PAGE_HANDLERS]

@@ -2,14 +2,15 @@
 
 from typing import Any
 
-from litestar import Request, Response, get
+from litestar import Response, get
 from msgspec import Struct
 
 from headway_console.access.guards import needs
+from headway_console.pages import form_fields as fields
 from headway_console.pages.filters import compact
-from headway_console.pages.form_fields import filters_of, moment_of, text_of
 from headway_console.pages.shell import Page, show
 from headway_console.reading.audit import AuditEntry, AuditFilter, page_of_audit
+from headway_console.services import HttpRequest, read
 
 _FILTERS = ("actor", "action", "target", "who", "since", "before")
 _MAX_CHANGES = 6
@@ -66,25 +67,21 @@ def _short(value: Any) -> str:
 
 
 @get("/audit", opt=needs("viewer"))
-async def audit(request: Request[Any, Any, Any]) -> Response[str]:
+async def audit(request: HttpRequest) -> Response[str]:
     """List changes, the newest first."""
-    action, cursor = text_of(request, "action"), text_of(request, "cursor")
+    action, cursor = fields.text_of(request, "action"), fields.text_of(request, "cursor")
     filters = AuditFilter(
-        actor=text_of(request, "actor"),
-        target=text_of(request, "target"),
+        **fields.texts_of(request, "actor", "target"),
+        **fields.times_of(request),
         action=(action,) if action else (),
-        people=text_of(request, "who") != "everybody",
-        since=moment_of(request, "since"),
-        before=moment_of(request, "before"),
+        people=fields.text_of(request, "who") != "everybody",
     )
-    async with request.app.state.database.acquire() as connection:
-        found = await page_of_audit(connection, filters, cursor=cursor)
     return show(
         request,
         "audit.html",
-        page=found,
-        values=filters_of(request, *_FILTERS),
-        cursor=cursor or "",
+        page=await read(request, page_of_audit, filters, cursor=cursor),
+        values=fields.filters_of(request, *_FILTERS),
+        cursor=cursor,
         changes=changes_of,
     )
 

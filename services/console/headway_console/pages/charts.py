@@ -8,10 +8,10 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 
 from headway_console.pages.filters import TINT_OF, seconds
-from headway_console.reading.figures import RunFigure
-from headway_console.reading.overview import Throughput
+from headway_console.reading.occurrences import RunFigure
+from headway_console.reading.system import Throughput
 
-_WIDTH, _HEIGHT = 600, 100
+WIDTH, HEIGHT = 600, 100
 _GAP = 0.2
 
 
@@ -34,12 +34,12 @@ class Bar(Struct, frozen=True, kw_only=True):
 class Bars(Struct, frozen=True, kw_only=True):
     """A bar chart; `most` is the value of a full bar."""
 
-    width: int
-    height: int
     step: float
     bar: float
     most: int
     bars: list[Bar]
+    width: int = WIDTH
+    height: int = HEIGHT
 
 
 class Dot(Struct, frozen=True, kw_only=True):
@@ -55,31 +55,38 @@ class Dot(Struct, frozen=True, kw_only=True):
 class Dots(Struct, frozen=True, kw_only=True):
     """A plot of durations; `most` is its top, in seconds."""
 
-    width: int
-    height: int
     most: float
     median: float
     median_y: float
     since: datetime
     until: datetime
     dots: list[Dot]
+    width: int = WIDTH
+    height: int = HEIGHT
 
 
 def throughput(slots: Sequence[Throughput], zone: ZoneInfo) -> Bars:
     """Draw the runs that ended in each time slot, failures below."""
     most = max((slot.completed + slot.failed + slot.cancelled for slot in slots), default=0)
-    step = _WIDTH / max(1, len(slots))
-    return Bars(
-        width=_WIDTH,
-        height=_HEIGHT,
-        step=round(step, 2),
-        bar=round(step * (1 - _GAP), 2),
-        most=most,
-        bars=[
-            Bar(x=round(index * step, 2), title=_title(slot, zone), parts=_stack(slot, most))
-            for index, slot in enumerate(slots)
-        ],
-    )
+    step = WIDTH / max(1, len(slots))
+    bars = []
+    for index, slot in enumerate(slots):
+        counts = f"{slot.completed} completed, {slot.failed} failed, {slot.cancelled} cancelled"
+        title = f"from {slot.at.astimezone(zone):%H:%M}: {counts}"
+        bars.append(Bar(x=round(index * step, 2), title=title, parts=_stack(slot, most)))
+    return Bars(step=round(step, 2), bar=round(step * (1 - _GAP), 2), most=most, bars=bars)
+
+
+def _stack(slot: Throughput, most: int) -> list[Part]:
+    """Return the segments of a bar, from the bottom up."""
+    parts, top = [], float(HEIGHT)
+    for count, tint in ((slot.failed, "bad"), (slot.cancelled, "warn"), (slot.completed, "good")):
+        if count:
+            # A small count stays visible.
+            height = max(1.5, (HEIGHT - 4) * count / most)
+            top -= height
+            parts.append(Part(y=round(max(top, 0), 2), height=round(height, 2), tint=tint))
+    return parts
 
 
 def durations(figures: Sequence[RunFigure], zone: ZoneInfo) -> Dots | None:
@@ -88,48 +95,23 @@ def durations(figures: Sequence[RunFigure], zone: ZoneInfo) -> Dots | None:
     if not ran:
         return None
     took = sorted(duration for _, duration in ran)
-    most = max(took[-1], 0.001)
+    most, median = max(took[-1], 0.001), took[len(took) // 2]
     since = min(run.created_at for run, _ in ran)
     until = max(run.created_at for run, _ in ran)
     whole = max((until - since).total_seconds(), 1.0)
 
     def y(value: float) -> float:
-        return round(_HEIGHT - 4 - (_HEIGHT - 8) * value / most, 1)
+        return round(HEIGHT - 4 - (HEIGHT - 8) * value / most, 1)
 
-    return Dots(
-        width=_WIDTH,
-        height=_HEIGHT,
-        most=most,
-        median=took[len(took) // 2],
-        median_y=y(took[len(took) // 2]),
-        since=since,
-        until=until,
-        dots=[
-            Dot(
-                run=run.run,
-                x=round(6 + (_WIDTH - 12) * (run.created_at - since).total_seconds() / whole, 1),
-                y=y(duration),
-                tint=TINT_OF.get(run.state, "plain"),
-                title=f"{run.state} in {seconds(duration)}, attempt {run.attempt}, "
-                f"{run.created_at.astimezone(zone):%Y-%m-%d %H:%M:%S}",
-            )
-            for run, duration in reversed(ran)
-        ],
-    )
-
-
-def _stack(slot: Throughput, most: int) -> list[Part]:
-    """Return the segments of a bar, from the bottom up."""
-    parts, top = [], float(_HEIGHT)
-    for count, tint in ((slot.failed, "bad"), (slot.cancelled, "warn"), (slot.completed, "good")):
-        if count:
-            # A small count stays visible.
-            height = max(1.5, (_HEIGHT - 4) * count / most)
-            top -= height
-            parts.append(Part(y=round(max(top, 0), 2), height=round(height, 2), tint=tint))
-    return parts
-
-
-def _title(slot: Throughput, zone: ZoneInfo) -> str:
-    counts = f"{slot.completed} completed, {slot.failed} failed, {slot.cancelled} cancelled"
-    return f"from {slot.at.astimezone(zone):%H:%M}: {counts}"
+    dots = [
+        Dot(
+            run=run.run,
+            x=round(6 + (WIDTH - 12) * (run.created_at - since).total_seconds() / whole, 1),
+            y=y(duration),
+            tint=TINT_OF.get(run.state, "plain"),
+            title=f"{run.state} in {seconds(duration)}, attempt {run.attempt}, "
+            f"{run.created_at.astimezone(zone):%Y-%m-%d %H:%M:%S}",
+        )
+        for run, duration in reversed(ran)
+    ]
+    return Dots(most=most, median=median, median_y=y(median), since=since, until=until, dots=dots)

@@ -1,156 +1,38 @@
-"""Dead letters: by failure, as a list, and one with its attempts and its input to edit."""
+"""Dead letters: by failure, as a list, and one with its attempts and its input to edit.
+
+A canary retries the dead letters of one failure gradually: 1, then 10, then all.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-import msgspec
 from headway.client.control import PATIENT_SECONDS
+from headway_contract import dead_letters as contract
 from headway_contract import subjects
-from headway_contract.dead_letters import (
-    AcknowledgeRequest,
-    DeadLetterAnswer,
-    LetterFilter,
-    LetterResult,
-    LettersChanged,
-    LetterState,
-    RetryRequest,
-)
 from headway_contract.work_queue import InputAnswer, InputQuestion
-from headway_errors import Invalid, NotFound, RequestFailed
-from litestar import Request, Response, get, post
+from headway_errors import Invalid, RequestFailed
+from litestar import Response, get, post
 from litestar.params import FromPath
-from msgspec import structs
+from litestar.response import ServerSentEvent
+from msgspec import DecodeError, structs
+from msgspec.json import decode, encode
 
 from headway_console.access.guards import needs
-from headway_console.pages import canary
+from headway_console.pages import form_fields as fields
 from headway_console.pages.filters import pretty
-from headway_console.pages.flash import Kind, back_of, go_to
-from headway_console.pages.form_fields import (
-    choice_of,
-    field_of,
-    filters_of,
-    ids_of,
-    moment_of,
-    text_of,
-)
-from headway_console.pages.shell import Page, show
+from headway_console.pages.live import watch
+from headway_console.pages.shell import Kind, Page, back_of, go_to, show
 from headway_console.problems import problem_of
-from headway_console.reading.canaries import latest_canary
-from headway_console.reading.dead_letters import (
-    count_awaiting,
-    manifest_of,
-    page_of_failures,
-    page_of_letters,
-    read_letter,
-)
-from headway_console.services import ask
+from headway_console.reading import dead_letters as reading
+from headway_console.services import HttpRequest, ask, read
 
 _MAX_AT_ONCE = 500
 _FAILURE_FILTERS = ("state", "group", "job", "manifest")
 _LETTER_FILTERS = (*_FAILURE_FILTERS, "fingerprint", "since", "before")
 _SUCCESSES = ("retried", "waits", "acknowledged")
-
-
-class _Unfit(Invalid):
-    """An input that the job does not accept."""
-
-
-@get("/dead-letters", opt=needs("viewer"))
-async def failures(request: Request[Any, Any, Any]) -> Response[Any]:
-    """List dead letters by failure, the latest first."""
-    if text_of(request, "fingerprint"):
-        return go_to(request, f"/dead-letters/list?{request.url.query}")
-    state: LetterState = choice_of(request, "state", LetterState) or "awaiting"
-    cursor = text_of(request, "cursor")
-    async with request.app.state.database.acquire() as connection:
-        found = await page_of_failures(
-            connection,
-            state=state,
-            group=text_of(request, "group"),
-            job=text_of(request, "job"),
-            manifest=text_of(request, "manifest"),
-            cursor=cursor,
-        )
-        awaiting = await count_awaiting(connection)
-    return show(
-        request,
-        "dead_letters.html",
-        page=found,
-        values=filters_of(request, *_FAILURE_FILTERS),
-        state=state,
-        awaiting=awaiting,
-        cursor=cursor or "",
-    )
-
-
-@get("/dead-letters/list", opt=needs("viewer"))
-async def letters(request: Request[Any, Any, Any]) -> Response[str]:
-    """List dead letters, the newest first."""
-    state = choice_of(request, "state", LetterState)
-    fingerprint, cursor = text_of(request, "fingerprint"), text_of(request, "cursor")
-    filters = LetterFilter(
-        state=state,
-        group=text_of(request, "group"),
-        job=text_of(request, "job"),
-        manifest=text_of(request, "manifest"),
-        fingerprint=fingerprint,
-        created_after=moment_of(request, "since"),
-        created_before=moment_of(request, "before"),
-    )
-    async with request.app.state.database.acquire() as connection:
-        found = await page_of_letters(connection, filters, cursor=cursor)
-        latest = await latest_canary(connection, fingerprint) if fingerprint else None
-    return show(
-        request,
-        "letters.html",
-        page=found,
-        values=filters_of(request, *_LETTER_FILTERS),
-        fingerprint=fingerprint,
-        canary=latest,
-        cursor=cursor or "",
-    )
-
-
-@post("/dead-letters/change", opt=needs("operator"))
-async def change(request: Request[Any, Any, Any]) -> Response[Any]:
-    """Retry or acknowledge the checked letters, or all of a failure."""
-    action, note = await field_of(request, "action"), await field_of(request, "note")
-    ids, whole = await ids_of(request), LetterFilter(fingerprint=await field_of(request, "of"))
-    if len(ids) > _MAX_AT_ONCE:
-        raise Invalid(f"check at most {_MAX_AT_ONCE} at once, or act on the whole failure")
-    if action in ("retry", "acknowledge") and not ids:
-        raise Invalid("nothing is checked: check some dead letters first")
-    if action in ("retry-all", "acknowledge-all") and not whole.fingerprint:
-        raise Invalid("the form names no failure")
-    match action:
-        case "retry":
-            results = await _retry(request, RetryRequest(dead_letters=ids))
-        case "acknowledge":
-            results = await _acknowledge(request, AcknowledgeRequest(dead_letters=ids, note=note))
-        case "retry-all":
-            results = await _retry(request, RetryRequest(filter=whole))
-        case "acknowledge-all":
-            results = await _acknowledge(request, AcknowledgeRequest(filter=whole, note=note))
-        case _:
-            raise Invalid(f"unknown action {action!r} for dead letters")
-    text, kind = summary(results)
-    return go_to(request, await back_of(request, "/dead-letters"), text=text, kind=kind)
-
-
-def summary(results: Sequence[LetterResult]) -> tuple[str, Kind]:
-    """Summarise the results of a change."""
-    if not results:
-        return "No open dead letters left", "bad"
-    done = any(result.result in _SUCCESSES for result in results)
-    if len(results) == 1:
-        return results[0].text or results[0].result, "good" if done else "bad"
-    counts = Counter(result.result for result in results)
-    parts = ", ".join(f"{many} {_PHRASES.get(kind, kind)}" for kind, many in counts.most_common())
-    return f"{len(results)} dead letters: {parts}", "good" if done else "bad"
-
-
 _PHRASES = {
     "retried": "run again",
     "waits": "run again once their slots are free",
@@ -164,85 +46,159 @@ _PHRASES = {
 }
 
 
+class _Unfit(Invalid):
+    """An input that the job does not accept."""
+
+
+@get("/dead-letters", opt=needs("viewer"))
+async def failures(request: HttpRequest) -> Response[Any]:
+    """List dead letters by failure, the latest first."""
+    if fields.text_of(request, "fingerprint"):
+        return go_to(request, f"/dead-letters/list?{request.url.query}")
+    state: contract.LetterState = (
+        fields.choice_of(request, "state", contract.LetterState) or "awaiting"
+    )
+    filters = fields.texts_of(request, "group", "job", "manifest", "cursor")
+    return show(
+        request,
+        "dead_letters.html",
+        page=await read(request, reading.page_of_failures, state=state, **filters),
+        values=fields.filters_of(request, *_FAILURE_FILTERS),
+        state=state,
+        cursor=filters["cursor"],
+    )
+
+
+@get("/dead-letters/list", opt=needs("viewer"))
+async def letters(request: HttpRequest) -> Response[str]:
+    """List dead letters, the newest first."""
+    filters = contract.LetterFilter(
+        **fields.texts_of(request, "group", "job", "manifest", "fingerprint"),
+        state=fields.choice_of(request, "state", contract.LetterState),
+        created_after=fields.moment_of(request, "since"),
+        created_before=fields.moment_of(request, "before"),
+    )
+    fingerprint, cursor = filters.fingerprint, fields.text_of(request, "cursor")
+    return show(
+        request,
+        "letters.html",
+        page=await read(request, reading.page_of_letters, filters, cursor=cursor),
+        values=fields.filters_of(request, *_LETTER_FILTERS),
+        fingerprint=fingerprint,
+        canary=await read(request, reading.latest_canary, fingerprint) if fingerprint else None,
+        cursor=cursor,
+    )
+
+
+@post("/dead-letters/change", opt=needs("operator"))
+async def change(request: HttpRequest) -> Response[Any]:
+    """Retry or acknowledge the checked letters, or all of a failure."""
+    action, note = await fields.field_of(request, "action"), await fields.field_of(request, "note")
+    ids, fingerprint = await fields.ids_of(request), await fields.field_of(request, "of")
+    kind, _, whole = action.partition("-")
+    if kind not in ("retry", "acknowledge") or whole not in ("", "all"):
+        raise Invalid(f"unknown action {action!r} for dead letters")
+    if len(ids) > _MAX_AT_ONCE:
+        raise Invalid(f"check at most {_MAX_AT_ONCE} at once, or act on the whole failure")
+    if not whole and not ids:
+        raise Invalid("nothing is checked: check some dead letters first")
+    if whole and not fingerprint:
+        raise Invalid("the form names no failure")
+    target: dict[str, Any] = (
+        {"filter": contract.LetterFilter(fingerprint=fingerprint)}
+        if whole
+        else {"dead_letters": ids}
+    )
+    if kind == "retry":
+        results = await _change_all(request, contract.RetryRequest(**target))
+    else:
+        results = await _change_all(request, contract.AcknowledgeRequest(**target, note=note))
+    return _go_to_results(request, await back_of(request, "/dead-letters"), results)
+
+
+def summary(results: Sequence[contract.LetterResult]) -> tuple[str, Kind]:
+    """Summarise the results of a change."""
+    if not results:
+        return "No open dead letters left", "bad"
+    kind: Kind = "good" if any(result.result in _SUCCESSES for result in results) else "bad"
+    if len(results) == 1:
+        return results[0].text or results[0].result, kind
+    counts = Counter(result.result for result in results)
+    parts = ", ".join(f"{many} {_PHRASES.get(name, name)}" for name, many in counts.most_common())
+    return f"{len(results)} dead letters: {parts}", kind
+
+
+def _go_to_results(
+    request: HttpRequest, to: str, results: Sequence[contract.LetterResult]
+) -> Response[Any]:
+    text, kind = summary(results)
+    return go_to(request, to, text=text, kind=kind)
+
+
 @get("/dead-letters/{letter:uuid}", opt=needs("viewer"))
-async def letter_page(request: Request[Any, Any, Any], letter: FromPath[UUID]) -> Response[str]:
+async def letter_page(request: HttpRequest, letter: FromPath[UUID]) -> Response[str]:
     """Show one dead letter."""
-    found = await _read(request, letter)
+    found = await read(request, reading.read_letter, letter)
     return _show(request, found, given=pretty(found.input))
 
 
 @post("/dead-letters/{letter:uuid}/retry", opt=needs("operator"))
-async def retry(request: Request[Any, Any, Any], letter: FromPath[UUID]) -> Response[Any]:
-    """Run the work again, as it was or with an edited input.
-
-    A refusal shows the form again, with the edited input.
-    """
-    given = await field_of(request, "input")
+async def retry(request: HttpRequest, letter: FromPath[UUID]) -> Response[Any]:
+    """Run the work again, maybe with an edited input; a refusal shows the form again."""
+    given = await fields.field_of(request, "input")
+    message = contract.RetryRequest(dead_letters=[letter])
     if not given:
-        [result] = await _retry(request, RetryRequest(dead_letters=[letter]))
-    else:
-        found = await _read(request, letter)
-        try:
-            edited = _decode(given)
-            if _is_same(edited, found.input):
-                [result] = await _retry(request, RetryRequest(dead_letters=[letter]))
-            else:
-                await _check(request, found, edited)
-                wish = RetryRequest(dead_letters=[letter], input=edited)
-                [result] = await _retry(request, wish)
-        except RequestFailed as error:
-            problem = problem_of(error)
-            return _show(request, found, given=given, problem=problem.detail, status=problem.status)
-    return _go_to_letter(request, letter, result)
+        return _go_to_results(
+            request, f"/dead-letters/{letter}", await _change_all(request, message)
+        )
+    found = await read(request, reading.read_letter, letter)
+    try:
+        edited = _decode(given)
+        # Compared as JSON, because in Python true equals 1.
+        if encode(edited, order="sorted") != encode(found.input, order="sorted"):
+            await _check(request, found, edited)
+            message = structs.replace(message, input=edited)
+        results = await _change_all(request, message)
+    except RequestFailed as error:
+        problem = problem_of(error)
+        return _show(request, found, given=given, problem=problem.detail, status=problem.status)
+    return _go_to_results(request, f"/dead-letters/{letter}", results)
 
 
 @post("/dead-letters/{letter:uuid}/check", opt=needs("viewer"))
-async def check(request: Request[Any, Any, Any], letter: FromPath[UUID]) -> Response[str]:
+async def check(request: HttpRequest, letter: FromPath[UUID]) -> Response[str]:
     """Check an input while it is edited."""
-    found = await _read(request, letter)
+    found = await read(request, reading.read_letter, letter)
+    problem = ""
     try:
-        await _check(request, found, _decode(await field_of(request, "input")))
+        await _check(request, found, _decode(await fields.field_of(request, "input")))
     except _Unfit as error:
-        return show(request, "input_check.html", problem=str(error))
+        problem = str(error)
     except RequestFailed as error:
-        return show(request, "input_check.html", problem=f"cannot check the input: {error}")
-    return show(request, "input_check.html", problem="")
+        problem = f"cannot check the input: {error}"
+    return show(request, "input_check.html", problem=problem)
 
 
 @post("/dead-letters/{letter:uuid}/acknowledge", opt=needs("operator"))
-async def acknowledge(request: Request[Any, Any, Any], letter: FromPath[UUID]) -> Response[Any]:
+async def acknowledge(request: HttpRequest, letter: FromPath[UUID]) -> Response[Any]:
     """Acknowledge one dead letter, with a note."""
-    note = await field_of(request, "note")
-    wish = AcknowledgeRequest(dead_letters=[letter], note=note)
-    [result] = await _acknowledge(request, wish)
-    return _go_to_letter(request, letter, result)
-
-
-def _go_to_letter(
-    request: Request[Any, Any, Any], letter: UUID, result: LetterResult
-) -> Response[Any]:
-    kind: Kind = "good" if result.result in _SUCCESSES else "bad"
-    return go_to(request, f"/dead-letters/{letter}", text=result.text or result.result, kind=kind)
+    message = contract.AcknowledgeRequest(
+        dead_letters=[letter], note=await fields.field_of(request, "note")
+    )
+    return _go_to_results(request, f"/dead-letters/{letter}", await _change_all(request, message))
 
 
 def _decode(given: str) -> Any:
     try:
-        return msgspec.json.decode(given)
-    except (msgspec.DecodeError, RecursionError) as error:
+        return decode(given)
+    except (DecodeError, RecursionError) as error:
         raise _Unfit(f"invalid JSON: {error}") from error
 
 
-def _is_same(edited: Any, original: Any) -> bool:
-    """Compare as JSON, because in Python true equals 1."""
-    written = [msgspec.json.encode(value, order="sorted") for value in (edited, original)]
-    return written[0] == written[1]
-
-
-async def _check(request: Request[Any, Any, Any], found: DeadLetterAnswer, value: Any) -> None:
+async def _check(request: HttpRequest, found: contract.DeadLetterAnswer, value: Any) -> None:
     """Check an input as the dispatcher does before a retry; raises `_Unfit`."""
     letter = found.status
-    async with request.app.state.database.acquire() as connection:
-        manifest = await manifest_of(connection, letter.dead_letter)
+    manifest = await read(request, reading.manifest_of, letter.dead_letter)
     question = InputQuestion(job=letter.job, input=value, manifest_id=manifest, group=letter.group)
     answer = await ask(request, subjects.INPUT_QUESTION, question, InputAnswer)
     if answer.problem:
@@ -250,54 +206,64 @@ async def _check(request: Request[Any, Any, Any], found: DeadLetterAnswer, value
 
 
 def _show(
-    request: Request[Any, Any, Any],
-    found: DeadLetterAnswer,
+    request: HttpRequest,
+    found: contract.DeadLetterAnswer,
     *,
     given: str,
     problem: str = "",
     status: int = 200,
 ) -> Response[str]:
-    return show(
-        request,
-        "letter.html",
-        status=status,
-        letter=found,
-        row=found.status,
-        given=given,
-        problem=problem,
-    )
-
-
-async def _read(request: Request[Any, Any, Any], letter: UUID) -> DeadLetterAnswer:
-    async with request.app.state.database.acquire() as connection:
-        found = await read_letter(connection, letter)
-    if found is None:
-        raise NotFound(f"there is no dead letter {letter}: it may have been cleaned up")
-    return found
-
-
-async def _retry(request: Request[Any, Any, Any], wish: RetryRequest) -> list[LetterResult]:
-    return await _change_all(request, subjects.RETRY_REQUEST, wish)
-
-
-async def _acknowledge(
-    request: Request[Any, Any, Any], wish: AcknowledgeRequest
-) -> list[LetterResult]:
-    return await _change_all(request, subjects.ACKNOWLEDGE_REQUEST, wish)
+    content = {"letter": found, "row": found.status, "given": given, "problem": problem}
+    return show(request, "letter.html", status=status, **content)
 
 
 async def _change_all(
-    request: Request[Any, Any, Any], subject: str, wish: RetryRequest | AcknowledgeRequest
-) -> list[LetterResult]:
-    """Change dead letters page after page; those that come meanwhile are left out."""
-    results: list[LetterResult] = []
+    request: HttpRequest, message: contract.RetryRequest | contract.AcknowledgeRequest
+) -> list[contract.LetterResult]:
+    """Change dead letters page after page; letters that are created meanwhile are left out."""
+    is_retry = isinstance(message, contract.RetryRequest)
+    subject = subjects.RETRY_REQUEST if is_retry else subjects.ACKNOWLEDGE_REQUEST
+    results: list[contract.LetterResult] = []
     while True:
-        page = await ask(request, subject, wish, LettersChanged, timeout=PATIENT_SECONDS)
+        page = await ask(
+            request, subject, message, contract.LettersChanged, timeout=PATIENT_SECONDS
+        )
         results += page.results
-        if not page.more or wish.filter is None:
+        if not page.more or message.filter is None:
             return results
-        bounded = structs.replace(wish.filter, created_before=page.created_before)
-        wish = structs.replace(wish, filter=bounded, after=page.last)
+        bounded = structs.replace(message.filter, created_before=page.created_before)
+        message = structs.replace(message, filter=bounded, after=page.last)
+
+
+@post("/dead-letters/canary", opt=needs("operator"))
+async def begin_canary(request: HttpRequest) -> Response[Any]:
+    """Begin a canary for a failure, or open the one that runs."""
+    fingerprint = await fields.field_of(request, "of")
+    if not fingerprint:
+        raise Invalid("the form names no failure to retry")
+    message = contract.BeginCanaryRequest(fingerprint=fingerprint)
+    canary = await ask(request, subjects.BEGIN_CANARY_REQUEST, message, contract.CanaryStatus)
+    return go_to(request, f"/dead-letters/canary/{canary.id}")
+
+
+@get("/dead-letters/canary/{canary:uuid}", opt=needs("viewer"))
+async def canary_page(request: HttpRequest, canary: FromPath[UUID]) -> Response[str]:
+    """Show the progress of a canary."""
+    return show(request, "canary.html", canary=await read(request, reading.read_canary, canary))
+
+
+@get("/dead-letters/canary/{canary:uuid}/live", opt=needs("viewer"), sync_to_thread=False)
+def canary_live(request: HttpRequest, canary: FromPath[UUID]) -> ServerSentEvent:
+    """Send an event when the canary changes."""
+    return watch(request, partial(reading.read_canary, canary=canary))
+
+
+@post("/dead-letters/canary/{canary:uuid}/stop", opt=needs("operator"))
+async def stop_canary(request: HttpRequest, canary: FromPath[UUID]) -> Response[Any]:
+    """Stop a canary; work under way continues."""
+    message = contract.StopCanaryRequest(canary=canary)
+    await ask(request, subjects.STOP_CANARY_REQUEST, message, contract.CanaryStatus)
+    return go_to(request, f"/dead-letters/canary/{canary}", text="Canary stopped")
 
 
 PAGE = Page(
@@ -306,6 +272,6 @@ PAGE = Page(
     key="d",
     handlers=(
         *(failures, letters, change, letter_page, retry, check, acknowledge),
-        *canary.HANDLERS,
+        *(begin_canary, canary_page, canary_live, stop_canary),
     ),
 )

@@ -1,11 +1,13 @@
-"""Template filters: values as text."""
+"""Values as text: template filters, and settings of manifests."""
 
 import json
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
 _UNITS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
+_SECONDS = "_seconds"
 _SIZES = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
 
 # Colours of states and outcomes; others are plain.
@@ -14,16 +16,8 @@ TINTS = {
     "bad": ("failed", "dead_lettered", "awaiting", "refused", "lost", "unknown", "troubled"),
     "warn": (
         *("blocked", "blocked_by_dead_letter", "cancelled", "expired", "skipped", "disabled"),
-        *(
-            "job_retired",
-            "manifest_disabled",
-            "group_disabled",
-            "draining",
-            "late",
-            "invalid_input",
-            "not_fired",
-            "paused",
-        ),
+        *("job_retired", "manifest_disabled", "group_disabled", "draining", "late", "paused"),
+        *("invalid_input", "not_fired"),
     ),
     "busy": ("in_progress", "pending", "dispatched", "under_way", "owed", "waiting", "queued"),
 }
@@ -91,15 +85,57 @@ def query(values: dict[str, Any]) -> str:
     return f"?{urlencode(given, doseq=True)}" if given else ""
 
 
-FILTERS = {
-    "seconds": seconds,
-    "size": size,
-    "count": count,
-    "words": words,
-    "tint": tint,
-    "iso": iso,
-    "utc": utc,
-    "pretty": pretty,
-    "compact": compact,
-    "query": query,
+def setting_label(name: str) -> str:
+    """Write the name of a setting without its unit."""
+    return words(name.removesuffix(_SECONDS))
+
+
+def setting_text(name: str, value: Any) -> str:
+    """Write the value of a setting."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if name.endswith(_SECONDS) and isinstance(value, int | float):
+        return seconds(float(value))
+    if isinstance(value, Mapping):
+        write = _SETTINGS.get(name)
+        return compact(value) if write is None else write(dict(value))
+    if isinstance(value, list):
+        return ", ".join(item if isinstance(item, str) else compact(item) for item in value)
+    return words(value) if name.startswith("on_") else str(value)
+
+
+def _retry(value: dict[str, Any]) -> str:
+    attempts, interval = value.get("attempts", 1), value.get("interval_seconds", 0)
+    if attempts == 1:
+        return "one attempt"
+    text = f"{attempts} attempts, {seconds(float(interval))} apart"
+    if (backoff := value.get("backoff", 1)) != 1:
+        longest = max(float(interval), float(value.get("max_interval_seconds", 0)))
+        most = f" up to {seconds(longest)}" if longest else ""
+        text += f", backoff {backoff:g}{most}"
+    for field, what in (("retry_on", "only after"), ("abort_on", "not after")):
+        if value.get(field):
+            text += f", {what} {', '.join(value[field])}"
+    return text
+
+
+def _misfire(value: dict[str, Any]) -> str:
+    policy = words(value.get("policy", "fire_once"))
+    rest = {name: item for name, item in value.items() if name != "policy" and item is not None}
+    about = ", ".join(
+        f"{setting_label(name)} {setting_text(name, item)}" for name, item in rest.items()
+    )
+    return f"{policy} ({about})" if about else policy
+
+
+def _labels(value: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={item}" for name, item in sorted(value.items()))
+
+
+_SETTINGS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "retry": _retry,
+    "misfire": _misfire,
+    "labels": _labels,
 }
+_TEXTS = (seconds, size, count, words, tint, iso, utc, pretty, compact, setting_label, setting_text)
+FILTERS = {function.__name__: function for function in (*_TEXTS, query)}

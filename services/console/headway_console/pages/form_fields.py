@@ -4,7 +4,6 @@ Times in filters are in the time zone of the browser, which sends it in a cookie
 names its zone, so that it means the same to everybody; without a zone it means UTC.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, get_args
 from urllib.parse import unquote
@@ -12,7 +11,8 @@ from uuid import UUID
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from headway_errors import Invalid
-from litestar import Request
+
+from headway_console.services import HttpRequest
 
 _ZONE_COOKIE = "headway-zone"
 _ZONE_FIELD = "zone"
@@ -20,12 +20,17 @@ _TIMES = ("since", "before")
 UTC = ZoneInfo("UTC")
 
 
-def text_of(request: Request[Any, Any, Any], name: str) -> str | None:
+def text_of(request: HttpRequest, name: str) -> str | None:
     """Return a filter, or `None` if it is empty."""
     return str(request.query_params.get(name, "")).strip() or None
 
 
-def choice_of(request: Request[Any, Any, Any], name: str, of: Any) -> Any:
+def texts_of(request: HttpRequest, *names: str) -> dict[str, Any]:
+    """Return filters by name, `None` if they are empty."""
+    return {name: text_of(request, name) for name in names}
+
+
+def choice_of(request: HttpRequest, name: str, of: Any) -> Any:
     """Return a filter that takes the values of a `Literal`."""
     given = text_of(request, name)
     choices = get_args(of)
@@ -34,7 +39,7 @@ def choice_of(request: Request[Any, Any, Any], name: str, of: Any) -> Any:
     return given
 
 
-def moment_of(request: Request[Any, Any, Any], name: str) -> datetime | None:
+def moment_of(request: HttpRequest, name: str) -> datetime | None:
     """Return a filter by time; without an offset it is in the zone of the URL."""
     given = text_of(request, name)
     if given is None:
@@ -48,6 +53,11 @@ def moment_of(request: Request[Any, Any, Any], name: str) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=zone_of(request))
 
 
+def times_of(request: HttpRequest) -> dict[str, Any]:
+    """Return the filters `since` and `before`."""
+    return {name: moment_of(request, name) for name in _TIMES}
+
+
 def id_of(given: object, name: str) -> UUID:
     """Parse an id."""
     try:
@@ -56,50 +66,44 @@ def id_of(given: object, name: str) -> UUID:
         raise Invalid(f"{name}: invalid id {given!r}") from None
 
 
-def id_filter(request: Request[Any, Any, Any], name: str) -> UUID | None:
+def id_filter(request: HttpRequest, name: str) -> UUID | None:
     """Return a filter by id, or `None` if it is empty."""
     given = text_of(request, name)
     return None if given is None else id_of(given, name)
 
 
-def filters_of(request: Request[Any, Any, Any], *names: str) -> dict[str, str]:
+def filters_of(request: HttpRequest, *names: str) -> dict[str, str]:
     """Return the filters of the URL, with times as a field shows them, and their zone."""
     values = {name: text_of(request, name) or "" for name in names}
-    times = {name: moment_of(request, name) for name in _TIMES if values.get(name)}
-    if times:
-        zone = zone_of(request)
-        values |= {
-            name: f"{moment.astimezone(zone):%Y-%m-%dT%H:%M}"
-            for name, moment in times.items()
-            if moment is not None
-        }
-        values[_ZONE_FIELD] = zone.key
+    for name in _TIMES:
+        if values.get(name) and (moment := moment_of(request, name)):
+            zone = zone_of(request)
+            values[name] = f"{moment.astimezone(zone):%Y-%m-%dT%H:%M}"
+            values[_ZONE_FIELD] = zone.key
     return values
 
 
-def zone_of(request: Request[Any, Any, Any]) -> ZoneInfo:
+def zone_of(request: HttpRequest) -> ZoneInfo:
     """Return the zone of the URL, or of the browser if the URL has no times."""
-    given = request.query_params
-    if named := str(given.get(_ZONE_FIELD, "")).strip():
+    if named := text_of(request, _ZONE_FIELD):
         found = _read_zone(named)
         if found is None:
             raise Invalid(f"{_ZONE_FIELD}: unknown time zone {named!r}; write Europe/Berlin or UTC")
         return found
-    if any(str(given.get(name, "")).strip() for name in _TIMES):
+    if any(text_of(request, name) for name in _TIMES):
         return UTC
     return _read_zone(unquote(request.cookies.get(_ZONE_COOKIE, ""))) or UTC
 
 
-async def ids_of(request: Request[Any, Any, Any], name: str = "id") -> list[UUID]:
+async def ids_of(request: HttpRequest, name: str = "id") -> list[UUID]:
     """Return the ids that were checked in a form."""
     form = await request.form()
     return sorted({id_of(given, name) for given in form.getall(name, [])})
 
 
-async def field_of(request: Request[Any, Any, Any], name: str) -> str:
+async def field_of(request: HttpRequest, name: str) -> str:
     """Return a field of a form."""
-    form: Mapping[str, Any] = await request.form()
-    return str(form.get(name, "")).strip()
+    return str((await request.form()).get(name, "")).strip()
 
 
 def _read_zone(name: str) -> ZoneInfo | None:

@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from headway_clock import monotonic
-from headway_postgres_kit import Connection, Database, DatabaseUnavailable
-from litestar import Request, get
+from headway_postgres_kit import Connection, DatabaseUnavailable
+from litestar import get
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from headway_console.access.guards import needs, still_authorized
-from headway_console.feed import ASK_AGAIN_SECONDS, Feed, FeedEnded, FeedFull, GoesOn
+from headway_console.feed import RECHECK_SECONDS, Feed, FeedEnded, FeedFull
+from headway_console.services import HttpRequest, read
 
 # Minimum time between two reloads of a page.
 _APART_SECONDS = 1.0
@@ -29,51 +30,18 @@ _CLOSELY_SECONDS = 0.5
 # Then the stream ends, and the browser reconnects.
 _OVER = (FeedEnded, FeedFull, DatabaseUnavailable)
 
-Look = Callable[[Connection], Awaitable[Any]]
+Probe = Callable[[Connection], Awaitable[Any]]
 
 
-class Listening:
-    """Makes the streams of open pages."""
+@get("/live", opt=needs("viewer"), sync_to_thread=False)
+def live(request: HttpRequest) -> ServerSentEvent:
+    """Stream change notices."""
+    return streamed(_changes(request))
 
-    def __init__(self, feed: Feed, database: Database) -> None:
-        self._feed = feed
-        self._database = database
 
-    async def changes(self, goes_on: GoesOn) -> AsyncIterator[ServerSentEventMessage]:
-        """Yield `changed` at every change, and at intervals."""
-        until = monotonic() + LONGEST_SECONDS
-        with contextlib.suppress(*_OVER):
-            async with self._feed.watch() as watching:
-                yield ServerSentEventMessage(event="listening", data="")
-                sent_at, patience = monotonic(), _ECHO_SECONDS
-                while monotonic() < until and await goes_on():
-                    rest = sent_at + patience - monotonic()
-                    changed = await watching.changed(min(max(rest, 0.0), ASK_AGAIN_SECONDS))
-                    if not changed and monotonic() < sent_at + patience:
-                        continue
-                    yield ServerSentEventMessage(event="changed", data="")
-                    sent_at = monotonic()
-                    patience = _ECHO_SECONDS if changed else _AT_LEAST_EVERY_SECONDS
-                    await watching.pause(_APART_SECONDS)
-
-    async def to(self, look: Look, goes_on: GoesOn) -> AsyncIterator[ServerSentEventMessage]:
-        """Yield `changed` whenever `look` returns another value.
-
-        For state outside of the history: progress of runs, heartbeats of workers.
-        """
-        seen: Any = ...
-        until = monotonic() + LONGEST_SECONDS
-        with contextlib.suppress(*_OVER):
-            async with self._feed.watch() as watching:
-                while monotonic() < until and await goes_on():
-                    with contextlib.suppress(DatabaseUnavailable):
-                        async with self._database.acquire() as connection:
-                            shown = await look(connection)
-                        if shown != seen:
-                            name = "listening" if seen is ... else "changed"
-                            yield ServerSentEventMessage(event=name, data="")
-                        seen = shown
-                    await watching.pause(_CLOSELY_SECONDS)
+def watch(request: HttpRequest, probe: Probe) -> ServerSentEvent:
+    """Stream a notice when `probe` returns another value, for state outside of the history."""
+    return streamed(_differences(request, probe))
 
 
 def streamed(messages: AsyncIterator[ServerSentEventMessage]) -> ServerSentEvent:
@@ -81,11 +49,36 @@ def streamed(messages: AsyncIterator[ServerSentEventMessage]) -> ServerSentEvent
     return ServerSentEvent(messages, retry_duration=2000)
 
 
-@get("/live", opt=needs("viewer"), sync_to_thread=False)
-def live(request: Request[Any, Any, Any]) -> ServerSentEvent:
-    """Stream change notices."""
-    listening: Listening = request.app.state.listening
-    return streamed(listening.changes(still_authorized(request)))
+async def _changes(request: HttpRequest) -> AsyncIterator[ServerSentEventMessage]:
+    """Yield `changed` at every change, and at intervals."""
+    feed: Feed = request.app.state.feed
+    is_authorized, until = still_authorized(request), monotonic() + LONGEST_SECONDS
+    with contextlib.suppress(*_OVER):
+        async with feed.watch() as watcher:
+            yield ServerSentEventMessage(event="listening", data="")
+            sent_at, patience = monotonic(), _ECHO_SECONDS
+            while monotonic() < until and await is_authorized():
+                rest = sent_at + patience - monotonic()
+                changed = await watcher.changed(min(max(rest, 0.0), RECHECK_SECONDS))
+                if not changed and monotonic() < sent_at + patience:
+                    continue
+                yield ServerSentEventMessage(event="changed", data="")
+                sent_at = monotonic()
+                patience = _ECHO_SECONDS if changed else _AT_LEAST_EVERY_SECONDS
+                await watcher.pause(_APART_SECONDS)
 
 
-HANDLERS = [live]
+async def _differences(request: HttpRequest, probe: Probe) -> AsyncIterator[ServerSentEventMessage]:
+    feed: Feed = request.app.state.feed
+    is_authorized, until = still_authorized(request), monotonic() + LONGEST_SECONDS
+    seen: Any = ...
+    with contextlib.suppress(*_OVER):
+        async with feed.watch() as watcher:
+            while monotonic() < until and await is_authorized():
+                with contextlib.suppress(DatabaseUnavailable):
+                    shown = await read(request, probe)
+                    if shown != seen:
+                        name = "listening" if seen is ... else "changed"
+                        yield ServerSentEventMessage(event=name, data="")
+                    seen = shown
+                await watcher.pause(_CLOSELY_SECONDS)

@@ -2,25 +2,31 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 from headway_clock import utc_now
-from litestar import Request, Response, get
+from litestar import Response, get
 from msgspec import Struct
 
 from headway_console.access.guards import needs
+from headway_console.pages import form_fields as fields
 from headway_console.pages.charts import throughput
-from headway_console.pages.form_fields import zone_of
 from headway_console.pages.shell import Page, show
-from headway_console.reading.groups import GroupRow
-from headway_console.reading.overview import Overview, Throughput, read_overview, read_throughput
-from headway_console.reading.system import Backlog, state_of
+from headway_console.reading.system import (
+    Backlog,
+    Overview,
+    Throughput,
+    read_overview,
+    read_throughput,
+    state_of,
+)
+from headway_console.services import HttpRequest, read
 
 # The default orphan timeout of the dispatcher.
 _ALIVE = timedelta(seconds=60)
 _SHOWN_GROUPS = 12
 
-_PASSES = {
+# Title of each pass, its purpose, and the contents of its backlog.
+PASSES = {
     "tick": ("Tick", "decides what is due", "undecided fire times"),
     "scheduler_outbox": ("Scheduler relay", "publishes decisions", "messages to publish"),
     "dispatcher_outbox": (
@@ -34,7 +40,7 @@ _PASSES = {
 }
 
 
-class PassLine(Struct, frozen=True, kw_only=True):
+class PassLine(Struct, frozen=True):
     """One pass with its backlog and state."""
 
     title: str
@@ -42,20 +48,6 @@ class PassLine(Struct, frozen=True, kw_only=True):
     of_what: str
     state: str
     backlog: Backlog
-
-
-def lines_of(overview: Overview) -> list[PassLine]:
-    """Return the passes with their states."""
-    return [
-        PassLine(
-            title=_PASSES[backlog.name][0],
-            does=_PASSES[backlog.name][1],
-            of_what=_PASSES[backlog.name][2],
-            state=state_of(backlog, now=overview.now),
-            backlog=backlog,
-        )
-        for backlog in overview.health.backlogs
-    ]
 
 
 def troubles_of(overview: Overview, lines: list[PassLine]) -> list[str]:
@@ -78,33 +70,30 @@ def begins_now(day: Sequence[Throughput]) -> bool:
     return not any(slot.completed or slot.failed or slot.cancelled for slot in day[:-2])
 
 
-def busiest(groups: list[GroupRow]) -> list[GroupRow]:
-    """Sort groups by activity, then by name."""
-    return sorted(
-        groups, key=lambda group: (-group.active - sum(group.waiting.values()), group.name)
-    )
-
-
 @get("/", opt=needs("viewer"))
-async def overview_page(request: Request[Any, Any, Any]) -> Response[str]:
+async def overview_page(request: HttpRequest) -> Response[str]:
     """Show the overview."""
     now = utc_now()
-    async with request.app.state.database.acquire() as connection:
-        found = await read_overview(connection, now=now, heard_since=now - _ALIVE)
-        shown, is_young = found.day, begins_now(found.day)
-        if is_young:
-            shown = await read_throughput(
-                connection, since=now - timedelta(hours=1), until=now, width=timedelta(minutes=1)
-            )
-    lines = lines_of(found)
+    found = await read(request, read_overview, now=now, heard_since=now - _ALIVE)
+    shown, is_young = found.day, begins_now(found.day)
+    if is_young:
+        hour, minute = timedelta(hours=1), timedelta(minutes=1)
+        shown = await read(request, read_throughput, since=now - hour, until=now, width=minute)
+    lines = [
+        PassLine(*PASSES[backlog.name], state_of(backlog, now=now), backlog)
+        for backlog in found.health.backlogs
+    ]
+    busiest = sorted(
+        found.groups, key=lambda group: (-group.active - sum(group.waiting.values()), group.name)
+    )
     return show(
         request,
         "overview.html",
         overview=found,
         lines=lines,
         troubles=troubles_of(found, lines),
-        groups=busiest(found.groups)[:_SHOWN_GROUPS],
-        chart=throughput(shown, zone_of(request)),
+        groups=busiest[:_SHOWN_GROUPS],
+        chart=throughput(shown, fields.zone_of(request)),
         is_young=is_young,
         ended=sum(slot.completed for slot in shown),
         failed=sum(slot.failed for slot in shown),

@@ -1,36 +1,24 @@
 """Runs: the list, and one run with the other attempts of its work."""
 
+from functools import partial
 from typing import Any, Literal
 from uuid import UUID
 
 from headway_contract import subjects
 from headway_contract.manifests import TriggerAnswer, TriggerRequest
 from headway_contract.work_queue import EnqueueAnswer, EnqueueRequest, RunState
-from headway_errors import NotFound
-from headway_postgres_kit import Connection
 from headway_tracing import traceparent
-from litestar import Request, Response, get, post
+from litestar import Response, get, post
 from litestar.params import FromPath
 from litestar.response import ServerSentEvent
-from msgspec.structs import replace
 
-from headway_console.access.guards import needs, still_authorized
-from headway_console.pages.cancel import cancel
-from headway_console.pages.flash import go_to
-from headway_console.pages.form_fields import (
-    choice_of,
-    filters_of,
-    ids_of,
-    moment_of,
-    text_of,
-)
-from headway_console.pages.live import Listening, streamed
-from headway_console.pages.shell import Page, show
-from headway_console.reading import Page as ListPage
-from headway_console.reading.manifests import find_id
-from headway_console.reading.run import RunInFull, look_at_run, read_run
-from headway_console.reading.runs import RunFilter, RunRow, page_of_runs
-from headway_console.services import ask
+from headway_console.access.guards import needs
+from headway_console.pages import form_fields as fields
+from headway_console.pages.live import watch
+from headway_console.pages.shell import Page, go_to, show
+from headway_console.pages.work_queue import cancel, unknown_manifest
+from headway_console.reading.runs import RunFilter, page_of_runs, read_run, read_run_changes
+from headway_console.services import HttpRequest, ask, read
 from headway_console.settings import ConsoleSettings
 
 TextIn = Literal["anywhere", "error", "input"]
@@ -38,99 +26,75 @@ _FILTERS = ("state", "job", "manifest", "group", "worker", "since", "before", "t
 
 
 @get("/runs", opt=needs("viewer"))
-async def runs(request: Request[Any, Any, Any]) -> Response[str]:
+async def runs(request: HttpRequest) -> Response[str]:
     """List runs, the newest first."""
+    cursor = fields.text_of(request, "cursor")
     filters = RunFilter(
-        state=choice_of(request, "state", RunState),
-        group=text_of(request, "group"),
-        job=text_of(request, "job"),
-        worker=text_of(request, "worker"),
-        since=moment_of(request, "since"),
-        before=moment_of(request, "before"),
-        text=text_of(request, "text"),
-        text_in=choice_of(request, "in", TextIn) or "anywhere",
+        **fields.texts_of(request, "group", "job", "manifest", "worker", "text"),
+        **fields.times_of(request),
+        state=fields.choice_of(request, "state", RunState),
+        text_in=fields.choice_of(request, "in", TextIn) or "anywhere",
     )
-    manifest, cursor = text_of(request, "manifest"), text_of(request, "cursor")
-    async with request.app.state.database.acquire() as connection:
-        found: ListPage[RunRow] = ListPage()
-        known = None if manifest is None else await find_id(connection, manifest)
-        if manifest is None or known is not None:
-            filters = replace(filters, manifest_id=known)
-            found = await page_of_runs(connection, filters, cursor=cursor)
     return show(
         request,
         "runs.html",
-        page=found,
-        values=filters_of(request, *_FILTERS),
-        cursor=cursor or "",
-        unknown_manifest=manifest if manifest is not None and known is None else None,
+        page=await read(request, page_of_runs, filters, cursor=cursor),
+        values=fields.filters_of(request, *_FILTERS),
+        cursor=cursor,
+        unknown_manifest=await unknown_manifest(request, filters.manifest),
     )
 
 
 @post("/runs/cancel", opt=needs("operator"))
-async def cancel_runs(request: Request[Any, Any, Any]) -> Response[Any]:
+async def cancel_runs(request: HttpRequest) -> Response[Any]:
     """Cancel the checked runs."""
-    return await cancel(request, await ids_of(request), to="/runs")
+    return await cancel(request, await fields.ids_of(request), to="/runs")
 
 
 @get("/runs/{run:uuid}", opt=needs("viewer"))
-async def run_page(request: Request[Any, Any, Any], run: FromPath[UUID]) -> Response[str]:
+async def run_page(request: HttpRequest, run: FromPath[UUID]) -> Response[str]:
     """Show one run."""
-    found = await _read(request, run)
+    found = await read(request, read_run, run)
+    under_way = found.status.finished_at is None
     return show(
         request,
         "run.html",
         run=found,
         row=found.status,
-        under_way=found.status.finished_at is None,
-        moves=found.status.finished_at is None or found.work_state != "settled",
+        under_way=under_way,
+        moves=under_way or found.work_state != "settled",
         trace=trace_link(request.app.state.settings, found.trace_id),
     )
 
 
 @get("/runs/{run:uuid}/live", opt=needs("viewer"), sync_to_thread=False)
-def run_live(request: Request[Any, Any, Any], run: FromPath[UUID]) -> ServerSentEvent:
+def run_live(request: HttpRequest, run: FromPath[UUID]) -> ServerSentEvent:
     """Send an event when the run changes, its progress and log included."""
-    listening: Listening = request.app.state.listening
-
-    async def look(connection: Connection) -> Any:
-        return await look_at_run(connection, run)
-
-    return streamed(listening.to(look, still_authorized(request)))
+    return watch(request, partial(read_run_changes, run=run))
 
 
 @post("/runs/{run:uuid}/cancel", opt=needs("operator"))
-async def cancel_run(request: Request[Any, Any, Any], run: FromPath[UUID]) -> Response[Any]:
+async def cancel_run(request: HttpRequest, run: FromPath[UUID]) -> Response[Any]:
     """Cancel one run."""
     return await cancel(request, [run], to=f"/runs/{run}")
 
 
 @post("/runs/{run:uuid}/again", opt=needs("operator"))
-async def run_again(request: Request[Any, Any, Any], run: FromPath[UUID]) -> Response[Any]:
+async def run_again(request: HttpRequest, run: FromPath[UUID]) -> Response[Any]:
     """Run the manifest again with the same input, or the job if there is no manifest."""
-    found = await _read(request, run)
-    if found.status.manifest is not None:
-        wish = TriggerRequest(manifest=found.status.manifest, input=found.input)
-        triggered = await ask(request, subjects.TRIGGER_REQUEST, wish, TriggerAnswer)
+    found = await read(request, read_run, run)
+    row = found.status
+    if row.manifest is not None:
+        message = TriggerRequest(manifest=row.manifest, input=found.input)
+        triggered = await ask(request, subjects.TRIGGER_REQUEST, message, TriggerAnswer)
         text, work = triggered.text or triggered.result, triggered.work
     else:
         order = EnqueueRequest(
-            job=found.status.job,
-            input=found.input,
-            group=found.status.group,
-            traceparent=traceparent(),
+            job=row.job, input=found.input, group=row.group, traceparent=traceparent()
         )
         enqueued = await ask(request, subjects.ENQUEUE_REQUEST, order, EnqueueAnswer)
         text, work = f"Queued as work {enqueued.work}", enqueued.work
     return go_to(request, f"/runs/{run}" if work is None else f"/work/{work}", text=text)
-
-
-async def _read(request: Request[Any, Any, Any], run: UUID) -> RunInFull:
-    async with request.app.state.database.acquire() as connection:
-        found = await read_run(connection, run)
-    if found is None:
-        raise NotFound(f"there is no run {run}: it may be older than the kept history")
-    return found
 
 
 def trace_link(settings: ConsoleSettings, trace_id: str | None) -> str | None:

@@ -1,26 +1,39 @@
-"""The frame of all pages, and rendering."""
+"""The frame of all pages, rendering, redirects with a message, and error pages.
 
+The message of a redirect travels in a signed cookie, and the next page shows it once.
+"""
+
+from collections.abc import Awaitable
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jinja2
 from headway_clock import utc_now
-from headway_contract.http import ROLES, Role
-from headway_errors import Invalid
-from litestar import Request, Response
+from headway_contract.http import API, ROLES
+from headway_errors import Invalid, RequestFailed
+from litestar import Response
 from litestar.handlers import HTTPRouteHandler
 from msgspec import Struct
 
 from headway_console.access.authentication import Authenticator
-from headway_console.access.csrf import csrf_token
+from headway_console.access.guards import SignInNeeded, csrf_token
 from headway_console.access.roles import Person, may
 from headway_console.pages.filters import FILTERS
-from headway_console.pages.flash import forget_flash, read_flash
 from headway_console.pages.form_fields import UTC, zone_of
+from headway_console.problems import problem_of, respond, sign_in_url
+from headway_console.services import HttpRequest
 
-_FOLDER = Path(__file__).parent
+_FLASH = "flash"
+_FLASH_LIFETIME = timedelta(minutes=1)
+# A cookie holds four kilobytes, and base64 adds a third.
+_MAX_TEXT = 1800
+_MAX_PATH = 2000
+
+Kind = Literal["good", "bad"]
+
 _templates = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(_FOLDER),
+    loader=jinja2.FileSystemLoader(Path(__file__).parent),
     autoescape=True,
     undefined=jinja2.StrictUndefined,
     trim_blocks=True,
@@ -39,43 +52,104 @@ class Page(Struct, frozen=True, kw_only=True):
     key: str = ""
 
 
+class Flash(Struct, frozen=True, kw_only=True):
+    """A message for the next page: `good` for a success, `bad` for a refusal."""
+
+    kind: Kind
+    text: str
+    until: datetime
+
+
 def show(
-    request: Request[Any, Any, Any], template: str, *, status: int = 200, **content: Any
+    request: HttpRequest, template: str, *, status: int = 200, **content: Any
 ) -> Response[str]:
     """Render a page."""
-    flash = read_flash(request)
-    text = _templates.get_template(template).render(**_frame(request), flash=flash, **content)
+    authenticator: Authenticator = request.app.state.authenticator
+    cookies = authenticator.cookies
+    sealed = request.cookies.get(cookies.flash)
+    flash = authenticator.seal.open(_FLASH, sealed, Flash, utc_now()) if sealed else None
+    text = render(template, **_frame(request), flash=flash, **content)
     answer = Response(text, media_type="text/html; charset=utf-8", status_code=status)
     if flash is not None:
-        forget_flash(request, answer)
+        answer.set_cookie(cookies.make(cookies.flash, "", timedelta(0)))
     return answer
 
 
 def render(template: str, **content: Any) -> str:
-    """Render a fragment without the frame."""
+    """Render a template without the frame."""
     return _templates.get_template(template).render(**content)
 
 
-def _frame(request: Request[Any, Any, Any]) -> dict[str, Any]:
+def _frame(request: HttpRequest) -> dict[str, Any]:
     """Return the variables of `base.html`."""
     person: Person | None = request.scope.get("user")
-    authenticator: Authenticator = request.app.state.authenticator
-    roles: dict[Role, bool] = {role: bool(person and may(person, role)) for role in ROLES}
+    try:
+        zone = zone_of(request)
+    except Invalid:  # the error page about it needs a zone too
+        zone = UTC
+    seal = request.app.state.authenticator.seal
     return {
         "person": person,
-        "may": roles,
-        "csrf": csrf_token(authenticator.seal, person.session) if person else "",
+        "may": {role: bool(person and may(person, role)) for role in ROLES},
+        "csrf": csrf_token(seal, person.session) if person else "",
         "navigation": request.app.state.navigation,
         "path": request.url.path,
         "query": request.url.query,
         "now": utc_now(),
-        "zone": _zone(request),
+        "zone": zone.key,
     }
 
 
-def _zone(request: Request[Any, Any, Any]) -> str:
-    """Return the zone of filters; an error page about the zone needs one too."""
+def redirect(to: str) -> Response[Any]:
+    """Redirect to a URL."""
+    return Response("", status_code=303, media_type="text/plain", headers={"Location": to})
+
+
+def go_to(request: HttpRequest, to: str, *, text: str = "", kind: Kind = "good") -> Response[Any]:
+    """Redirect to a page, and show a message there."""
+    answer = redirect(to)
+    if text:
+        authenticator: Authenticator = request.app.state.authenticator
+        flash = Flash(kind=kind, text=text[:_MAX_TEXT], until=utc_now() + _FLASH_LIFETIME)
+        sealed = authenticator.seal.close(_FLASH, flash)
+        cookies = authenticator.cookies
+        answer.set_cookie(cookies.make(cookies.flash, sealed, _FLASH_LIFETIME))
+    return answer
+
+
+async def go_to_result(request: HttpRequest, to: str, result: Awaitable[Any]) -> Response[Any]:
+    """Redirect to a page, and show the text of an answer there, or why the service refused."""
     try:
-        return zone_of(request).key
-    except Invalid:
-        return UTC.key
+        return go_to(request, to, text=(await result).text)
+    except RequestFailed as error:
+        return go_to(request, to, text=str(error), kind="bad")
+
+
+async def back_of(request: HttpRequest, otherwise: str) -> str:
+    """Return the page of the console that a form came from."""
+    given = (await request.form()).get("back")
+    return safe_path(given) if given else otherwise
+
+
+def safe_path(given: object) -> str:
+    """Return a path of this console, or `/` if the given one leads elsewhere."""
+    path = str(given or "/")
+    is_ours = path.startswith("/") and path[1:2] not in ("/", "\\") and len(path) < _MAX_PATH
+    return path if is_ours and path.isprintable() else "/"
+
+
+def answer_error(request: HttpRequest, error: Exception) -> Response[Any]:
+    """Answer programs with a problem, people with a page, and redirect to the sign-in."""
+    is_partial = "hx-request" in request.headers
+    wants_page = is_partial or "text/html" in request.headers.get("accept", "")
+    if request.url.path.startswith(f"{API}/") or not wants_page:
+        return respond(request, error)
+    if not isinstance(error, SignInNeeded) or error.unknown.unavailable:
+        problem = problem_of(error)
+        return show(request, "error.html", status=problem.status, problem=problem)
+    if is_partial:
+        current = request.headers.get("hx-current-url", "/")
+        path = "/" + current.partition("://")[2].partition("/")[2]
+        return Response("", status_code=401, headers={"HX-Redirect": sign_in_url(path)})
+    wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return redirect(sign_in_url(wanted if request.method == "GET" else "/"))

@@ -1,28 +1,23 @@
-"""The work queue, with the reason why work waits."""
+"""The work queue, with the reason why work waits; and cancels of work and runs."""
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 from headway_contract import subjects
-from headway_contract.work_queue import ExplainWorkAnswer, WorkQuestion, WorkState, WorkStatus
-from headway_errors import NotFound, RequestFailed
-from litestar import Request, Response, get, post
+from headway_contract import work_queue as contract
+from headway_errors import Invalid, NotFound, RequestFailed
+from litestar import Response, get, post
 from litestar.params import FromPath
-from msgspec.structs import replace
 
 from headway_console.access.guards import needs
-from headway_console.pages.cancel import cancel
-from headway_console.pages.form_fields import choice_of, filters_of, ids_of, text_of
-from headway_console.pages.shell import Page, show
-from headway_console.reading import Page as ListPage
+from headway_console.pages import form_fields as fields
+from headway_console.pages.filters import words
+from headway_console.pages.shell import Page, back_of, go_to, show
 from headway_console.reading.manifests import find_id
-from headway_console.reading.works import (
-    WorkFilter,
-    count_waiting,
-    page_of_works,
-    read_work,
-)
-from headway_console.services import ask
+from headway_console.reading.works import WorkFilter, count_waiting, page_of_works, read_work
+from headway_console.services import HttpRequest, ask, read
 
 # Labels of wait reasons; newer services may send others.
 REASONS = {
@@ -39,58 +34,64 @@ REASONS = {
     "group_disabled": "a disabled group",
     "manifest_disabled": "a disabled manifest",
 }
-
+_CANCEL_RESULTS = {
+    "settled": "cancelled before start",
+    "asked_to_stop": "asked to stop",
+    "asked": "will be asked to stop",
+    "already_settled": "already settled",
+    "unknown": "unknown",
+}
 _FILTERS = ("state", "reason", "group", "job", "manifest")
+_MAX_AT_ONCE = 500
 
 
 def waits_for(reason: str | None) -> str:
     """Describe what work waits for."""
-    if reason is None:
-        return ""
-    return REASONS.get(reason, reason.replace("_", " "))
+    return "" if reason is None else REASONS.get(reason, words(reason))
+
+
+async def unknown_manifest(request: HttpRequest, name: str | None) -> str | None:
+    """Return the name in a filter if no manifest has it, or `None`."""
+    return name if name and await read(request, find_id, name) is None else None
 
 
 @get("/work", opt=needs("viewer"))
-async def work_queue(request: Request[Any, Any, Any]) -> Response[str]:
+async def work_queue(request: HttpRequest) -> Response[str]:
     """List work, the newest first."""
+    cursor = fields.text_of(request, "cursor")
     filters = WorkFilter(
-        state=choice_of(request, "state", WorkState),
-        group=text_of(request, "group"),
-        job=text_of(request, "job"),
-        reason=text_of(request, "reason"),
+        **fields.texts_of(request, "group", "job", "manifest", "reason"),
+        state=fields.choice_of(request, "state", contract.WorkState),
     )
-    manifest, cursor = text_of(request, "manifest"), text_of(request, "cursor")
-    async with request.app.state.database.acquire() as connection:
-        found: ListPage[WorkStatus] = ListPage()
-        known = None if manifest is None else await find_id(connection, manifest)
-        if manifest is None or known is not None:
-            filters = replace(filters, manifest_id=known)
-            found = await page_of_works(connection, filters, cursor=cursor)
-        waiting = await count_waiting(connection)
     return show(
         request,
         "work_queue.html",
-        page=found,
-        values=filters_of(request, *_FILTERS),
-        cursor=cursor or "",
-        waiting=waiting,
+        page=await read(request, page_of_works, filters, cursor=cursor),
+        values=fields.filters_of(request, *_FILTERS),
+        cursor=cursor,
+        waiting=await read(request, count_waiting),
         reasons=sorted(REASONS.items(), key=lambda reason: reason[1]),
         waits_for=waits_for,
-        unknown_manifest=manifest if manifest is not None and known is None else None,
+        unknown_manifest=await unknown_manifest(request, filters.manifest),
     )
 
 
 @get("/work/{work:uuid}", opt=needs("viewer"))
-async def work_page(request: Request[Any, Any, Any], work: FromPath[UUID]) -> Response[str]:
-    """Show one piece of work: its gates and its runs."""
-    async with request.app.state.database.acquire() as connection:
-        found = await read_work(connection, work)
-    explanation, trouble = await _explain(request, work)
-    if found is None and explanation is None:
-        raise NotFound(
-            f"there is no work {work} in the dispatcher: it may not have arrived, or be older than "
-            "the kept history"
+async def work_page(request: HttpRequest, work: FromPath[UUID]) -> Response[str]:
+    """Show one piece of work: its runs, and its gates as the dispatcher explains them."""
+    found, explanation, trouble = None, None, ""
+    question = contract.WorkQuestion(work=work)
+    try:
+        explanation = await ask(
+            request, subjects.EXPLAIN_WORK_QUESTION, question, contract.ExplainWorkAnswer
         )
+    except RequestFailed as error:
+        trouble = str(error)
+    try:
+        found = await read(request, read_work, work)
+    except NotFound:
+        if explanation is None:
+            raise
     return show(
         request,
         "work.html",
@@ -98,33 +99,41 @@ async def work_page(request: Request[Any, Any, Any], work: FromPath[UUID]) -> Re
         work=found,
         explanation=explanation,
         trouble=trouble,
-        waits_for=waits_for,
         moves=found is None or found.status.state != "settled",
     )
 
 
 @post("/work/cancel", opt=needs("operator"))
-async def cancel_works(request: Request[Any, Any, Any]) -> Response[Any]:
+async def cancel_works(request: HttpRequest) -> Response[Any]:
     """Cancel the checked work."""
-    return await cancel(request, await ids_of(request), to="/work")
+    return await cancel(request, await fields.ids_of(request), to="/work")
 
 
 @post("/work/{work:uuid}/cancel", opt=needs("operator"))
-async def cancel_work(request: Request[Any, Any, Any], work: FromPath[UUID]) -> Response[Any]:
+async def cancel_work(request: HttpRequest, work: FromPath[UUID]) -> Response[Any]:
     """Cancel one piece of work."""
     return await cancel(request, [work], to=f"/work/{work}")
 
 
-async def _explain(
-    request: Request[Any, Any, Any], work: UUID
-) -> tuple[ExplainWorkAnswer | None, str]:
-    """Return the explanation of the dispatcher, or why there is none."""
-    try:
-        question = WorkQuestion(work=work)
-        answer = await ask(request, subjects.EXPLAIN_WORK_QUESTION, question, ExplainWorkAnswer)
-    except RequestFailed as error:
-        return None, str(error)
-    return answer, ""
+async def cancel(request: HttpRequest, ids: Sequence[UUID], *, to: str) -> Response[Any]:
+    """Cancel work or runs, and show the results."""
+    if not ids:
+        raise Invalid("nothing is checked: check what to cancel")
+    if len(ids) > _MAX_AT_ONCE:
+        raise Invalid(f"check at most {_MAX_AT_ONCE} at once")
+    message = contract.CancelRequest(ids=list(ids), reason=await fields.field_of(request, "reason"))
+    answer = await ask(request, subjects.CANCEL_REQUEST, message, contract.CancelAnswer)
+    ended = {"settled", "asked_to_stop", "asked"} & {result.result for result in answer.results}
+    back = await back_of(request, to)
+    return go_to(request, back, text=cancel_summary(answer), kind="good" if ended else "bad")
+
+
+def cancel_summary(answer: contract.CancelAnswer) -> str:
+    """Summarise the results of a cancel."""
+    if len(answer.results) == 1 and answer.results[0].text:
+        return answer.results[0].text
+    counts = Counter(result.result for result in answer.results).most_common()
+    return ", ".join(f"{many} {_CANCEL_RESULTS.get(kind, kind)}" for kind, many in counts)
 
 
 PAGE = Page(

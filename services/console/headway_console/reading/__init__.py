@@ -12,6 +12,6 @@ Nothing here knows about HTTP or about the person who reads.
 """
 
 from headway_console.reading.connections import connect_reader
-from headway_console.reading.pages import BadCursor, Page
+from headway_console.reading.lists import BadCursor, Page
 
 __all__ = ["BadCursor", "Page", "connect_reader"]

@@ -1,17 +1,18 @@
-"""Applications, with their source and what they own."""
+"""Applications with their source, and the jobs that they declare."""
 
 from datetime import datetime
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
+from headway_contract.work import RetryPolicy
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
-from headway_console.reading.pages import Page, name_of, page_of, read_row
+from headway_console.reading.lists import Page, SearchText, last_name, like, page_of, read_row
 
 queries = Queries("headway_console.reading", "sql/applications.sql")
 
-_LIST = "applications"
+_LIST, _JOBS = "applications", "jobs"
 
 
 class ApplicationRow(Struct, frozen=True, kw_only=True):
@@ -26,9 +27,54 @@ class ApplicationRow(Struct, frozen=True, kw_only=True):
     jobs: int
 
 
+class JobRow(Struct, frozen=True, kw_only=True):
+    """A job: its limits, their use, and the number of live workers.
+
+    `touched` names the limits that an operator has set; `attempts` is the default of its work.
+    Since `retired_at` no application declares it.
+    """
+
+    name: str
+    owner: str
+    title: str
+    description: str
+    category: str
+    input_schema: dict[str, Any] | None
+    takes_input: bool
+    max_active: int | None
+    rate: Any
+    batch: int
+    manifests: int
+    workers: int
+    attempts: int
+    touched: list[str] = []
+    active: int = 0
+    retired_at: datetime | None = None
+
+
 async def page_of_applications(
     connection: Connection, *, cursor: str | None = None, limit: int = 100
 ) -> Page[ApplicationRow]:
     """List applications by name, with the source that declares each."""
-    rows = await connection.fetch(queries["page"], name_of(_LIST, cursor), limit + 1)
+    rows = await connection.fetch(queries["applications"], last_name(_LIST, cursor), limit + 1)
     return page_of(_LIST, rows, limit, partial(read_row, ApplicationRow), None, "name")
+
+
+async def page_of_jobs(
+    connection: Connection,
+    *,
+    heard_since: datetime,
+    text: SearchText | None = None,
+    cursor: str | None = None,
+    limit: int = 50,
+) -> Page[JobRow]:
+    """List declared jobs with the schema of their input; workers heard since then are alive."""
+    rows = await connection.fetch(
+        queries["jobs"], last_name(_JOBS, cursor), like(text), heard_since, limit + 1
+    )
+    return page_of(_JOBS, rows, limit, _job_row, None, "name")
+
+
+def _job_row(row: Any) -> JobRow:
+    """Read a job; terms that equal the default are not stored."""
+    return read_row(JobRow, row, attempts=row["attempts"] or RetryPolicy().attempts)

@@ -9,11 +9,19 @@ from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
 from headway_console.reading.events import type_pattern
-from headway_console.reading.pages import BadCursor, Page, Place, Several, read_cursor, write_cursor
+from headway_console.reading.lists import (
+    Page,
+    Place,
+    Texts,
+    escaped,
+    time_and_id,
+    unknown_entry,
+    write_cursor,
+)
 
 queries = Queries("headway_console.reading", "sql/audit.sql")
 
-LOOKED_THROUGH = 5_000
+SEARCHED = 5_000
 
 _LIST = "audit"
 _OPERATOR = "operator/"
@@ -29,7 +37,7 @@ class AuditFilter(Struct, frozen=True, kw_only=True):
 
     actor: Text | None = None
     target: Text | None = None
-    action: Several = ()
+    action: Texts = ()
     people: bool = False
     since: datetime | None = None
     before: datetime | None = None
@@ -58,19 +66,23 @@ async def page_of_audit(
     rows: Sequence[Any] = await connection.fetch(
         queries["page"],
         *where,
-        None if filters.actor is None else _source(filters.actor),
+        None if filters.actor is None else _OPERATOR + escaped(filters.actor),
         [type_pattern(action) for action in filters.action] or None,
-        *(people, LOOKED_THROUGH, limit + 1),
+        *(people, SEARCHED, limit + 1),
     )
     reached = None
     if len(rows) <= limit:
-        reached = await connection.fetchrow(queries["reached"], *where, people, LOOKED_THROUGH)
+        reached = await connection.fetchrow(queries["reached"], *where, people, SEARCHED)
     if reached is not None:  # older rows belong to the next page
         rows = [row for row in rows if _order(row) >= _order(reached)]
-    following = rows[limit - 1] if len(rows) > limit else reached
+    last = rows[limit - 1] if len(rows) > limit else reached
+    following = None
+    if last is not None:
+        identity = f"{last['service']}{last['id']}"
+        following = write_cursor(Place(_LIST, last["recorded_at"], identity))
     return Page(
         items=[_entry(row) for row in rows[:limit]],
-        next=None if following is None else write_cursor(_place_of(following)),
+        next=following,
         searched_until=None if reached is None else reached["recorded_at"],
     )
 
@@ -79,29 +91,17 @@ def _order(row: Any) -> tuple[datetime, str, int]:
     return row["recorded_at"], row["service"], row["id"]
 
 
-def _place_of(row: Any) -> Place:
-    return Place(_LIST, row["recorded_at"], f"{row['service']}{row['id']}")
-
-
 def _place(cursor: str | None) -> tuple[datetime | None, int | None, int | None]:
-    """Return the time of a cursor, and the numbers of both services to continue below.
-
-    Entries of the scheduler come before those of the dispatcher with the same time.
-    """
-    place = read_cursor(_LIST, cursor)
-    if place is None:
+    """Return the time of a cursor, and the numbers of both services to continue below."""
+    at, entry = time_and_id(_LIST, cursor, str)
+    if entry is None:
         return None, None, None
-    service, number = str(place.id)[:1], str(place.id)[1:]
-    if place.at is None or service not in ("s", "d") or not number.isdecimal():
-        raise BadCursor(f"{cursor!r} names no entry of {_LIST}: start without one")
-    if service == "s":
-        return place.at, int(number), _LAST_NUMBER
-    return place.at, 0, int(number)
-
-
-def _source(actor: str) -> str:
-    escaped = actor.replace("\x00", "").replace("\\", "\\\\")
-    return _OPERATOR + escaped.replace("%", r"\%").replace("_", r"\_")
+    service, number = entry[:1], entry[1:]
+    if service not in ("s", "d") or not number.isdecimal():
+        raise unknown_entry(_LIST, cursor)
+    if service == "s":  # before entries of the dispatcher with the same time
+        return at, int(number), _LAST_NUMBER
+    return at, 0, int(number)
 
 
 def _entry(row: Any) -> AuditEntry:

@@ -1,4 +1,4 @@
-"""Dead letters: by failure, as a list, and one in full."""
+"""Dead letters: by failure, as a list, and one in full; and their canaries."""
 
 from datetime import datetime
 from typing import Any
@@ -6,20 +6,19 @@ from uuid import UUID
 
 import msgspec
 from headway_contract.dead_letters import (
-    Attempt,
+    CanaryStatus,
     DeadLetterAnswer,
     DeadLetterStatus,
     LetterFilter,
     LetterState,
 )
 from headway_contract.fields import ManifestId, Name
-from headway_contract.lifecycle import Failure
-from headway_contract.settled import InputChange
-from headway_decisions.retries import dead_letters
+from headway_decisions.retries.dead_letters import format_fingerprint, parse_fingerprint
+from headway_errors import NotFound
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
-from headway_console.reading.pages import Page, page_of, read_cursor, read_row, time_and_id
+from headway_console.reading.lists import Page, page_of, read_row, time_and_id
 
 queries = Queries("headway_console.reading", "sql/dead_letters.sql")
 
@@ -59,45 +58,43 @@ async def page_of_failures(
     limit: int = 50,
 ) -> Page[FailureGroup]:
     """List dead letters by failure, the latest first."""
-    place = read_cursor(_FAILURES, cursor)
-    after = (None, None) if place is None else (place.at, str(place.id))
+    place = time_and_id(_FAILURES, cursor, str)
     rows = await connection.fetch(
-        queries["failures"], state, group, job, manifest, *after, limit + 1
+        queries["failures"], state, group, job, manifest, *place, limit + 1
     )
-    return page_of(_FAILURES, rows, limit, _failure_group, "last_at")
+    return page_of(
+        _FAILURES, rows, limit, lambda row: read_row(FailureGroup, row, **_failure(row)), "last_at"
+    )
 
 
 async def page_of_letters(
     connection: Connection, filters: LetterFilter, *, cursor: str | None = None, limit: int = 50
 ) -> Page[DeadLetterStatus]:
     """List dead letters, the newest first."""
-    print_, version = (
-        (None, None)
-        if filters.fingerprint is None
-        else dead_letters.parse_fingerprint(filters.fingerprint)
+    fingerprint, version = (
+        (None, None) if filters.fingerprint is None else parse_fingerprint(filters.fingerprint)
     )
     rows = await connection.fetch(
         queries["page"],
-        *(filters.group, filters.job, filters.manifest, print_, version, filters.state),
+        *(filters.group, filters.job, filters.manifest, fingerprint, version, filters.state),
         *(filters.created_after, filters.created_before),
-        *time_and_id(_LETTERS, cursor),
+        *time_and_id(_LETTERS, cursor, UUID),
         limit + 1,
     )
     return page_of(_LETTERS, rows, limit, _status, "created_at")
 
 
-async def read_letter(connection: Connection, letter: UUID) -> DeadLetterAnswer | None:
-    """Return a dead letter in full, by its id or by that of its work; `None` if unknown."""
-    row = await connection.fetchrow(queries["letter"], letter)
+async def read_letter(connection: Connection, id: UUID) -> DeadLetterAnswer:  # noqa: A002
+    """Show a dead letter, by its id or by that of its work."""
+    row = await connection.fetchrow(queries["letter"], id)
     if row is None:
-        return None
-    return DeadLetterAnswer(
-        status=_status(row),
-        cause=row["cause"],
-        input=row["input"],
-        failure=msgspec.convert(row["failure"], Failure),
-        runs=msgspec.convert(row["runs"], list[Attempt]),
-        edit=msgspec.convert(row["edit"] or [], list[InputChange]),
+        raise NotFound(
+            f"there is no dead letter {id}, and no dead letter of work {id}: "
+            "see 'headway dead-letters list --state all'"
+        )
+    stored = {name: row[name] for name in ("cause", "input", "failure", "runs")}
+    return msgspec.convert(
+        {"status": _status(row), "edit": row["edit"] or [], **stored}, DeadLetterAnswer
     )
 
 
@@ -107,24 +104,27 @@ async def manifest_of(connection: Connection, letter: UUID) -> UUID | None:
     return found
 
 
-async def count_awaiting(connection: Connection) -> int:
-    """Count the open dead letters."""
-    count: int = await connection.fetchval(queries["awaiting"])
-    return count
+async def read_canary(connection: Connection, canary: UUID) -> CanaryStatus:
+    """Show the progress of a canary."""
+    row = await connection.fetchrow(queries["canary"], canary)
+    if row is None:
+        raise NotFound(f"there is no canary {canary}")
+    return msgspec.convert(dict(row), CanaryStatus)
 
 
-def _failure_group(row: Any) -> FailureGroup:
-    return read_row(FailureGroup, row, **_failure(row))
+async def latest_canary(connection: Connection, fingerprint: str) -> CanaryStatus | None:
+    """Return the latest canary of a failure, or `None`."""
+    row = await connection.fetchrow(queries["latest_canary"], fingerprint)
+    return None if row is None else msgspec.convert(dict(row), CanaryStatus)
 
 
 def _status(row: Any) -> DeadLetterStatus:
-    ids = {"dead_letter": row["id"], "work": row["work_id"], "group": row["group_name"]}
-    return read_row(DeadLetterStatus, row, **ids, **_failure(row))
+    return read_row(DeadLetterStatus, row, dead_letter=row["id"], **_failure(row))
 
 
 def _failure(row: Any) -> dict[str, str]:
     return {
-        "fingerprint": dead_letters.format_fingerprint(row["fingerprint"], row["code_version"]),
+        "fingerprint": format_fingerprint(row["fingerprint"], row["code_version"]),
         "failure_kind": row["failure_kind"] or "",
         "failure_message": row["failure_message"] or "",
     }

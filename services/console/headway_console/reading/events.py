@@ -10,21 +10,22 @@ from headway_history.store import Numbers
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct, structs
 
-from headway_console.reading.pages import (
+from headway_console.reading.lists import (
     Page,
-    Several,
+    Texts,
+    escaped,
     page_of,
     read_row,
     searched,
-    time_and_number,
+    time_and_id,
 )
 
 queries = Queries("headway_console.reading", "sql/events.sql")
 
 # Number of the newest events that a search without an index reads.
-LOOKED_THROUGH = 6_000
+SEARCHED = 6_000
 # New events are searched in the latest partitions only.
-_NEWS_HOURS = 24
+_NEWS = timedelta(hours=24)
 _NEWS_AT_ONCE = 5_000
 
 _LIST = "events"
@@ -34,7 +35,7 @@ _PREFIX, _VERSION = "headway.", ".v"
 class EventFilter(Struct, frozen=True, kw_only=True):
     """Filters of events; types as in `run.completed`, `dead_letter.*`, or the full name."""
 
-    type: Several = ()
+    type: Texts = ()
     work: UUID | None = None
     run: UUID | None = None
     job: Name | None = None
@@ -51,10 +52,7 @@ class EventFilter(Struct, frozen=True, kw_only=True):
 
 
 class EventRow(Struct, frozen=True, kw_only=True):
-    """One event: accepted, or refused with a reason.
-
-    The manifest and the job are known while the work is kept.
-    """
+    """One event, accepted or refused; manifest and job are known while the work is kept."""
 
     number: int
     id: str
@@ -76,7 +74,7 @@ class EventRow(Struct, frozen=True, kw_only=True):
 def type_pattern(given: str) -> str:
     """Return the SQL pattern of a type as people write it."""
     full = given if given.startswith(_PREFIX) else _PREFIX + given
-    pattern = full.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_").replace("*", "%")
+    pattern = escaped(full).replace("*", "%")
     return pattern if _VERSION in pattern else f"{pattern}{_VERSION}%"
 
 
@@ -84,58 +82,41 @@ async def page_of_events(
     connection: Connection, filters: EventFilter, *, cursor: str | None = None, limit: int = 100
 ) -> Page[EventRow]:
     """List events of history, the newest first."""
-    _, below = time_and_number(_LIST, cursor)
+    _, below = time_and_id(_LIST, cursor, int)
     if filters.run is not None and filters.work is None:
         # The index is by work. If the run is gone, the newest events are searched.
         work = await connection.fetchval(queries["work_of_run"], filters.run)
         filters = structs.replace(filters, work=work)
     where = (filters.work, below, filters.since, filters.before)
-    narrow = (*where, filters.patterns, filters.run, filters.accepted, LOOKED_THROUGH, limit + 1)
-    of_work = (filters.job, filters.group)
-    rows = await (
-        connection.fetch(queries["feed"], *narrow, *of_work)
-        if filters.manifest is None
-        else connection.fetch(queries["feed_of"], *narrow, *of_work, filters.manifest)
+    narrow = (
+        *(*where, filters.patterns, filters.run, filters.accepted),
+        *(SEARCHED, limit + 1, filters.job, filters.group),
     )
+    if filters.manifest is None:
+        rows = await connection.fetch(queries["feed"], *narrow)
+    else:
+        rows = await connection.fetch(queries["feed_of"], *narrow, filters.manifest)
     page = page_of(_LIST, rows, limit, event_row, "recorded_at")
     if page.next is not None:
         return page
-    reached = await connection.fetchrow(queries["reached"], *where, LOOKED_THROUGH)
+    reached = await connection.fetchrow(queries["reached"], *where, SEARCHED)
     return searched(page, _LIST, reached, "recorded_at")
 
 
-async def begin_to_follow(connection: Connection, *, now: datetime) -> Numbers:
+async def read_position(connection: Connection, *, now: datetime) -> Numbers:
     """Return the position after the newest event."""
-    since = now - timedelta(hours=_NEWS_HOURS)
-    return Numbers(await connection.fetchval(queries["last_number"], since))
-
-
-async def news(
-    connection: Connection,
-    numbers: Numbers,
-    filters: EventFilter,
-    *,
-    now: datetime,
-    elapsed: float,
-) -> list[EventRow]:
-    """Return the events since the last call, the oldest first.
-
-    `elapsed` is a monotonic clock: after some time a missing number is given up.
-    """
-    new = await new_numbers(connection, numbers, now=now, elapsed=elapsed)
-    return await read_these(connection, new, filters, now=now)
+    return Numbers(await connection.fetchval(queries["last_number"], now - _NEWS))
 
 
 async def new_numbers(
     connection: Connection, numbers: Numbers, *, now: datetime, elapsed: float
 ) -> list[int]:
-    """Return the numbers of the events since the last call."""
-    since = now - timedelta(hours=_NEWS_HOURS)
-    rows = await connection.fetch(queries["numbers"], numbers.settled, _NEWS_AT_ONCE, since)
+    """Return the numbers of the events since the last call; `elapsed` is a monotonic clock."""
+    rows = await connection.fetch(queries["numbers"], numbers.settled, _NEWS_AT_ONCE, now - _NEWS)
     return numbers.news((row["id"] for row in rows), elapsed)
 
 
-async def read_these(
+async def read_events(
     connection: Connection, new: Sequence[int], filters: EventFilter, *, now: datetime
 ) -> list[EventRow]:
     """Return the events with these numbers that match the filters, the oldest first."""
@@ -143,22 +124,18 @@ async def read_these(
         return []
     rows = await connection.fetch(
         queries["these"],
-        new,
-        now - timedelta(hours=_NEWS_HOURS),
-        *(filters.patterns, filters.work, filters.run, filters.job, filters.group),
-        *(filters.accepted, filters.manifest),
+        *(new, now - _NEWS, filters.patterns, filters.work, filters.run, filters.job),
+        *(filters.group, filters.accepted, filters.manifest),
     )
     return [event_row(row) for row in rows]
 
 
+async def read_pulse(connection: Connection) -> tuple[Any, ...]:
+    """Return values that change when the scheduler has decided something."""
+    [row] = await connection.fetch(queries["pulse"])
+    return tuple(row.values())
+
+
 def event_row(row: Any) -> EventRow:
     """Make an event of its row."""
-    return read_row(
-        EventRow,
-        row,
-        number=row["id"],
-        id=row["event_id"],
-        work=row["work_id"],
-        run=row["run_id"],
-        lease=row["lease_id"],
-    )
+    return read_row(EventRow, row, number=row["id"], id=row["event_id"])

@@ -1,41 +1,43 @@
-"""Manifests and jobs: lists of them, and one manifest in full."""
+"""Manifests: as a list, and one in full with its dependencies."""
 
 from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
-from headway_contract.fields import Name
+from headway_contract.fields import ManifestId, Name
 from headway_contract.manifests import ManifestAnswer, ManifestStatus
-from headway_contract.work import RetryPolicy, WorkTerms, stored_terms
-from headway_decisions.declaring.lookup import (
-    deleted_message,
-    missing_message,
-    stored_definition,
-)
+from headway_contract.work import WorkTerms, stored_terms
+from headway_decisions.declaring.lookup import deleted_message, missing_message, stored_definition
 from headway_decisions.declaring.ownership import manifest_owners
 from headway_decisions.timing import timing
 from headway_decisions.timing.timing import Timing
-from headway_errors import Invalid
+from headway_errors import Invalid, NotFound
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
-from headway_console.reading.pages import Page, Several, Words, like, name_of, page_of, read_row
+from headway_console.reading.lists import (
+    Page,
+    SearchText,
+    Texts,
+    last_name,
+    like,
+    page_of,
+    read_row,
+)
 
 queries = Queries("headway_console.reading", "sql/manifests.sql")
 
 ManifestState = Literal["enabled", "disabled", "paused", "blocked", "outstanding", "troubled"]
 
-_LIST, _JOBS = "manifests", "jobs"
+_LIST = "manifests"
 _FAMILY = 500
 _LABELS = 1000
 # Number of names that are compared to find a similar one.
 _COMPARED_NAMES = 2000
 
 # Settings that only code decides; `retry` has two fields that operators may own.
-_CODE_SETTINGS = (
-    *("timing", "misfire", "overlap", "input", "labels", "batch", *WorkTerms.__struct_fields__),
-)
+_CODE_SETTINGS = ("timing", "misfire", "overlap", "input", "labels", "batch")
 # The settings that operators may own, by the names of their fields.
 _OWNED_SETTINGS = {
     "enabled": "enabled",
@@ -52,11 +54,11 @@ class ManifestFilter(Struct, frozen=True, kw_only=True):
     `key=value`.
     """
 
-    text: Words | None = None
+    text: SearchText | None = None
     group: Name | None = None
     job: Name | None = None
     owner: Name | None = None
-    label: Several = ()
+    label: Texts = ()
     state: ManifestState | None = None
 
 
@@ -71,90 +73,55 @@ class LastRun(Struct, frozen=True, kw_only=True):
     failure: str | None
 
 
-class ManifestRow(Struct, frozen=True, kw_only=True):
+class ManifestRow(ManifestStatus, frozen=True, kw_only=True):
     """A manifest in a list; `held_by` is the reason why it does not fire."""
 
     id: UUID
-    external_id: str
     title: str
-    owner: str
-    job: str
-    group: str
     labels: dict[str, str]
-    cadence: str
-    zone: str
-    enabled: bool
     disabled_by: str | None
-    declared: bool
-    held_by: str | None
-    blocked_by: UUID | None
     paused_until: datetime | None
     pause_reason: str
-    outstanding: int
-    owed: int
-    next_due_at: datetime | None
-    next_fire_at: datetime | None
-    last_outcome: str | None
-    last_settled_at: datetime | None
-    success_number: int
-    depends_on: str | None
-    dormant: bool
     last_run: LastRun | None
 
 
 class Setting(Struct, frozen=True, kw_only=True):
-    """One setting and its owner: the code, an operator (`yours`), or the API.
-
-    `give_back` names the field that an operator can reset to code, and `command` does it.
-    """
+    """One setting and its owner; an operator can reset the field `give_back` to code."""
 
     name: str
     value: Any
-    source: Literal["code", "yours", "api"]
+    source: Literal["code", "operator", "api"]
     give_back: str = ""
-    command: str = ""
 
 
 class Relative(Struct, frozen=True, kw_only=True):
-    """A manifest in the graph of dependents."""
+    """A manifest in the graph of dependents; a success of `depends_on` queues it."""
 
     id: UUID
     external_id: str
-    job: str
     group: str
     held_by: str | None
+    depends_on: UUID | None
     dormant: bool
     last_outcome: str | None
-    next_due_at: datetime | None
     depth: int
-
-
-class Edge(Struct, frozen=True, kw_only=True):
-    """A success of `parent` queues `child`; a dormant child waits for an activation."""
-
-    parent: UUID
-    child: UUID
-    dormant: bool
 
 
 class Family(Struct, frozen=True, kw_only=True):
     """The dependencies of a manifest; `more` if there are too many to draw."""
 
     nodes: list[Relative]
-    edges: list[Edge]
     more: bool = False
 
 
-class ManifestInFull(Struct, frozen=True, kw_only=True):
+class ManifestDetails(Struct, frozen=True, kw_only=True):
     """One manifest: status, settings with their owners, and the input schema of its job."""
 
     status: ManifestRow
     description: str
-    category: str
     input_schema: dict[str, Any] | None
     takes_input: bool
     settings: list[Setting]
-    touched: list[str]
     dead_letters: list[UUID]
     declared_at: datetime
     family: Family
@@ -168,66 +135,42 @@ class Label(Struct, frozen=True, kw_only=True):
     manifests: int
 
 
-class JobRow(Struct, frozen=True, kw_only=True):
-    """A job: its limits, their use, and the number of live workers.
-
-    `touched` names the limits that an operator has set; `attempts` is the default of its work.
-    Since `retired_at` no application declares it.
-    """
-
-    name: str
-    owner: str
-    title: str
-    description: str
-    category: str
-    input_schema: dict[str, Any] | None
-    takes_input: bool
-    max_active: int | None
-    rate: Any
-    batch: int
-    manifests: int
-    workers: int
-    attempts: int
-    touched: list[str] = []
-    active: int = 0
-    retired_at: datetime | None = None
-
-
 async def page_of_manifests(
     connection: Connection, filters: ManifestFilter, *, cursor: str | None = None, limit: int = 50
 ) -> Page[ManifestRow]:
     """List manifests in the order of their ids."""
+    labels = {}
+    for label in filters.label:
+        key, equals, value = label.partition("=")
+        if not equals:
+            raise Invalid(f"label: {label!r} is not key=value")
+        labels[key] = value
     rows = await connection.fetch(
         queries["page"],
-        name_of(_LIST, cursor),
+        last_name(_LIST, cursor),
         *(like(filters.text), filters.group, filters.job, filters.owner),
-        dict(map(_label, filters.label)) or None,
+        labels or None,
         filters.state,
         limit + 1,
     )
     return page_of(_LIST, rows, limit, manifest_row, None, "external_id")
 
 
-async def read_manifest(connection: Connection, external_id: str) -> ManifestInFull | None:
-    """Return a manifest in full; `None` if no manifest has the name."""
-    row = await connection.fetchrow(queries["manifest"], external_id)
-    if row is None:
-        return None
+async def read_manifest(connection: Connection, external_id: str) -> ManifestDetails:
+    """Return a manifest in full; raises `NotFound`."""
+    row = await _find(connection, external_id)
     return read_row(
-        ManifestInFull,
+        ManifestDetails,
         row,
         status=manifest_row(row),
         settings=_settings(row),
-        touched=sorted(row["operator_fields"]),
         family=await read_family(connection, row["id"]),
     )
 
 
-async def read_definition(connection: Connection, external_id: str) -> ManifestAnswer | None:
-    """Return a manifest with its definition and owners; `None` if no manifest has the name."""
-    row: Any = await connection.fetchrow(queries["manifest"], external_id)
-    if row is None:
-        return None
+async def read_definition(connection: Connection, manifest: ManifestId) -> ManifestAnswer:
+    """Show a manifest with its definition and operators' changes."""
+    row = await _find(connection, manifest)
     return ManifestAnswer(
         status=msgspec.convert(manifest_row(row), ManifestStatus, from_attributes=True),
         definition=stored_definition(row),
@@ -237,13 +180,25 @@ async def read_definition(connection: Connection, external_id: str) -> ManifestA
     )
 
 
-async def why_missing(connection: Connection, external_id: str) -> str:
-    """Return why no manifest has a name: it was deleted, or is spelled otherwise."""
+async def _find(connection: Connection, external_id: str) -> Any:
+    """Return the row of a manifest; raises `NotFound`, with the deletion or a similar name."""
+    row = await connection.fetchrow(queries["manifest"], external_id)
+    if row is not None:
+        return row
     deleted = await connection.fetchrow(queries["deleted"], external_id)
     if deleted is not None:
-        return deleted_message(external_id, deleted["occurred_at"], deleted["source"])
+        raise NotFound(deleted_message(external_id, deleted["occurred_at"], deleted["source"]))
     rows = await connection.fetch(queries["similar_names"], external_id, _COMPARED_NAMES)
-    return missing_message(external_id, [row["external_id"] for row in rows])
+    raise NotFound(missing_message(external_id, [row["external_id"] for row in rows]))
+
+
+async def id_of_filter(
+    connection: Connection, manifest: str | None, manifest_id: UUID | None
+) -> UUID | None:
+    """Return the id of the manifest in filters; an unknown name gets an id that matches nothing."""
+    if manifest is None:
+        return manifest_id
+    return await find_id(connection, manifest) or UUID(int=0)
 
 
 async def find_id(connection: Connection, external_id: str) -> UUID | None:
@@ -255,44 +210,14 @@ async def find_id(connection: Connection, external_id: str) -> UUID | None:
 async def read_family(connection: Connection, manifest: UUID) -> Family:
     """Return the tree of dependents of a manifest."""
     rows = await connection.fetch(queries["family"], manifest, _FAMILY)
-    known = {row["id"] for row in rows}
-    return Family(
-        nodes=[
-            read_row(Relative, row, group=row["group_name"], held_by=held_by(row)) for row in rows
-        ],
-        edges=[
-            Edge(parent=row["depends_on"], child=row["id"], dormant=row["dormant"])
-            for row in rows
-            if row["depends_on"] in known
-        ],
-        more=len(rows) >= _FAMILY,
-    )
+    nodes = [read_row(Relative, row, held_by=held_by(row)) for row in rows]
+    return Family(nodes=nodes, more=len(rows) >= _FAMILY)
 
 
 async def list_labels(connection: Connection) -> list[Label]:
     """Return all labels with their counts."""
     rows = await connection.fetch(queries["labels"], _LABELS)
     return [Label(**dict(row)) for row in rows]
-
-
-async def page_of_jobs(
-    connection: Connection,
-    *,
-    heard_since: datetime,
-    text: Words | None = None,
-    cursor: str | None = None,
-    limit: int = 50,
-) -> Page[JobRow]:
-    """List declared jobs with the schema of their input; workers heard since then are alive."""
-    rows = await connection.fetch(
-        queries["jobs"], name_of(_JOBS, cursor), like(text), heard_since, limit + 1
-    )
-    return page_of(_JOBS, rows, limit, _job_row, None, "name")
-
-
-def _job_row(row: Any) -> JobRow:
-    """Read a job; terms that equal the default are not stored."""
-    return read_row(JobRow, row, attempts=row["attempts"] or RetryPolicy().attempts)
 
 
 def held_by(row: Any) -> str | None:
@@ -310,10 +235,13 @@ def held_by(row: Any) -> str | None:
 
 def manifest_row(row: Any) -> ManifestRow:
     """Make a manifest of its row."""
+    last_run = None
+    if row["run"] is not None:
+        names = LastRun.__struct_fields__[1:]
+        last_run = LastRun(run=row["run"], **{name: row[f"run_{name}"] for name in names})
     return read_row(
         ManifestRow,
         row,
-        group=row["group_name"],
         cadence=_described(row["timing"]),
         zone=row["timing"].get("zone", "UTC"),
         declared=row["undeclared_at"] is None,
@@ -321,38 +249,25 @@ def manifest_row(row: Any) -> ManifestRow:
         next_fire_at=row["wake_at"],
         pause_reason=row["pause_reason"] if held_by(row) == "paused" else "",
         depends_on=row["parent"],
-        last_run=_last_run(row),
+        last_run=last_run,
     )
-
-
-def _last_run(row: Any) -> LastRun | None:
-    if row["run"] is None:
-        return None
-    columns = {name: row[f"run_{name}"] for name in LastRun.__struct_fields__ if name != "run"}
-    return LastRun(run=row["run"], **columns)
-
-
-def _label(given: str) -> tuple[str, str]:
-    key, equals, value = given.partition("=")
-    if not equals:
-        raise Invalid(f"label: {given!r} is not key=value")
-    return key, value
 
 
 def _settings(row: Any) -> list[Setting]:
     made: Literal["code", "api"] = "api" if row["owner"] == "api" else "code"
     values = {**row, **stored_terms(row["terms"])}
-    settings = [Setting(name=name, value=values[name], source=made) for name in _CODE_SETTINGS]
+    names = (*_CODE_SETTINGS, *WorkTerms.__struct_fields__)
+    settings = [Setting(name=name, value=values[name], source=made) for name in names]
     for owner in manifest_owners(row):
-        yours = owner.owner == "operator"
-        setting = Setting(
-            name=_OWNED_SETTINGS[owner.field],
-            value=owner.value,
-            source="yours" if yours else made,
-            give_back=owner.field if yours else "",
-            command=owner.give_back,
+        is_override = owner.owner == "operator"
+        settings.append(
+            Setting(
+                name=_OWNED_SETTINGS[owner.field],
+                value=owner.value,
+                source="operator" if is_override else made,
+                give_back=owner.field if is_override else "",
+            )
         )
-        settings.append(setting)
     return settings
 
 

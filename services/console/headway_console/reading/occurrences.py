@@ -1,16 +1,19 @@
-"""The ledger of one manifest: fired and skipped due times, with reasons and outcomes."""
+"""The ledger of one manifest: fired and skipped due times by entry and by day; and durations."""
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
-from headway_console.reading.pages import Page, page_of, read_cursor, read_row
+from headway_console.reading.lists import Page, page_of, read_row, time_and_id
 
 queries = Queries("headway_console.reading", "sql/occurrences.sql")
 
+# A month with a fire each minute; with more, the latest are counted.
+COUNTED = 50_000
+_STRETCHES = 500
 _LIST = "occurrences"
 
 
@@ -41,6 +44,43 @@ class Span(Struct, frozen=True, kw_only=True):
     more: bool = False
 
 
+class DayCount(Struct, frozen=True, kw_only=True):
+    """The number of fires of a day with the same result; `reason` is why they were skipped."""
+
+    day: date
+    state: str
+    reason: str
+    fires: int
+
+
+class Stretch(Struct, frozen=True, kw_only=True):
+    """Due times that were skipped together."""
+
+    first_due_at: datetime
+    last_due_at: datetime
+    state: str
+    reason: str
+
+
+class Past(Struct, frozen=True, kw_only=True):
+    """The results of a span; not `in_full` if it had more fires than are counted."""
+
+    days: list[DayCount]
+    stretches: list[Stretch]
+    in_full: bool
+
+
+class RunFigure(Struct, frozen=True, kw_only=True):
+    """One run that ended."""
+
+    run: UUID
+    state: str
+    attempt: int
+    created_at: datetime
+    started_at: datetime | None
+    took_seconds: float | None
+
+
 async def read_span(
     connection: Connection, manifest: UUID, *, since: datetime, until: datetime, limit: int = 5000
 ) -> Span:
@@ -53,12 +93,32 @@ async def page_of_occurrences(
     connection: Connection, manifest: UUID, *, cursor: str | None = None, limit: int = 50
 ) -> Page[Occurrence]:
     """List the decisions about a manifest, the latest first."""
-    place = read_cursor(_LIST, cursor)
-    after = (None, None) if place is None else (place.at, str(place.id))
-    rows = await connection.fetch(queries["last"], manifest, *after, limit + 1)
+    place = time_and_id(_LIST, cursor, str)
+    rows = await connection.fetch(queries["last"], manifest, *place, limit + 1)
     return page_of(_LIST, rows, limit, _occurrence, "first_due_at", "cause")
 
 
 def _occurrence(row: Any) -> Occurrence:
     state = row["decision"] if row["decision"] != "queued" else row["outcome"] or "under_way"
-    return read_row(Occurrence, row, state=state, work=row["work_id"])
+    return read_row(Occurrence, row, state=state)
+
+
+async def read_past(
+    connection: Connection, manifest: UUID, *, since: datetime, until: datetime, zone: str
+) -> Past:
+    """Count the decisions about a manifest by day, in its zone."""
+    days = await connection.fetch(queries["days"], manifest, since, until, zone, COUNTED)
+    stretches = await connection.fetch(queries["stretches"], manifest, since, until, _STRETCHES)
+    return Past(
+        days=[DayCount(**dict(row)) for row in days],
+        stretches=[Stretch(**dict(row)) for row in stretches],
+        in_full=sum(row["fires"] for row in days) < COUNTED,
+    )
+
+
+async def latest_figures(
+    connection: Connection, manifest: UUID, *, limit: int = 500
+) -> list[RunFigure]:
+    """Return the latest runs of a manifest that ended, the newest first, for plots."""
+    rows = await connection.fetch(queries["durations"], manifest, limit)
+    return [read_row(RunFigure, row) for row in rows]

@@ -1,19 +1,27 @@
-"""State of the passes and their backlogs, as far as the tables show it.
-
-The health page of each process has its own counts and times.
-"""
+"""The overview, and the state of the passes, their backlogs and the workers, from the tables."""
 
 from datetime import datetime, timedelta
 from typing import Any, Literal
+from uuid import UUID
 
+from headway_contract.operations import WorkerStatus
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
-queries = Queries("headway_console.reading", "sql/system.sql")
+from headway_console.reading.dead_letters import FailureGroup, page_of_failures
+from headway_console.reading.groups import GroupRow, page_of_groups
+from headway_console.reading.lists import Page, last_name, page_of, read_row
+
+queries = Queries("headway_console.reading", "sql/overview.sql", "sql/system.sql")
 
 _COUNTED = 10_000
 _SAMPLE = 2_000
 _LATEST = 200
+_WORKERS = "workers"
+_DAY = timedelta(hours=24)
+_NOW = timedelta(minutes=5)
+_FEW = 8
+_BUSY_LOOKED_AT = 500
 _LATELY = timedelta(hours=1)
 # Passes poll every five seconds.
 _LATE, _STUCK = timedelta(seconds=10), timedelta(seconds=60)
@@ -102,7 +110,7 @@ async def read_health(connection: Connection, *, now: datetime) -> Health:
 async def read_system(connection: Connection, *, now: datetime) -> System:
     """Read the state of the system."""
     connected = await connection.fetch(queries["connected"])
-    rejected = await connection.fetch(queries["lately_rejected"])
+    rejected = await connection.fetch(queries["rejected"])
     tables = await connection.fetch(queries["tables"])
     versions = await connection.fetch(queries["versions"])
     return System(
@@ -120,11 +128,14 @@ async def _backlogs(connection: Connection, now: datetime) -> list[Backlog]:
     [in_flight] = await connection.fetch(queries["in_flight"], _SAMPLE)
     taking_in = await connection.fetchval(queries["taking_in"], _LATEST)
     [projecting] = await connection.fetch(queries["projecting"], now - _LATELY, _LATEST)
-    sent = {row["service"]: row for row in outboxes}
     return [
         Backlog(name="tick", waiting=overdue["manifests"], oldest_at=overdue["oldest_at"]),
-        _outbox("scheduler", sent["scheduler"]),
-        _outbox("dispatcher", sent["dispatcher"]),
+        *(
+            Backlog(
+                name=f"{row['service']}_outbox", waiting=row["messages"], oldest_at=row["oldest_at"]
+            )
+            for row in outboxes
+        ),
         Backlog(
             name="dispatcher_intake",
             waiting=in_flight["unknown"],
@@ -133,8 +144,8 @@ async def _backlogs(connection: Connection, now: datetime) -> list[Backlog]:
         ),
         Backlog(
             name="scheduler_intake",
-            waiting=in_flight["untold"],
-            oldest_at=in_flight["untold_since"],
+            waiting=in_flight["unreported"],
+            oldest_at=in_flight["unreported_since"],
         ),
         Backlog(
             name="projector",
@@ -145,5 +156,117 @@ async def _backlogs(connection: Connection, now: datetime) -> list[Backlog]:
     ]
 
 
-def _outbox(service: str, row: Any) -> Backlog:
-    return Backlog(name=f"{service}_outbox", waiting=row["messages"], oldest_at=row["oldest_at"])
+async def page_of_workers(
+    connection: Connection,
+    *,
+    heard_since: datetime,
+    alive_only: bool = False,
+    cursor: str | None = None,
+    limit: int = 100,
+) -> Page[WorkerStatus]:
+    """List workers in the order of their names; workers heard since then are alive."""
+    rows = await connection.fetch(
+        queries["workers"], heard_since, alive_only, last_name(_WORKERS, cursor), limit + 1
+    )
+    return page_of(
+        _WORKERS,
+        rows,
+        limit,
+        lambda row: read_row(WorkerStatus, row, worker=row["name"]),
+        None,
+        "name",
+    )
+
+
+async def read_heartbeats(connection: Connection) -> tuple[Any, ...]:
+    """Return values that change with every heartbeat."""
+    [row] = await connection.fetch(queries["heartbeats"])
+    return tuple(row.values())
+
+
+class Throughput(Struct, frozen=True, kw_only=True):
+    """Runs that ended in a time slot that begins at `at`."""
+
+    at: datetime
+    completed: int
+    failed: int
+    cancelled: int
+
+
+class Coming(Struct, frozen=True, kw_only=True):
+    """A manifest that fires soon."""
+
+    id: UUID
+    external_id: str
+    job: str
+    group: str
+    fires_at: datetime
+
+
+class Failing(Struct, frozen=True, kw_only=True):
+    """A job whose runs failed in the last 24 hours."""
+
+    job: str
+    failed: int
+    last_at: datetime
+
+
+class Counts(Struct, frozen=True, kw_only=True):
+    """Counts of the overview."""
+
+    manifests: int
+    disabled: int
+    blocked: int
+    troubled: int
+    dead_letters: int
+    workers: int
+    slots: int
+
+
+class Overview(Struct, frozen=True, kw_only=True):
+    """The overview; `lately` covers the last five minutes, `day` the last 24 hours."""
+
+    now: datetime
+    health: Health
+    counts: Counts
+    lately: Throughput
+    day: list[Throughput]
+    coming: list[Coming]
+    failing: list[Failing]
+    failures: list[FailureGroup]
+    groups: list[GroupRow]
+
+
+async def read_overview(
+    connection: Connection,
+    *,
+    now: datetime,
+    heard_since: datetime,
+    width: timedelta = timedelta(minutes=30),
+    groups: int = 50,
+) -> Overview:
+    """Return the overview; workers heard since then are alive."""
+    counts = await connection.fetchrow(queries["counts"], heard_since)
+    coming = await connection.fetch(queries["due_next"], _FEW, _BUSY_LOOKED_AT)
+    failing = await connection.fetch(queries["failing"], now - _DAY, _FEW)
+    failures = await page_of_failures(connection, limit=_FEW)
+    [lately, *_] = await read_throughput(connection, since=now - _NOW, until=now, width=_NOW)
+    return Overview(
+        now=now,
+        health=await read_health(connection, now=now),
+        counts=Counts(**dict(counts or {})),
+        lately=lately,
+        day=await read_throughput(connection, since=now - _DAY, until=now, width=width),
+        coming=[read_row(Coming, row) for row in coming],
+        failing=[Failing(**dict(row)) for row in failing],
+        failures=failures.items,
+        groups=(await page_of_groups(connection, limit=groups)).items,
+    )
+
+
+async def read_throughput(
+    connection: Connection, *, since: datetime, until: datetime, width: timedelta
+) -> list[Throughput]:
+    """Count the runs that ended in each time slot, empty slots included."""
+    rows = await connection.fetch(queries["ended"], since, until, width)
+    return [Throughput(**dict(row)) for row in rows]

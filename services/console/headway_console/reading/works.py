@@ -1,28 +1,28 @@
-"""Work: waiting, under way and settled."""
+"""Work: enqueued, waiting, under way and settled."""
 
 from collections import Counter
-from datetime import datetime
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from headway_contract.fields import ManifestId, Name, Text
-from headway_contract.work_queue import WorkState, WorkStatus
+from headway_contract.work_queue import EnqueuedStatus, WorkAnswer, WorkState, WorkStatus
+from headway_errors import NotFound
 from headway_postgres_kit import Connection, Queries
-from msgspec import Struct, structs
+from msgspec import Struct
 
-from headway_console.reading.manifests import find_id
-from headway_console.reading.pages import Page, page_of, read_row, searched, time_and_id
-from headway_console.reading.run import queries as run_queries
-from headway_console.reading.runs import RunRow, run_row
+from headway_console.reading.lists import Page, page_of, read_row, searched, time_and_id
+from headway_console.reading.manifests import id_of_filter
+from headway_console.reading.runs import RunRow, read_attempts
 
 queries = Queries("headway_console.reading", "sql/works.sql")
 
 # Number of the latest settled works that a search reads.
-LOOKED_THROUGH = 20_000
-_RUNS_OF_WORK = 100
+SEARCHED = 20_000
 # Waiting work is counted up to this number.
 _COUNTED_WAITING = 50_000
-_UNSETTLED, _SETTLED = "work", "settled work"
+_UNSETTLED, _SETTLED, _ENQUEUED = "work", "settled work", "enqueued"
 
 
 class WorkFilter(Struct, frozen=True, kw_only=True):
@@ -39,82 +39,73 @@ class WorkFilter(Struct, frozen=True, kw_only=True):
     reason: Text | None = None
 
 
-class WorkInFull(Struct, frozen=True, kw_only=True):
-    """One piece of work with its runs, the oldest first, and its dead letters, the latest first."""
+class WorkDetails(WorkAnswer, frozen=True, kw_only=True):
+    """One piece of work with its runs and its dead letters, the latest first."""
 
-    status: WorkStatus
-    manifest_id: UUID | None
-    input: Any
-    retry: dict[str, Any]
-    timeout_seconds: float
-    start_by: datetime | None
-    concurrency_key: str | None
-    concurrency_limit: int
-    runs: list[RunRow]
-    dead_letters: list[UUID]
+    runs: list[RunRow]  # type: ignore[assignment]
 
 
 async def page_of_works(
     connection: Connection, filters: WorkFilter, *, cursor: str | None = None, limit: int = 50
 ) -> Page[WorkStatus]:
     """List work, the newest first."""
-    if filters.manifest is not None:
-        # An unknown manifest has no work.
-        known = await find_id(connection, filters.manifest) or UUID(int=0)
-        filters = structs.replace(filters, manifest=None, manifest_id=known)
-    if filters.state == "settled":
-        return await _settled(connection, filters, cursor, limit)
+    manifest = await id_of_filter(connection, filters.manifest, filters.manifest_id)
+    where = (filters.group, filters.job, manifest)
+    if filters.state != "settled":
+        place = time_and_id(_UNSETTLED, cursor, UUID)
+        rows = await connection.fetch(
+            queries["unsettled"], filters.state, *where, filters.reason, *place, limit + 1
+        )
+        return page_of(_UNSETTLED, rows, limit, _work_status, "queued_at")
+    place = time_and_id(_SETTLED, cursor, UUID)
     rows = await connection.fetch(
-        queries["unsettled"],
-        *(filters.state, filters.group, filters.job, filters.manifest_id, filters.reason),
-        *time_and_id(_UNSETTLED, cursor),
-        limit + 1,
+        queries["settled"], filters.reason, *where, *place, SEARCHED, limit + 1
     )
-    return page_of(_UNSETTLED, rows, limit, work_status, "queued_at")
-
-
-async def _settled(
-    connection: Connection, filters: WorkFilter, cursor: str | None, limit: int
-) -> Page[WorkStatus]:
-    place = time_and_id(_SETTLED, cursor)
-    rows = await connection.fetch(
-        queries["settled"],
-        *(filters.reason, filters.group, filters.job, filters.manifest_id),
-        *place,
-        LOOKED_THROUGH,
-        limit + 1,
-    )
-    page = page_of(_SETTLED, rows, limit, work_status, "settled_at")
+    page = page_of(_SETTLED, rows, limit, _work_status, "settled_at")
     if page.next is not None:
         return page
-    reached = await connection.fetchrow(queries["reached"], *place, LOOKED_THROUGH)
+    reached = await connection.fetchrow(queries["reached"], *place, SEARCHED)
     return searched(page, _SETTLED, reached, "settled_at")
+
+
+async def page_of_enqueued(
+    connection: Connection,
+    *,
+    refused_only: bool = False,
+    cursor: str | None = None,
+    limit: int = 100,
+) -> Page[EnqueuedStatus]:
+    """List enqueued work that is not queued, the oldest first."""
+    place = time_and_id(_ENQUEUED, cursor, UUID)
+    rows = await connection.fetch(queries["enqueued"], refused_only, *place, limit + 1)
+    item = partial(read_row, EnqueuedStatus)
+    return page_of(_ENQUEUED, rows, limit, item, "enqueued_at", "work_id")
+
+
+async def read_waiting(connection: Connection) -> Sequence[Any]:
+    """Count waiting work by group and reason."""
+    return await connection.fetch(queries["waiting_by_reason"], _COUNTED_WAITING)
 
 
 async def count_waiting(connection: Connection) -> dict[str, int]:
     """Count waiting work by reason, the most frequent first."""
-    rows = await connection.fetch(queries["waiting_by_reason"], _COUNTED_WAITING)
     counts: Counter[str] = Counter()
-    for row in rows:
+    for row in await read_waiting(connection):
         counts[row["reason"]] += row["works"]
     return dict(counts.most_common())
 
 
-async def read_work(connection: Connection, identity: UUID) -> WorkInFull | None:
-    """Return a piece of work by its id or by that of a run; `None` if it is unknown."""
+async def read_work(connection: Connection, identity: UUID) -> WorkDetails:
+    """Return a piece of work by its id or by that of a run; raises `NotFound`."""
     row = await connection.fetchrow(queries["work"], identity)
     if row is None:
-        return None
-    runs = await connection.fetch(run_queries["attempts"], row["id"], _RUNS_OF_WORK)
-    return read_row(
-        WorkInFull,
-        row,
-        status=work_status(row),
-        runs=[run_row(run) for run in runs],
-    )
+        raise NotFound(
+            f"the dispatcher knows no work or run {identity}: it may not have arrived, or be "
+            "pruned; see 'headway work'"
+        )
+    runs = await read_attempts(connection, row["id"])
+    return read_row(WorkDetails, row, status=_work_status(row), runs=runs[::-1])
 
 
-def work_status(row: Any) -> WorkStatus:
-    """Make a piece of work of its row."""
-    ids = {"work": row["id"], "group": row["group_name"], "run": row["run_id"]}
-    return read_row(WorkStatus, row, **ids)
+def _work_status(row: Any) -> WorkStatus:
+    return read_row(WorkStatus, row, work=row["id"])

@@ -1,11 +1,11 @@
 """Manifests: the list, and one with its calendar, settings and actions."""
 
-from headway_console.pages.schedules import actions, detail, listing
+from headway_console.pages.schedules import actions, detail
 from headway_console.pages.shell import Page
 
 PAGE = Page(
     title="Manifests",
     path="/schedules",
-    handlers=(listing.schedules, detail.schedule, *actions.HANDLERS),
+    handlers=(detail.schedules, detail.schedule, *actions.HANDLERS),
     key="s",
 )

@@ -1,44 +1,33 @@
 """Actions on one or many manifests, as requests to the scheduler."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, get_args
 
 from headway.client.control import PATIENT_SECONDS
 from headway_clock import utc_now
+from headway_contract import manifests as contract
 from headway_contract import subjects
 from headway_contract.fields import Changed
-from headway_contract.manifests import (
-    ChangeManyRequest,
-    ChangeRequest,
-    DeleteRequest,
-    ManifestField,
-    ManifestResult,
-    ManyChanged,
-    PauseAnswer,
-    PauseRequest,
-    ResumeAnswer,
-    ResumeRequest,
-    TriggerAnswer,
-    TriggerRequest,
-)
 from headway_errors import NotFound, RequestFailed
-from litestar import Request, Response, post
+from litestar import Response, post
 from litestar.params import FromPath
 from msgspec import UNSET
 
 from headway_console.access.guards import needs
-from headway_console.pages.flash import Kind, back_of, go_to, refused
+from headway_console.pages import form_fields as fields
 from headway_console.pages.schedules import form as forms
-from headway_console.pages.schedules.detail import find, setting_of, show_schedule
-from headway_console.services import ask
+from headway_console.pages.schedules.detail import form_of, setting_of, show_schedule
+from headway_console.pages.shell import Kind, back_of, go_to, go_to_result
+from headway_console.reading.manifests import read_manifest
+from headway_console.services import HttpRequest, ask, read
 
 _MAX_AT_ONCE = 500
 _SHOWN = 8
 
 
 @post("/schedules/bulk", opt=needs("operator"), status_code=303)
-async def bulk(request: Request[Any, Any, Any]) -> Response[Any]:
+async def bulk(request: HttpRequest) -> Response[Any]:
     """Enable, disable, pause, resume or run the checked manifests."""
     sent = await request.form()
     names = [str(name) for name in sent.getall("id", [])]
@@ -47,24 +36,26 @@ async def bulk(request: Request[Any, Any, Any]) -> Response[Any]:
         return go_to(request, back, text="Check some manifests first.", kind="bad")
     if len(names) > _MAX_AT_ONCE:
         return go_to(request, back, text=f"Check at most {_MAX_AT_ONCE} at once.", kind="bad")
-    kind: Kind = "good"
-    try:
-        match action:
-            case "pause":
-                text = (await _pause(request, PauseRequest(manifests=names))).text
-            case "resume":
-                text = (await _resume(request, names)).text
-            case "enable" | "disable" | "run":
-                wish = ChangeManyRequest(manifests=names, action=action)
-                text, kind = summary(await _change_many(request, wish))
-            case _:
-                text, kind = f"Unknown action {action!r}.", "bad"
-    except RequestFailed as error:
-        return refused(request, back, error)
-    return go_to(request, back, text=text, kind=kind)
+    match action:
+        case "pause":
+            pausing = _pause(request, contract.PauseRequest(manifests=names))
+            return await go_to_result(request, back, pausing)
+        case "resume":
+            return await go_to_result(request, back, _resume(request, names))
+        case "enable" | "disable" | "run":
+            message = contract.ChangeManyRequest(manifests=names, action=action)
+            subject, seconds = subjects.CHANGE_MANY_REQUEST, PATIENT_SECONDS
+            try:
+                answer = await ask(request, subject, message, contract.ManyChanged, timeout=seconds)
+            except RequestFailed as error:
+                return go_to(request, back, text=str(error), kind="bad")
+            text, kind = summary(answer.results)
+            return go_to(request, back, text=text, kind=kind)
+        case _:
+            return go_to(request, back, text=f"Unknown action {action!r}.", kind="bad")
 
 
-def summary(results: Sequence[ManifestResult]) -> tuple[str, Kind]:
+def summary(results: Sequence[contract.ManifestResult]) -> tuple[str, Kind]:
     """Summarise the results, refusals first."""
     wrong = [f"{result.manifest}: {result.text}" for result in results if not result.done]
     done = [result.text for result in results if result.done]
@@ -76,71 +67,60 @@ def summary(results: Sequence[ManifestResult]) -> tuple[str, Kind]:
 
 
 @post("/schedules/{name:str}/run", opt=needs("operator"))
-async def run_now(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
+async def run_now(request: HttpRequest, name: FromPath[str]) -> Response[Any]:
     """Run a manifest now, with its input or with the input of the form."""
-    sent, here = await request.form(), f"/schedules/{name}"
+    sent = await request.form()
     given: Any = UNSET
     if sent.get("with") == "input":
-        found = await find(request, name)
-        empty = forms.made_of(
-            found.input_schema, setting_of(found, "input"), takes_input=found.takes_input
-        )
-        given, filled = forms.read(empty, dict(sent))
-        filled = forms.checked(filled, found.input_schema, given, takes_input=found.takes_input)
+        found = await read(request, read_manifest, name)
+        given, filled = forms.read_form(form_of(found), dict(sent))
+        filled = forms.check_form(filled, found.input_schema, given, takes_input=found.takes_input)
         if not forms.is_sound(filled):
             return await show_schedule(request, found, form=filled, status=422)
-    try:
-        wish = TriggerRequest(manifest=name, input=given)
-        answer = await ask(request, subjects.TRIGGER_REQUEST, wish, TriggerAnswer)
-    except RequestFailed as error:
-        return refused(request, here, error)
-    return go_to(request, here, text=answer.text)
+    message = contract.TriggerRequest(manifest=name, input=given)
+    result = ask(request, subjects.TRIGGER_REQUEST, message, contract.TriggerAnswer)
+    return await go_to_result(request, f"/schedules/{name}", result)
 
 
 @post("/schedules/{name:str}/switch", opt=needs("operator"))
-async def switch(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
+async def switch(request: HttpRequest, name: FromPath[str]) -> Response[Any]:
     """Enable or disable a manifest."""
-    sent = await request.form()
-    wish = ChangeRequest(manifest=name, enabled=sent.get("enabled") == "yes")
-    return await _changed(request, name, _change(request, wish))
+    return await _change(request, name, enabled=await fields.field_of(request, "enabled") == "yes")
 
 
 @post("/schedules/{name:str}/pause", opt=needs("operator"))
-async def pause(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
+async def pause(request: HttpRequest, name: FromPath[str]) -> Response[Any]:
     """Pause a manifest, for some hours or until resumed."""
-    sent, here = await request.form(), f"/schedules/{name}"
-    hours = str(sent.get("hours", "")).strip()
+    here, hours = f"/schedules/{name}", await fields.field_of(request, "hours")
     try:
         until = utc_now() + timedelta(hours=float(hours)) if hours else None
     except (ValueError, OverflowError):
         text = f"Invalid number of hours {hours!r}: write 1.5"
         return go_to(request, here, text=text, kind="bad")
-    reason = str(sent.get("reason", "")).strip()
-    wish = PauseRequest(manifests=[name], until=until, reason=reason)
-    return await _changed(request, name, _pause(request, wish))
+    reason = await fields.field_of(request, "reason")
+    message = contract.PauseRequest(manifests=[name], until=until, reason=reason)
+    return await go_to_result(request, here, _pause(request, message))
 
 
 @post("/schedules/{name:str}/resume", opt=needs("operator"))
-async def resume(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
+async def resume(request: HttpRequest, name: FromPath[str]) -> Response[Any]:
     """Resume a manifest."""
-    return await _changed(request, name, _resume(request, [name]))
+    return await go_to_result(request, f"/schedules/{name}", _resume(request, [name]))
 
 
 @post("/schedules/{name:str}/change", opt=needs("operator"))
-async def change(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
+async def change(request: HttpRequest, name: FromPath[str]) -> Response[Any]:
     """Override settings of a manifest, or reset one to code."""
     sent, here = await request.form(), f"/schedules/{name}#settings"
-    returned: Any = sent.get("give_back")
-    if returned in get_args(ManifestField):
-        return await _changed(
-            request, name, _change(request, ChangeRequest(manifest=name, give_back=[returned]))
-        )
+    returned = sent.get("give_back")
+    if returned in get_args(contract.ManifestField):
+        return await _change(request, name, give_back=[returned])
     try:
         attempts = int(str(sent.get("attempts", "")))
         interval, jitter = (float(str(sent.get(field, ""))) for field in ("interval", "jitter"))
     except ValueError as error:
         return go_to(request, here, text=f"Invalid number: {error}", kind="bad")
-    found = await find(request, name)
+    found = await read(request, read_manifest, name)
     retry = setting_of(found, "retry") or {}
     wanted: dict[str, Any] = {}
     if attempts != retry.get("attempts", 3):
@@ -151,56 +131,39 @@ async def change(request: Request[Any, Any, Any], name: FromPath[str]) -> Respon
         wanted["jitter_seconds"] = jitter
     if not wanted:
         return go_to(request, here, text="Nothing changed: the values are the same.")
-    return await _changed(request, name, _change(request, ChangeRequest(manifest=name, **wanted)))
+    return await _change(request, name, **wanted)
 
 
 @post("/schedules/{name:str}/delete", opt=needs("admin"))
-async def delete(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
+async def delete(request: HttpRequest, name: FromPath[str]) -> Response[Any]:
     """Delete a manifest that no code declares."""
     try:
-        wish = DeleteRequest(manifest=name)
-        answer = await ask(request, subjects.DELETE_REQUEST, wish, Changed)
-    except NotFound as error:
-        # Its page no longer exists.
-        return refused(request, "/schedules", error)
+        message = contract.DeleteRequest(manifest=name)
+        answer = await ask(request, subjects.DELETE_REQUEST, message, Changed)
     except RequestFailed as error:
-        return refused(request, f"/schedules/{name}", error)
+        # A manifest that is not found has no page either.
+        to = "/schedules" if isinstance(error, NotFound) else f"/schedules/{name}"
+        return go_to(request, to, text=str(error), kind="bad")
     return go_to(request, "/schedules", text=answer.text)
 
 
-async def _pause(request: Request[Any, Any, Any], wish: PauseRequest) -> PauseAnswer:
-    return await ask(request, subjects.PAUSE_REQUEST, wish, PauseAnswer, timeout=PATIENT_SECONDS)
-
-
-async def _resume(request: Request[Any, Any, Any], names: list[str]) -> ResumeAnswer:
-    wish = ResumeRequest(manifests=names)
-    return await ask(request, subjects.RESUME_REQUEST, wish, ResumeAnswer, timeout=PATIENT_SECONDS)
-
-
-async def _change(request: Request[Any, Any, Any], wish: ChangeRequest) -> Changed:
-    return await ask(request, subjects.CHANGE_REQUEST, wish, Changed)
-
-
-async def _change_many(
-    request: Request[Any, Any, Any], wish: ChangeManyRequest
-) -> list[ManifestResult]:
-    answer = await ask(
-        request, subjects.CHANGE_MANY_REQUEST, wish, ManyChanged, timeout=PATIENT_SECONDS
+async def _pause(request: HttpRequest, message: contract.PauseRequest) -> contract.PauseAnswer:
+    return await ask(
+        request, subjects.PAUSE_REQUEST, message, contract.PauseAnswer, timeout=PATIENT_SECONDS
     )
-    return answer.results
 
 
-async def _changed(
-    request: Request[Any, Any, Any],
-    name: str,
-    request_sent: Awaitable[Changed | PauseAnswer | ResumeAnswer],
-) -> Response[Any]:
-    here = f"/schedules/{name}"
-    try:
-        answer = await request_sent
-    except RequestFailed as error:
-        return refused(request, here, error)
-    return go_to(request, here, text=answer.text)
+async def _resume(request: HttpRequest, names: list[str]) -> contract.ResumeAnswer:
+    message = contract.ResumeRequest(manifests=names)
+    return await ask(
+        request, subjects.RESUME_REQUEST, message, contract.ResumeAnswer, timeout=PATIENT_SECONDS
+    )
+
+
+async def _change(request: HttpRequest, name: str, **changes: Any) -> Response[Any]:
+    message = contract.ChangeRequest(manifest=name, **changes)
+    result = ask(request, subjects.CHANGE_REQUEST, message, Changed)
+    return await go_to_result(request, f"/schedules/{name}", result)
 
 
 HANDLERS = (bulk, run_now, switch, pause, resume, change, delete)

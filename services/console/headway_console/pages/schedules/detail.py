@@ -1,118 +1,124 @@
-"""One manifest: calendar, next fires, durations, dependencies and settings."""
+"""The list of manifests, and one with calendar, next fires, durations, graph and settings."""
 
-from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, get_args
 from zoneinfo import ZoneInfo
 
 from headway_clock import utc_now
 from headway_contract import subjects
 from headway_contract.manifests import PreviewAnswer, PreviewQuestion, ResumeAnswer, ResumeRequest
-from headway_errors import NotFound, RequestFailed, Unavailable
-from litestar import Request, Response, get
+from headway_errors import RequestFailed, Unavailable
+from litestar import Response, get
 from litestar.params import FromPath
+from msgspec import structs
 
 from headway_console.access.guards import needs
+from headway_console.pages import form_fields as fields
 from headway_console.pages.charts import durations
-from headway_console.pages.form_fields import zone_of
 from headway_console.pages.schedules import form as forms
 from headway_console.pages.schedules import graph, month
-from headway_console.pages.schedules.day import DayOf, preview, read_day
-from headway_console.pages.schedules.messages import setting_label, setting_text
+from headway_console.pages.schedules.day import preview, read_day
 from headway_console.pages.shell import show
-from headway_console.reading.calendar import Past, Stretch, read_past
-from headway_console.reading.figures import latest_figures
-from headway_console.reading.manifests import ManifestInFull, read_manifest
-from headway_console.services import ask
+from headway_console.reading import manifests
+from headway_console.reading.groups import page_of_groups
+from headway_console.reading.manifests import ManifestDetails, ManifestFilter, ManifestState
+from headway_console.reading.occurrences import Past, Stretch, latest_figures, read_past
+from headway_console.services import HttpRequest, ask, read
 
+_STATES = get_args(ManifestState)
+_FILTERS = ("text", "group", "label", "state", "job", "owner")
+_MAX_GROUPS = 200
 _SHOWN_FIRES = 8
 _SHOWN_RUNS = 300
 
 
+@get("/schedules", opt=needs("viewer"))
+async def schedules(request: HttpRequest) -> Response[str]:
+    """List manifests by text, group, label and state; an unknown state is ignored."""
+    values, cursor = fields.filters_of(request, *_FILTERS), fields.text_of(request, "cursor")
+    given: dict[str, Any] = {
+        name: values[name] or None for name in ("text", "group", "job", "owner")
+    }
+    filters = ManifestFilter(
+        **given,
+        label=(values["label"],) if "=" in values["label"] else (),
+        state=values["state"] if values["state"] in _STATES else None,  # type: ignore[arg-type]
+    )
+    groups = await read(request, page_of_groups, limit=_MAX_GROUPS)
+    return show(
+        request,
+        "schedules/list.html",
+        page=await read(request, manifests.page_of_manifests, filters, cursor=cursor),
+        values=values,
+        cursor=cursor,
+        groups=[group.name for group in groups.items],
+        labels=[
+            (f"{label.key}={label.value}", f"{label.key}: {label.value} ({label.manifests})")
+            for label in await read(request, manifests.list_labels)
+        ],
+        states=_STATES,
+    )
+
+
 @get("/schedules/{name:str}", opt=needs("viewer"))
-async def schedule(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[str]:
+async def schedule(request: HttpRequest, name: FromPath[str]) -> Response[str]:
     """Show one manifest."""
-    return await show_schedule(request, await find(request, name))
-
-
-async def find(request: Request[Any, Any, Any], name: str) -> ManifestInFull:
-    """Return a manifest; raises `NotFound`."""
-    async with request.app.state.database.acquire() as connection:
-        found = await read_manifest(connection, name)
-    if found is None:
-        raise NotFound(f"there is no manifest {name!r}: it may have been deleted")
-    return found
+    return await show_schedule(request, await read(request, manifests.read_manifest, name))
 
 
 async def show_schedule(
-    request: Request[Any, Any, Any],
-    found: ManifestInFull,
+    request: HttpRequest,
+    found: ManifestDetails,
     *,
     form: forms.Form | None = None,
     status: int = 200,
 ) -> Response[str]:
     """Render the page, with a filled form if its input is invalid."""
-    now, zone = utc_now(), ZoneInfo(found.status.zone)
+    manifest = found.status
+    now, zone = utc_now(), ZoneInfo(manifest.zone)
     today = now.astimezone(zone).date()
-    chosen = _date(request.query_params.get("day"))
-    month_text = request.query_params.get("month") or (f"{chosen:%Y-%m}" if chosen else None)
+    chosen = month.parse_day(fields.text_of(request, "day"), "%Y-%m-%d")
+    month_text = fields.text_of(request, "month") or (f"{chosen:%Y-%m}" if chosen else None)
     first = month.first_of(month_text, today=today)
     since, until = month.span(first, zone)
-    async with request.app.state.database.acquire() as connection:
-        past = await read_past(
-            connection, found.status.id, since=since, until=until, zone=found.status.zone
-        )
-        figures = await latest_figures(connection, found.status.id, limit=_SHOWN_RUNS)
-    upcoming = await _preview(request, found, now, _SHOWN_FIRES)
-    coming = upcoming
+    past = await read(request, read_past, manifest.id, since=since, until=until, zone=manifest.zone)
+    figures = await read(request, latest_figures, manifest.id, limit=_SHOWN_RUNS)
+    upcoming = coming = await _preview(request, found, now, _SHOWN_FIRES)
     if until > now:
         after = max(_undecided_since(found, now), since)
-        coming = await _preview(request, found, after, month.MOST_COMING, each=True)
-    day: DayOf | None = None
-    if chosen:
-        day = await read_day(request, found, chosen, zone, now=now)
-    value = setting_of(found, "input")
-    resuming = await _resuming(request, found)
+        coming = await _preview(request, found, after, month.MAX_COMING, each=True)
     return show(
         request,
         "schedules/detail.html",
         status=status,
         found=found,
-        manifest=found.status,
-        today=today,
-        month=month.grid(
-            first,
-            zone,
-            _with_pause(past, found, now),
-            coming.fires,
-            today=today,
-        ),
+        manifest=manifest,
+        month=month.grid(first, zone, _with_pause(past, found, now), coming.fires, today=today),
         past=past,
-        day=day,
+        day=await read_day(request, found, chosen, zone, now=now) if chosen else None,
         upcoming=upcoming,
-        resuming=resuming,
-        plot=durations(figures, zone_of(request)),
-        drawing=graph.draw(found.family, found.status.id),
-        form=form or forms.made_of(found.input_schema, value, takes_input=found.takes_input),
-        form_open=form is not None,
+        resuming=await _resuming(request, found),
+        plot=durations(figures, fields.zone_of(request)),
+        drawing=graph.draw(found.family, manifest.id),
+        form=form or form_of(found),
         retry=setting_of(found, "retry") or {},
         jitter=setting_of(found, "jitter_seconds") or 0,
-        setting_label=setting_label,
-        setting_text=setting_text,
     )
 
 
-def setting_of(found: ManifestInFull, name: str) -> Any:
+def setting_of(found: ManifestDetails, name: str) -> Any:
     """Return the value of a setting."""
     return next((setting.value for setting in found.settings if setting.name == name), None)
 
 
+def form_of(found: ManifestDetails) -> forms.Form:
+    """Make the form for the input of a run."""
+    value = setting_of(found, "input")
+    return forms.make_form(found.input_schema, value, takes_input=found.takes_input)
+
+
 async def _preview(
-    request: Request[Any, Any, Any],
-    found: ManifestInFull,
-    after: datetime,
-    count: int,
-    *,
-    each: bool = False,
+    request: HttpRequest, found: ManifestDetails, after: datetime, count: int, *, each: bool = False
 ) -> PreviewAnswer:
     """Return the next fires; none if the scheduler does not answer."""
     name = found.status.external_id
@@ -125,19 +131,19 @@ async def _preview(
         return PreviewAnswer(manifest=name, zone=found.status.zone, note=note)
 
 
-async def _resuming(request: Request[Any, Any, Any], found: ManifestInFull) -> str:
+async def _resuming(request: HttpRequest, found: ManifestDetails) -> str:
     """Describe the effect of a resume."""
     if found.status.held_by != "paused":
         return ""
     try:
-        wish = ResumeRequest(manifests=[found.status.external_id], dry_run=True)
-        answer = await ask(request, subjects.RESUME_REQUEST, wish, ResumeAnswer)
+        message = ResumeRequest(manifests=[found.status.external_id], dry_run=True)
+        answer = await ask(request, subjects.RESUME_REQUEST, message, ResumeAnswer)
     except RequestFailed as error:
         return str(error)
     return "; ".join([answer.text, *(manifest.text for manifest in answer.manifests)])
 
 
-def _undecided_since(found: ManifestInFull, now: datetime) -> datetime:
+def _undecided_since(found: ManifestDetails, now: datetime) -> datetime:
     """Include excluded times, which are recorded with the next allowed fire."""
     due_at = found.status.next_due_at
     if due_at is None or due_at > now or found.status.held_by is not None:
@@ -145,18 +151,10 @@ def _undecided_since(found: ManifestInFull, now: datetime) -> datetime:
     return due_at - timedelta(microseconds=1)
 
 
-def _with_pause(past: Past, found: ManifestInFull, now: datetime) -> Past:
+def _with_pause(past: Past, found: ManifestDetails, now: datetime) -> Past:
     """Add the current pause, which is recorded when it ends."""
     due_at, held_by = found.status.next_due_at, found.status.held_by
     if held_by is None or due_at is None or due_at > now:
         return past
     pause = Stretch(first_due_at=due_at, last_due_at=now, state="skipped", reason=held_by)
-    return Past(days=past.days, stretches=[*past.stretches, pause], in_full=past.in_full)
-
-
-def _date(text: str | None) -> date | None:
-    try:
-        found = datetime.strptime(text or "", "%Y-%m-%d").replace(tzinfo=UTC).date()
-    except ValueError:
-        return None
-    return found if timedelta(0) < found - date(2000, 1, 1) < timedelta(days=200 * 365) else None
+    return structs.replace(past, stretches=[*past.stretches, pause])

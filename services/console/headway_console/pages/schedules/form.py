@@ -1,14 +1,13 @@
-"""A form from a job's JSON Schema, and the input from a filled form. Pure.
-
-An object of plain fields becomes form fields; anything else is a JSON text.
-"""
+"""A form from a job's JSON Schema (or one JSON text), and the input from a filled form."""
 
 import json
 from collections.abc import Mapping
 from typing import Any
 
 from headway.define.inputs import problems_of_input
-from msgspec import Struct
+from msgspec import Struct, structs
+
+from headway_console.pages.filters import pretty
 
 WHOLE = "input"
 _PREFIX = "field-"
@@ -23,8 +22,8 @@ class Field(Struct, frozen=True, kw_only=True):
     key: str
     label: str
     kind: str
-    required: bool
     value: str
+    required: bool = False
     checked: bool = False
     choices: tuple[str, ...] = ()
     hint: str = ""
@@ -39,14 +38,15 @@ class Form(Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-def made_of(schema: dict[str, Any] | None, value: Any, *, takes_input: bool) -> Form:
+def make_form(schema: dict[str, Any] | None, value: Any, *, takes_input: bool) -> Form:
     """Make the form of a schema, filled with a value."""
     if not takes_input:
         return Form(fields=[])
     properties = _plain(schema)
     if properties is None or not (value is None or isinstance(value, dict)):
-        text = "" if value is None else json.dumps(value, indent=2, ensure_ascii=False)
-        return Form(fields=[_whole(text)])
+        text = "" if value is None else pretty(value)
+        whole = Field(name=WHOLE, key=WHOLE, label="Input (JSON)", kind="json", value=text)
+        return Form(fields=[whole])
     required = set(_target(schema).get("required", ()))
     known = value or {}
     return Form(
@@ -57,7 +57,7 @@ def made_of(schema: dict[str, Any] | None, value: Any, *, takes_input: bool) -> 
     )
 
 
-def read(form: Form, given: Mapping[str, Any]) -> tuple[Any, Form]:
+def read_form(form: Form, given: Mapping[str, Any]) -> tuple[Any, Form]:
     """Return the input, and the filled form with its problems."""
     value: dict[str, Any] = {}
     fields = []
@@ -71,48 +71,29 @@ def read(form: Form, given: Mapping[str, Any]) -> tuple[Any, Form]:
                 value[field.key] = _value(field, text)
         except ValueError as error:
             problem = str(error)
-        fields.append(
-            Field(
-                **{
-                    **{name: getattr(field, name) for name in field.__struct_fields__},
-                    "value": text,
-                    "checked": field.name in given,
-                    "problem": problem,
-                }
-            )
-        )
+        checked = field.name in given
+        fields.append(structs.replace(field, value=text, checked=checked, problem=problem))
     filled = Form(fields=fields)
     if [field.name for field in form.fields] == [WHOLE]:
         return value.get(WHOLE), filled
     return (value if form.fields else None), filled
 
 
-def checked(form: Form, schema: dict[str, Any] | None, value: Any, *, takes_input: bool) -> Form:
+def check_form(form: Form, schema: dict[str, Any] | None, value: Any, *, takes_input: bool) -> Form:
     """Return the form with schema violations beside their fields."""
     if any(field.problem for field in form.fields):
         return form
     found = problems_of_input(schema, takes_input, value)
     at = {path[0]: text for path, text in reversed(found) if path}
-    whole = [text for path, text in found if not path or path[0] not in _keys(form)]
-    fields = [
-        Field(
-            **{
-                **{name: getattr(field, name) for name in field.__struct_fields__},
-                "problem": at.get(field.key, ""),
-            }
-        )
-        for field in form.fields
-    ]
+    keys = {field.key for field in form.fields}
+    whole = [text for path, text in found if not path or path[0] not in keys]
+    fields = [structs.replace(field, problem=at.get(field.key, "")) for field in form.fields]
     return Form(fields=fields, problem="; ".join(whole))
 
 
 def is_sound(form: Form) -> bool:
     """Tell whether the form has no problems."""
     return not form.problem and not any(field.problem for field in form.fields)
-
-
-def _keys(form: Form) -> set[str]:
-    return {field.key for field in form.fields}
 
 
 def _target(schema: dict[str, Any] | None) -> dict[str, Any]:
@@ -131,9 +112,8 @@ def _plain(schema: dict[str, Any] | None) -> dict[str, dict[str, Any]] | None:
     properties = target.get("properties")
     if not isinstance(properties, dict) or len(properties) > _MAX_FIELDS:
         return None
-    if all(isinstance(field, dict) and _kind(field) for field in properties.values()):
-        return properties
-    return None
+    is_plain = all(isinstance(field, dict) and _kind(field) for field in properties.values())
+    return properties if is_plain else None
 
 
 def _kind(schema: dict[str, Any]) -> str | None:
@@ -157,12 +137,6 @@ def _field(key: str, schema: dict[str, Any], value: Any, *, required: bool) -> F
         choices=tuple(schema.get("enum", ())) if kind == "choice" else (),
         hint=str(schema.get("description", "")),
         step="1" if schema.get("type") == "integer" else "any",
-    )
-
-
-def _whole(text: str) -> Field:
-    return Field(
-        name=WHOLE, key=WHOLE, label="Input (JSON)", kind="json", required=False, value=text
     )
 
 

@@ -10,7 +10,6 @@ from headway_console.reading.manifests import Family, Relative
 _BOX_WIDTH, _BOX_HEIGHT = 190, 40
 _ACROSS, _DOWN = 60, 14
 _MARGIN = 6
-_MAX_LETTERS = 24
 
 
 class Box(Struct, frozen=True, kw_only=True):
@@ -18,7 +17,6 @@ class Box(Struct, frozen=True, kw_only=True):
 
     x: float
     y: float
-    text: str
     of: Relative
     is_here: bool
 
@@ -35,10 +33,10 @@ class Drawing(Struct, frozen=True, kw_only=True):
 
     width: float
     height: float
-    box_width: int
-    box_height: int
     boxes: list[Box]
     lines: list[Line]
+    box_width: int = _BOX_WIDTH
+    box_height: int = _BOX_HEIGHT
 
 
 def draw(family: Family, here: UUID) -> Drawing | None:
@@ -50,21 +48,23 @@ def draw(family: Family, here: UUID) -> Drawing | None:
         node.id: Box(
             x=_MARGIN + node.depth * (_BOX_WIDTH + _ACROSS),
             y=_MARGIN + rows[node.id] * (_BOX_HEIGHT + _DOWN),
-            text=_short(node.external_id),
             of=node,
             is_here=node.id == here,
         )
         for node in family.nodes
     }
-    lines = [
-        Line(path=_curve(boxes[edge.parent], boxes[edge.child]), dormant=edge.dormant)
-        for edge in family.edges
-    ]
+    lines = []
+    for node in family.nodes:
+        if node.depends_on in boxes:
+            parent, child = boxes[node.depends_on], boxes[node.id]
+            x1, y1 = parent.x + _BOX_WIDTH, parent.y + _BOX_HEIGHT / 2
+            x2, y2 = child.x, child.y + _BOX_HEIGHT / 2
+            middle = (x1 + x2) / 2
+            path = f"M{x1} {y1} C{middle} {y1} {middle} {y2} {x2} {y2}"
+            lines.append(Line(path=path, dormant=node.dormant))
     return Drawing(
         width=max(box.x for box in boxes.values()) + _BOX_WIDTH + _MARGIN,
         height=max(box.y for box in boxes.values()) + _BOX_HEIGHT + _MARGIN,
-        box_width=_BOX_WIDTH,
-        box_height=_BOX_HEIGHT,
         boxes=list(boxes.values()),
         lines=lines,
     )
@@ -73,8 +73,9 @@ def draw(family: Family, here: UUID) -> Drawing | None:
 def _rows(family: Family) -> dict[UUID, float]:
     """Place leaves one below the other, and a parent in the middle of its children."""
     children: defaultdict[UUID, list[UUID]] = defaultdict(list)
-    for edge in family.edges:
-        children[edge.parent].append(edge.child)
+    for relative in family.nodes:
+        if relative.depends_on is not None:
+            children[relative.depends_on].append(relative.id)
     rows: dict[UUID, float] = {}
     leaves = 0
     # Iterative, because chains may be long: a parent follows its children.
@@ -92,14 +93,3 @@ def _rows(family: Family) -> dict[UUID, float]:
             rows[node] = float(leaves)
             leaves += 1
     return {node.id: rows.get(node.id, 0.0) for node in family.nodes}
-
-
-def _curve(parent: Box, child: Box) -> str:
-    x1, y1 = parent.x + _BOX_WIDTH, parent.y + _BOX_HEIGHT / 2
-    x2, y2 = child.x, child.y + _BOX_HEIGHT / 2
-    middle = (x1 + x2) / 2
-    return f"M{x1} {y1} C{middle} {y1} {middle} {y2} {x2} {y2}"
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _MAX_LETTERS else f"{text[: _MAX_LETTERS - 1]}…"

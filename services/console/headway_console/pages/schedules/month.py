@@ -10,21 +10,25 @@ from headway_contract.manifests import FireTime
 from msgspec import Struct
 
 from headway_console.pages.filters import TINT_OF, words
-from headway_console.reading.calendar import Past, Stretch
+from headway_console.reading.occurrences import Past, Stretch
 
 # Limit of counted future fires.
-MOST_COMING = 1000
+MAX_COMING = 1000
 # The worst of a day colours it.
 _ORDER = ("bad", "warn", "busy", "good", "")
 
 
-class Mark(Struct, frozen=True, kw_only=True):
+class Mark(Struct, frozen=True):
     """Fires of a day with the same result; `fires` is `None` for a range."""
 
     state: str
     reason: str
     fires: int | None
-    tint: str
+
+    @property
+    def tint(self) -> str:
+        """Return the colour of the state."""
+        return TINT_OF.get(self.state, "")
 
     @property
     def text(self) -> str:
@@ -72,16 +76,21 @@ class Month(Struct, frozen=True, kw_only=True):
         return f"{self.first:%B %Y}"
 
 
+def parse_day(text: str | None, form: str) -> date | None:
+    """Parse a date of the URL; `None` if it is invalid or far away."""
+    try:
+        found = datetime.strptime(text or "", form).replace(tzinfo=UTC).date()
+    except ValueError:
+        return None
+    return found if 2000 <= found.year <= 2199 else None
+
+
 def first_of(text: str | None, *, today: date) -> date:
     """Return the first day of the month in the URL (`2027-03`), or of this month."""
-    try:
-        named = datetime.strptime(text or "", "%Y-%m").replace(tzinfo=UTC).date()
-    except ValueError:
-        return today.replace(day=1)
-    return named if 2000 <= named.year <= 2199 else today.replace(day=1)
+    return (parse_day(text, "%Y-%m") or today).replace(day=1)
 
 
-def instant(day: date, zone: ZoneInfo) -> datetime:
+def start_of_day(day: date, zone: ZoneInfo) -> datetime:
     """Return the start of a day in a zone."""
     return datetime.combine(day, time(), tzinfo=zone).astimezone(UTC)
 
@@ -89,19 +98,17 @@ def instant(day: date, zone: ZoneInfo) -> datetime:
 def span(first: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
     """Return the start and the end of the grid of a month."""
     weeks = calendar.Calendar().monthdatescalendar(first.year, first.month)
-    return instant(weeks[0][0], zone), instant(weeks[-1][-1] + timedelta(days=1), zone)
+    return start_of_day(weeks[0][0], zone), start_of_day(weeks[-1][-1] + timedelta(days=1), zone)
 
 
 def grid(
     first: date, zone: ZoneInfo, past: Past, coming: Sequence[FireTime], *, today: date
 ) -> Month:
-    """Build the grid; after `MOST_COMING` future fires the rest is not counted."""
-    marks = _marks(past, zone)
-    end = coming[-1].due_at if len(coming) >= MOST_COMING else None
+    """Build the grid; after `MAX_COMING` future fires the rest is not counted."""
+    marks = _marks(past, coming, zone)
+    end = coming[-1].due_at if len(coming) >= MAX_COMING else None
     cut_from = date.max if end is None else end.astimezone(zone).date()
     counts = Counter(_day_of(fire, zone) for fire in coming if not fire.excluded)
-    for day, excluded in _excluded(coming, zone).items():
-        marks[day] += excluded
     weeks = calendar.Calendar().monthdatescalendar(first.year, first.month)
     return Month(
         first=first,
@@ -114,7 +121,7 @@ def grid(
                     day=day,
                     in_month=day.month == first.month,
                     is_today=day == today,
-                    tint=_worst(mark.tint for mark in marks[day]),
+                    tint=min((mark.tint for mark in marks[day]), key=_ORDER.index, default=""),
                     marks=marks[day],
                     coming=counts[day],
                     is_cut=day >= cut_from,
@@ -126,30 +133,19 @@ def grid(
     )
 
 
-def _marks(past: Past, zone: ZoneInfo) -> defaultdict[date, list[Mark]]:
+def _marks(past: Past, coming: Sequence[FireTime], zone: ZoneInfo) -> defaultdict[date, list[Mark]]:
+    """Return the results of the past, and the excluded future times, by day."""
     found: defaultdict[date, list[Mark]] = defaultdict(list)
     for day in past.days:
-        tint = TINT_OF.get(day.state, "")
-        found[day.day].append(Mark(state=day.state, reason=day.reason, fires=day.fires, tint=tint))
+        found[day.day].append(Mark(day.state, day.reason, day.fires))
     for stretch in past.stretches:
-        mark = Mark(
-            state=stretch.state,
-            reason=stretch.reason,
-            fires=None,
-            tint=TINT_OF.get(stretch.state, ""),
-        )
+        mark = Mark(stretch.state, stretch.reason, None)
         for date_ in _days_of(stretch, zone):
             if mark not in found[date_]:
                 found[date_].append(mark)
-    return found
-
-
-def _excluded(coming: Sequence[FireTime], zone: ZoneInfo) -> dict[date, list[Mark]]:
-    """Count excluded times by day and reason."""
-    counts = Counter((_day_of(fire, zone), fire.excluded) for fire in coming if fire.excluded)
-    found: defaultdict[date, list[Mark]] = defaultdict(list)
-    for (day, why), fires in counts.items():
-        found[day].append(Mark(state="excluded", reason=why, fires=fires, tint=""))
+    excluded = Counter((_day_of(fire, zone), fire.excluded) for fire in coming if fire.excluded)
+    for (date_, why), fires in excluded.items():
+        found[date_].append(Mark("excluded", why, fires))
     return found
 
 
@@ -164,7 +160,3 @@ def _days_of(stretch: Stretch, zone: ZoneInfo) -> Iterable[date]:
     while day <= last:
         yield day
         day += timedelta(days=1)
-
-
-def _worst(tints: Iterable[str]) -> str:
-    return min(tints, key=_ORDER.index, default="")

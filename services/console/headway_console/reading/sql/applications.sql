@@ -1,6 +1,6 @@
--- name: page
--- Applications in the order of their names, with how much each owns. $1 after this name, $2 how
--- many.
+-- name: applications
+-- Applications by name, with the number of manifests and jobs of each. $1 names after this one, $2
+-- limit.
 SELECT application.name, application.source, application.generation, application.declared_at,
        application.declared_by,
        (SELECT count(*) FROM scheduler.manifest
@@ -11,3 +11,41 @@ FROM scheduler.application
 WHERE application.name > $1
 ORDER BY application.name
 LIMIT $2
+
+-- name: jobs
+-- Declared and retired jobs by name, with their limits (of an operator, or else of the code),
+-- manifests and workers. $1 names after this one, $2 text in the name or title (a pattern), $3 time
+-- since which a live worker was heard, $4 limit.
+SELECT job.name, job.owner, job.title, job.description, job.category, job.input_schema,
+       job.takes_input, job.batch, job.retired_at,
+       CASE WHEN job.operator_limits ? 'max_active'
+            THEN (job.operator_limits ->> 'max_active')::integer
+            ELSE job.max_active END AS max_active,
+       CASE WHEN job.operator_limits ? 'rate'
+            THEN job.operator_limits -> 'rate' ELSE job.rate END AS rate,
+       ARRAY(SELECT jsonb_object_keys(job.operator_limits) ORDER BY 1) AS touched,
+       (job.terms -> 'retry' ->> 'attempts')::integer AS attempts,
+       coalesce(scheduled.manifests, 0) AS manifests, coalesce(served.workers, 0) AS workers,
+       coalesce(held.runs, 0) AS active
+FROM scheduler.job
+LEFT JOIN (
+    SELECT metadata.job AS name, count(*) AS runs
+    FROM dispatcher.metadata
+    WHERE metadata.state IN ('pending', 'in_progress')
+    GROUP BY metadata.job
+) AS held ON held.name = job.name
+LEFT JOIN (
+    SELECT manifest.job AS name, count(*) AS manifests
+    FROM scheduler.manifest
+    WHERE manifest.pruning_at IS NULL
+    GROUP BY manifest.job
+) AS scheduled ON scheduled.name = job.name
+LEFT JOIN (
+    SELECT unnest(worker.jobs) AS name, count(*) AS workers
+    FROM dispatcher.worker
+    WHERE worker.last_heard_at > $3 AND NOT worker.draining
+    GROUP BY 1
+) AS served ON served.name = job.name
+WHERE job.name > $1 AND ($2::text IS NULL OR job.name ILIKE $2 OR job.title ILIKE $2)
+ORDER BY job.name
+LIMIT $4

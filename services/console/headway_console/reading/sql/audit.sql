@@ -1,9 +1,9 @@
 -- name: page
--- What was done to what, by whom, the newest first: of both services. Actor and kind are looked for
--- among so many of each. $1 target (null for any), $2 recorded since, $3 recorded before, $4 after
--- this time, $5 and $6 and after these numbers of the scheduler and of the dispatcher at that time,
--- $7 source (a pattern), $8 types (patterns), $9 whether people's doing only, $10 among how many,
--- $11 how many.
+-- Changes in the history of both services, the newest first. Actor and type are searched among a
+-- bounded number of entries of each service. $1 target (null for any), $2 recorded since, $3
+-- recorded before, $4 time of the cursor, $5 and $6 numbers of the scheduler and of the dispatcher
+-- to continue below at that time, $7 source (a pattern), $8 types (patterns), $9 true for changes
+-- by people only, $10 number of entries to search, $11 limit.
 SELECT * FROM (
     (SELECT 's' AS service, id, event_id, type, subject, source, occurred_at, recorded_at, data
      FROM scheduler.history
@@ -24,16 +24,17 @@ SELECT * FROM (
        AND ($4::timestamptz IS NULL OR (recorded_at, id) < ($4, $6::bigint))
      ORDER BY recorded_at DESC, id DESC
      LIMIT $10)
-) AS looked_at
-WHERE ($7::text IS NULL OR looked_at.source LIKE $7)
-  AND ($8::text[] IS NULL OR looked_at.type LIKE ANY($8))
-ORDER BY looked_at.recorded_at DESC, looked_at.service DESC, looked_at.id DESC
+) AS searched
+WHERE ($7::text IS NULL OR searched.source LIKE $7)
+  AND ($8::text[] IS NULL OR searched.type LIKE ANY($8))
+ORDER BY searched.recorded_at DESC, searched.service DESC, searched.id DESC
 LIMIT $11
 
 -- name: reached
--- How far the same search has looked, in whichever of the two services it came less far; none if it
--- has looked at all. $1 target, $2 recorded since, $3 recorded before, $4 after this time,
--- $5 and $6 and these numbers, $7 whether people's doing only, $8 among how many.
+-- The last entry that the same search has read, of the service where it stopped earlier; no row if
+-- it has read everything. $1 target, $2 recorded since, $3 recorded before, $4 time of the cursor,
+-- $5 and $6 numbers to continue below, $7 true for changes by people only, $8 number of entries to
+-- search.
 SELECT * FROM (
     (SELECT 's' AS service, id, recorded_at FROM scheduler.history
      WHERE ($1::text IS NULL OR subject = $1)
@@ -52,6 +53,6 @@ SELECT * FROM (
        AND ($4::timestamptz IS NULL OR (recorded_at, id) < ($4, $6::bigint))
      ORDER BY recorded_at DESC, id DESC
      OFFSET $8 - 1 LIMIT 1)
-) AS last_looked_at
+) AS last_read
 ORDER BY recorded_at DESC, service DESC, id DESC
 LIMIT 1

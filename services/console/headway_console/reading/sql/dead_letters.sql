@@ -1,7 +1,6 @@
 -- name: failures
--- Dead letters by what failed, those with the latest first: how many, since when, which jobs and
--- groups. $1 state, $2 group, $3 job, $4 manifest (null where any will do), $5 and $6 after this
--- time and failure, $7 how many.
+-- Dead letters grouped by failure, the latest first. $1 state, $2 group, $3 job, $4 manifest (each
+-- null for any), $5 and $6 time and failure of the cursor, $7 limit.
 SELECT counted.*, sample.id AS sample, sample.job AS sample_job, sample.manifest AS sample_manifest,
        sample.failure ->> 'kind' AS failure_kind,
        left(sample.failure ->> 'message', 500) AS failure_message
@@ -37,9 +36,9 @@ CROSS JOIN LATERAL (
 ORDER BY counted.last_at DESC, counted.id DESC
 
 -- name: page
--- Dead letters, the newest first, and who is in the slot that one waits for. $1 group, $2 job,
--- $3 manifest, $4 fingerprint, $5 code version, $6 state, $7 created since, $8 created before
--- (null where any will do), $9 and $10 after this time and id, $11 how many.
+-- Dead letters, the newest first, with the work that occupies the slot of a requested retry. $1
+-- group, $2 job, $3 manifest, $4 fingerprint, $5 code version, $6 state, $7 created since, $8
+-- created before (each null for any), $9 and $10 time and id of the cursor, $11 limit.
 SELECT dead_letter.id, dead_letter.work_id, dead_letter.round, dead_letter.manifest,
        dead_letter.group_name, dead_letter.job, dead_letter.reason, dead_letter.attempts,
        dead_letter.failure ->> 'kind' AS failure_kind,
@@ -67,7 +66,7 @@ ORDER BY created_at DESC, id DESC
 LIMIT $11
 
 -- name: letter
--- One dead letter in full, by its id or the latest of a piece of work. $1 id.
+-- One dead letter in full, by its id, or the latest of a piece of work. $1 id.
 SELECT dead_letter.*, dead_letter.failure ->> 'kind' AS failure_kind,
        dead_letter.failure ->> 'message' AS failure_message, work_queue.cause,
        dead_letter.retry_requested_at AS retry_asked_at,
@@ -83,9 +82,15 @@ ORDER BY dead_letter.created_at DESC
 LIMIT 1
 
 -- name: manifest_of
--- Which manifest a dead letter is of (null where it has none). $1 dead letter.
+-- The manifest of a dead letter; null for enqueued work. $1 dead letter.
 SELECT manifest_id FROM dispatcher.dead_letter WHERE id = $1
 
--- name: awaiting
--- How many dead letters await somebody.
-SELECT count(*) FROM dispatcher.dead_letter WHERE state = 'awaiting'
+-- name: canary
+-- One canary. $1 id.
+SELECT id, fingerprint, actor, began_at, ended_at, awaiting, state, reason, step, steps
+FROM dispatcher.canary WHERE id = $1
+
+-- name: latest_canary
+-- The latest canary of a failure. $1 fingerprint.
+SELECT id, fingerprint, actor, began_at, ended_at, awaiting, state, reason, step, steps
+FROM dispatcher.canary WHERE fingerprint = $1 ORDER BY began_at DESC LIMIT 1

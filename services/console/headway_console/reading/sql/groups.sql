@@ -1,11 +1,11 @@
 -- name: page
--- Groups in the order of their names, with how many manifests each has. $1 after this name,
--- $2 only this one (null for all), $3 how many.
+-- Groups by name, with their limits and manifests. $1 names after this one, $2 one group (null for
+-- all), $3 limit.
 SELECT page.name, manifest_group.max_active, coalesce(manifest_group.priority, 0) AS priority,
-       coalesce(manifest_group.enabled, told.enabled, true) AS enabled, manifest_group.rate,
+       coalesce(manifest_group.enabled, group_limit.enabled, true) AS enabled, manifest_group.rate,
        coalesce(manifest_group.operator_fields, '{}') AS operator_fields, manifest_group.owner,
        coalesce(manifest_group.declared, '{}') AS declared,
-       told.max_active AS told_max_active, told.enabled AS told_enabled, rate_use.frees_at,
+       rate_use.frees_at,
        coalesce(counted.manifests, 0) AS manifests, coalesce(counted.disabled, 0) AS disabled,
        coalesce(counted.blocked, 0) AS blocked, counted.next_due_at
 FROM (
@@ -19,7 +19,7 @@ FROM (
     LIMIT $3
 ) AS page
 LEFT JOIN scheduler.manifest_group ON manifest_group.name = page.name
-LEFT JOIN dispatcher.group_limit AS told ON told.name = page.name
+LEFT JOIN dispatcher.group_limit ON group_limit.name = page.name
 LEFT JOIN dispatcher.rate_use ON rate_use.kind = 'group' AND rate_use.name = page.name
 LEFT JOIN (
     SELECT manifest.group_name AS name, count(*) AS manifests,
@@ -40,7 +40,7 @@ WHERE state IN ('pending', 'in_progress')
 GROUP BY group_name, state
 
 -- name: letters
--- Dead letters that await somebody, by group.
+-- Open dead letters by group.
 SELECT group_name, count(*) AS letters
 FROM dispatcher.dead_letter
 WHERE state = 'awaiting'

@@ -1,8 +1,8 @@
 -- name: page
--- Manifests in the order of their names, with their last run. $1 after this name, $2 text in the
--- name, the job, its title or the group (a pattern), $3 group, $4 job, $5 owner, $6 labels that it
--- must have (null where any will do), $7 state: enabled, disabled, paused, blocked, outstanding,
--- troubled or null, $8 how many.
+-- Manifests by name, with their last run. $1 names after this one, $2 text in the name, the id, the
+-- job, its title or the group (a pattern), $3 group, $4 job, $5 owner, $6 required labels (each
+-- null for any), $7 state: enabled, disabled, paused, blocked, outstanding, troubled or null, $8
+-- limit.
 SELECT page.*, manifest_group.enabled AS group_enabled, parent.external_id AS parent,
        job.retired_at AS job_retired_at,
        coalesce(job.title, '') AS title,
@@ -59,7 +59,7 @@ ORDER BY page.external_id
 SELECT id FROM scheduler.manifest WHERE external_id = $1 AND pruning_at IS NULL
 
 -- name: deleted
--- When the last manifest of a name was deleted, and by whom. $1 name.
+-- The last deletion of a manifest with a name. $1 name.
 SELECT source, occurred_at
 FROM scheduler.history
 WHERE subject = $1 AND type = 'headway.manifest.pruned.v1'
@@ -67,7 +67,7 @@ ORDER BY id DESC
 LIMIT 1
 
 -- name: similar_names
--- Names that somebody may have meant, those that begin alike first. $1 name, $2 how many.
+-- Names to compare with a misspelled name, names with the same beginning first. $1 name, $2 limit.
 SELECT external_id FROM scheduler.manifest
 WHERE pruning_at IS NULL
 ORDER BY lower(left(external_id, 3)) = lower(left($1, 3)) DESC,
@@ -75,7 +75,7 @@ ORDER BY lower(left(external_id, 3)) = lower(left($1, 3)) DESC,
 LIMIT $2
 
 -- name: manifest
--- One manifest with everything that is known of it. $1 name.
+-- One manifest in full. $1 name.
 SELECT manifest.*, manifest_group.enabled AS group_enabled, parent.external_id AS parent,
        job.retired_at AS job_retired_at,
        coalesce(job.title, '') AS title, coalesce(job.description, '') AS description,
@@ -102,8 +102,8 @@ LEFT JOIN LATERAL (
 WHERE manifest.external_id = $1 AND manifest.pruning_at IS NULL
 
 -- name: family
--- A manifest, all that it depends on, and all that depends on any of those: the whole tree, parents
--- before their children. $1 manifest, $2 how many at most.
+-- The dependency tree that contains a manifest, parents before their children. $1 manifest, $2
+-- limit.
 WITH RECURSIVE ancestor AS (
     SELECT id, depends_on FROM scheduler.manifest WHERE id = $1
     UNION
@@ -129,7 +129,7 @@ WHERE manifest.pruning_at IS NULL
 ORDER BY tree.depth, manifest.external_id
 
 -- name: labels
--- The labels that manifests have, with how many have each. $1 how many labels at most.
+-- The labels of manifests, with the number of manifests of each. $1 limit.
 SELECT label.key, label.value, count(*) AS manifests
 FROM scheduler.manifest
 CROSS JOIN LATERAL jsonb_each_text(manifest.labels) AS label
@@ -137,41 +137,3 @@ WHERE manifest.pruning_at IS NULL
 GROUP BY label.key, label.value
 ORDER BY label.key, label.value
 LIMIT $1
-
--- name: jobs
--- The jobs that are declared or retired, in the order of their names, with how they are limited (by an
--- operator, or else by code) and served. $1 after this name, $2 text in the name or title (a
--- pattern), $3 workers heard since, to be alive, $4 how many.
-SELECT job.name, job.owner, job.title, job.description, job.category, job.input_schema,
-       job.takes_input, job.batch, job.retired_at,
-       CASE WHEN job.operator_limits ? 'max_active'
-            THEN (job.operator_limits ->> 'max_active')::integer
-            ELSE job.max_active END AS max_active,
-       CASE WHEN job.operator_limits ? 'rate'
-            THEN job.operator_limits -> 'rate' ELSE job.rate END AS rate,
-       ARRAY(SELECT jsonb_object_keys(job.operator_limits) ORDER BY 1) AS touched,
-       (job.terms -> 'retry' ->> 'attempts')::integer AS attempts,
-       coalesce(scheduled.manifests, 0) AS manifests, coalesce(served.workers, 0) AS workers,
-       coalesce(held.runs, 0) AS active
-FROM scheduler.job
-LEFT JOIN (
-    SELECT metadata.job AS name, count(*) AS runs
-    FROM dispatcher.metadata
-    WHERE metadata.state IN ('pending', 'in_progress')
-    GROUP BY metadata.job
-) AS held ON held.name = job.name
-LEFT JOIN (
-    SELECT manifest.job AS name, count(*) AS manifests
-    FROM scheduler.manifest
-    WHERE manifest.pruning_at IS NULL
-    GROUP BY manifest.job
-) AS scheduled ON scheduled.name = job.name
-LEFT JOIN (
-    SELECT unnest(worker.jobs) AS name, count(*) AS workers
-    FROM dispatcher.worker
-    WHERE worker.last_heard_at > $3 AND NOT worker.draining
-    GROUP BY 1
-) AS served ON served.name = job.name
-WHERE job.name > $1 AND ($2::text IS NULL OR job.name ILIKE $2 OR job.title ILIKE $2)
-ORDER BY job.name
-LIMIT $4

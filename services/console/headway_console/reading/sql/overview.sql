@@ -1,5 +1,6 @@
 -- name: ended
--- How much ended when and how, in stretches of time. $1 since, $2 until, $3 width of a stretch.
+-- The number of runs that ended in each time slot, by result. $1 since, $2 until, $3 width of a
+-- slot.
 SELECT stretch.at, counted.ended - counted.failed - counted.cancelled AS completed, counted.failed,
        counted.cancelled
 FROM generate_series($1, $2::timestamptz - interval '1 microsecond', $3::interval) AS stretch (at)
@@ -13,7 +14,7 @@ CROSS JOIN LATERAL (
 ORDER BY stretch.at
 
 -- name: failing
--- Jobs whose runs failed, those that failed most often first. $1 since, $2 how many.
+-- Jobs with failed runs, the most failures first. $1 since, $2 limit.
 SELECT job, count(*) AS failed, max(created_at) AS last_at
 FROM dispatcher.metadata
 WHERE state = 'failed' AND created_at >= $1
@@ -22,8 +23,8 @@ ORDER BY failed DESC, job
 LIMIT $2
 
 -- name: due_next
--- What fires next. A manifest whose work is under way may sleep until that ends, and is due all
--- the same. $1 how many, $2 among how much work under way to look for such ones.
+-- The next fires. A manifest with work under way may have no wake time until the work ends, and is
+-- due nevertheless. $1 limit, $2 number of works under way to search for such manifests.
 SELECT coming.id, coming.external_id, coming.job, coming.group_name, coming.fires_at
 FROM (
     (SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name,
@@ -49,8 +50,7 @@ ORDER BY coming.fires_at
 LIMIT $1
 
 -- name: counts
--- How many manifests, how they stand, and how much of each kind there is. $1 workers heard since,
--- to be alive.
+-- The counts of the overview. $1 time since which a live worker was heard.
 SELECT (SELECT count(*) FROM scheduler.manifest WHERE pruning_at IS NULL) AS manifests,
        (SELECT count(*) FROM scheduler.manifest
         WHERE pruning_at IS NULL AND NOT enabled) AS disabled,

@@ -1,7 +1,7 @@
 -- name: live
--- Runs that have not ended, the newest first: there are never many. $1 state, $2 group, $3 job,
--- $4 manifest, $5 worker (null where any will do), $6 created since, $7 created before, $8 and $9
--- after this time and id, $10 text in the input (a pattern), $11 how many.
+-- Runs that have not ended, the newest first; there are never many. $1 state, $2 group, $3 job, $4
+-- manifest, $5 worker (each null for any), $6 created since, $7 created before, $8 and $9 time and
+-- id of the cursor, $10 text in the input (a pattern), $11 limit.
 SELECT metadata.run_id, metadata.work_id, metadata.round, metadata.attempt, metadata.group_name,
        metadata.job, metadata.state, coalesce(metadata.worker, (
            SELECT lease.claimed_by FROM dispatcher.lease
@@ -27,10 +27,11 @@ ORDER BY metadata.created_at DESC, metadata.run_id DESC
 LIMIT $11
 
 -- name: ended
--- Runs that have ended, the newest first. What an index finds is found in full; the worker and the
--- text are looked for among so many of those. $1 state, $2 group, $3 job, $4 manifest, $5 worker
--- (null where any will do), $6 created since, $7 created before, $8 and $9 after this time and id,
--- $10 text in the error (a pattern), $11 text in the input, $12 among how many, $13 how many.
+-- Runs that have ended, the newest first. Filters with an index search all runs; worker and text
+-- search a bounded number of the runs that match. $1 state, $2 group, $3 job, $4 manifest, $5
+-- worker (each null for any), $6 created since, $7 created before, $8 and $9 time and id of the
+-- cursor, $10 text in the error (a pattern), $11 text in the input, $12 number of runs to search,
+-- $13 limit.
 SELECT page.run_id, page.work_id, page.round, page.attempt, page.group_name, page.job, page.state,
        page.worker, page.host, page.due_at, page.created_at, page.started_at, page.finished_at,
        page.failure ->> 'kind' AS failure_kind,
@@ -49,22 +50,22 @@ FROM (
           AND ($8::timestamptz IS NULL OR (metadata.created_at, metadata.run_id) < ($8, $9::uuid))
         ORDER BY metadata.created_at DESC, metadata.run_id DESC
         LIMIT $12
-    ) AS looked_at
-    WHERE ($5::text IS NULL OR looked_at.worker = $5)
+    ) AS searched
+    WHERE ($5::text IS NULL OR searched.worker = $5)
       AND (($10::text IS NULL AND $11::text IS NULL)
-           OR (looked_at.failure ->> 'kind') || ': ' || (looked_at.failure ->> 'message') ILIKE $10
+           OR (searched.failure ->> 'kind') || ': ' || (searched.failure ->> 'message') ILIKE $10
            OR (SELECT input::text FROM dispatcher.work_queue
-               WHERE work_queue.id = looked_at.work_id) ILIKE $11)
-    ORDER BY looked_at.created_at DESC, looked_at.run_id DESC
+               WHERE work_queue.id = searched.work_id) ILIKE $11)
+    ORDER BY searched.created_at DESC, searched.run_id DESC
     LIMIT $13
 ) AS page
 JOIN dispatcher.work_queue ON work_queue.id = page.work_id
 ORDER BY page.created_at DESC, page.run_id DESC
 
 -- name: reached
--- The last run that the same search has looked at; none if it has looked at all. $1 state,
--- $2 group, $3 job, $4 manifest, $5 created since, $6 created before, $7 and $8 after this time
--- and id, $9 among how many.
+-- The last run that the same search has read; no row if it has read everything. $1 state, $2 group,
+-- $3 job, $4 manifest, $5 created since, $6 created before, $7 and $8 time and id of the cursor, $9
+-- number of runs to search.
 SELECT created_at, run_id FROM dispatcher.metadata
 WHERE metadata.finished_at IS NOT NULL
   AND ($1::text IS NULL OR metadata.state = $1)
@@ -77,3 +78,75 @@ WHERE metadata.finished_at IS NOT NULL
 ORDER BY metadata.created_at DESC, metadata.run_id DESC
 OFFSET $9 - 1
 LIMIT 1
+
+-- name: run
+-- One run in full, with the state of its work. $1 run.
+SELECT metadata.run_id, metadata.work_id, metadata.round, metadata.attempt, metadata.group_name,
+       metadata.job, metadata.state, coalesce(metadata.worker, lease.claimed_by) AS worker,
+       metadata.host, metadata.due_at, metadata.created_at, metadata.started_at,
+       metadata.finished_at, metadata.failure ->> 'kind' AS failure_kind,
+       metadata.failure ->> 'message' AS failure_message, metadata.cancel_reason,
+       metadata.progress, metadata.failure, metadata.output, metadata.trace_id,
+       metadata.log_dropped, metadata.reissued, metadata.begun_elsewhere, metadata.lease_id,
+       lease.last_heard_at, work_queue.manifest, work_queue.cause, work_queue.input,
+       work_queue.state AS work_state, work_queue.outcome AS work_outcome,
+       coalesce(work_queue.terms -> 'retry', '{}') AS retry,
+       coalesce((work_queue.terms -> 'timeout_seconds')::double precision, 0) AS timeout_seconds,
+       work_queue.queued_at,
+       (SELECT waiting.reason FROM dispatcher.waiting WHERE waiting.id = work_queue.id)
+           AS wait_reason,
+       (SELECT dead_letter.id FROM dispatcher.dead_letter
+        WHERE dead_letter.work_id = work_queue.id ORDER BY dead_letter.round DESC LIMIT 1)
+           AS dead_letter
+FROM dispatcher.metadata
+JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
+LEFT JOIN dispatcher.lease ON lease.id = metadata.lease_id
+WHERE metadata.run_id = $1
+
+-- name: attempts
+-- The latest runs of a piece of work, the oldest first. $1 work, $2 limit.
+SELECT * FROM (
+    SELECT metadata.run_id, metadata.work_id, metadata.round, metadata.attempt,
+           metadata.group_name, metadata.job, metadata.state, metadata.worker, metadata.host,
+           metadata.due_at, metadata.created_at, metadata.started_at, metadata.finished_at,
+           metadata.failure ->> 'kind' AS failure_kind,
+           left(metadata.failure ->> 'message', 2000) AS failure_message, metadata.cancel_reason,
+           metadata.progress, work_queue.manifest, work_queue.cause
+    FROM dispatcher.metadata
+    JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
+    WHERE metadata.work_id = $1
+    ORDER BY metadata.created_at DESC, metadata.run_id DESC
+    LIMIT $2
+) AS latest
+ORDER BY created_at, run_id
+
+-- name: events
+-- The events of a piece of work and of the lease of one of its runs, the oldest first. Events of a
+-- lease with several runs name no work. $1 work, $2 lease, $3 limit.
+SELECT id, event_id, type, subject, source, occurred_at, recorded_at, accepted, refusal, work_id,
+       run_id, lease_id, data
+FROM (
+    (SELECT * FROM dispatcher.history WHERE work_id = $1 ORDER BY id DESC LIMIT $3)
+    UNION ALL
+    (SELECT * FROM dispatcher.history
+     WHERE lease_id = $2 AND work_id IS NULL ORDER BY id DESC LIMIT $3)
+) AS recorded
+WHERE type <> 'headway.history.snapshot.v1'
+ORDER BY id
+
+-- name: log
+-- Log lines of a run, in order. $1 run, $2 numbers after this one, $3 limit.
+SELECT number, at, level, message, fields FROM dispatcher.run_log
+WHERE run_id = $1 AND number > $2
+ORDER BY number
+LIMIT $3
+
+-- name: run_changes
+-- The values of a run that change while it is open in a browser; no row for an unknown run. $1 run.
+SELECT metadata.state, metadata.progress::text AS progress, metadata.log_dropped, metadata.worker,
+       work_queue.state AS work_state, work_queue.runs, work_queue.round,
+       work_queue.cancel_requested_at,
+       (SELECT max(number) FROM dispatcher.run_log WHERE run_log.run_id = $1) AS lines
+FROM dispatcher.metadata
+JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
+WHERE metadata.run_id = $1

@@ -4,7 +4,6 @@ import base64
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Generic, TypeVar
-from uuid import UUID
 
 import msgspec
 from headway_contract.fields import Text
@@ -12,10 +11,11 @@ from headway_errors import Invalid
 from msgspec import Meta, Struct
 
 Item = TypeVar("Item")
+Key = TypeVar("Key")
 Kind = TypeVar("Kind", bound=Struct)
 
-Words = Annotated[str, Meta(min_length=1, max_length=200)]
-Several = Annotated[tuple[Text, ...], Meta(max_length=50)]
+SearchText = Annotated[str, Meta(min_length=1, max_length=200)]
+Texts = Annotated[tuple[Text, ...], Meta(max_length=50)]
 
 
 class BadCursor(Invalid):
@@ -42,9 +42,6 @@ class Place(Struct, frozen=True, array_like=True):
     id: str | int
 
 
-_decoder = msgspec.json.Decoder(Place)
-
-
 def write_cursor(place: Place) -> str:
     """Write a place as an opaque text."""
     return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
@@ -56,7 +53,8 @@ def read_cursor(of: str, cursor: str | None) -> Place | None:
         return None
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
-        place = _decoder.decode(base64.b64decode(padded, altchars=b"-_", validate=True))
+        data = base64.b64decode(padded, altchars=b"-_", validate=True)
+        place = msgspec.json.decode(data, type=Place)
     except (ValueError, msgspec.DecodeError) as error:
         raise BadCursor(f"invalid cursor {cursor!r}: send 'next' of a page unchanged") from error
     if place.of != of or (place.at is not None and place.at.tzinfo is None):
@@ -64,37 +62,26 @@ def read_cursor(of: str, cursor: str | None) -> Place | None:
     return place
 
 
-def time_and_id(of: str, cursor: str | None) -> tuple[datetime | None, UUID | None]:
-    """Return the place in a list that is ordered by time and UUID."""
+def time_and_id(of: str, cursor: str | None, kind: type[Key]) -> tuple[datetime | None, Key | None]:
+    """Return the place in a list that is ordered by time and id; raises `BadCursor`."""
     place = read_cursor(of, cursor)
     if place is None:
         return None, None
+    expected: type[tuple[datetime, Key]] = tuple[datetime, kind]  # type: ignore[valid-type]
     try:
-        named = UUID(str(place.id))
-    except ValueError as error:
-        raise _not_of(of, cursor) from error
-    if place.at is None:
-        raise _not_of(of, cursor)
-    return place.at, named
+        return msgspec.convert((place.at, place.id), expected)
+    except msgspec.ValidationError as error:
+        raise unknown_entry(of, cursor) from error
 
 
-def time_and_number(of: str, cursor: str | None) -> tuple[datetime | None, int | None]:
-    """Return the place in a list that is ordered by time and number."""
-    place = read_cursor(of, cursor)
-    if place is None:
-        return None, None
-    if not isinstance(place.id, int) or place.at is None:
-        raise _not_of(of, cursor)
-    return place.at, place.id
-
-
-def name_of(of: str, cursor: str | None) -> str:
+def last_name(of: str, cursor: str | None) -> str:
     """Return the place in a list that is ordered by name."""
     place = read_cursor(of, cursor)
     return "" if place is None else str(place.id)
 
 
-def _not_of(of: str, cursor: str | None) -> BadCursor:
+def unknown_entry(of: str, cursor: str | None) -> BadCursor:
+    """Make the error for a cursor that does not fit the order of its list."""
     return BadCursor(f"{cursor!r} names no entry of {of}: start without one")
 
 
@@ -129,15 +116,23 @@ def _cursor(of: str, row: Any, at: str | None, identity: str) -> str:
 
 
 def read_row(kind: type[Kind], row: Any, **values: Any) -> Kind:
-    """Make a struct of a row: its columns by the names of the fields, and the given values."""
-    columns = {name: row[name] for name in kind.__struct_fields__ if name in row}
-    return kind(**columns | values)
+    """Make a struct of a row and of further values.
+
+    A field comes from the column of its name, or else of its name with `_id` or `_name`.
+    """
+    for field in kind.__struct_fields__:
+        for column in (field, f"{field}_id", f"{field}_name"):
+            if field not in values and column in row:
+                values[field] = row[column]
+    return kind(**values)
+
+
+def escaped(text: str) -> str:
+    """Escape a text for a pattern of SQL; PostgreSQL stores no NUL characters."""
+    plain = text.replace("\x00", "").replace("\\", "\\\\")
+    return plain.replace("%", r"\%").replace("_", r"\_")
 
 
 def like(text: str | None) -> str | None:
     """Return a pattern that finds a text anywhere."""
-    if not text:
-        return None
-    # PostgreSQL stores no NUL characters.
-    escaped = text.replace("\x00", "").replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_")
-    return f"%{escaped}%"
+    return f"%{escaped(text)}%" if text else None

@@ -1,0 +1,140 @@
+"""Lists and single things, read from the database, and the person who is signed in."""
+
+from datetime import datetime
+from uuid import UUID
+
+import msgspec
+from headway_contract import subjects
+from headway_contract.fields import ManifestId, Name
+from headway_contract.http import Role
+from headway_contract.operations import OccupancyAnswer, SettingsAnswer, SettingsQuestion
+from headway_contract.work_queue import RunAnswer, WorkAnswer
+from headway_errors import Invalid, NotFound
+from headway_postgres_kit import DATABASE_CLOCK, Connection
+from msgspec import Struct
+
+from headway_console.access.roles import Person
+from headway_console.api.endpoints import Endpoint, Tag, endpoint
+from headway_console.reading.applications import page_of_applications, page_of_jobs
+from headway_console.reading.audit import page_of_audit
+from headway_console.reading.dead_letters import (
+    page_of_failures,
+    page_of_letters,
+    read_canary,
+    read_letter,
+)
+from headway_console.reading.events import page_of_events
+from headway_console.reading.groups import list_occupancy, page_of_groups
+from headway_console.reading.lists import Page
+from headway_console.reading.manifests import find_id, page_of_manifests, read_definition
+from headway_console.reading.occurrences import Occurrence, page_of_occurrences
+from headway_console.reading.runs import RunFilter, RunRow, page_of_runs, read_run
+from headway_console.reading.system import Overview, page_of_workers, read_overview
+from headway_console.reading.works import page_of_enqueued, page_of_works, read_work
+from headway_console.services import HttpRequest, ask, read
+
+_BESIDE_WORK = ("group", "job", "manifest", "manifest_id", "worker", "since", "before", "text")
+# More lines than a run can keep.
+_ALL_LINES = 1_000_000
+_MAX_ACTIVE = "HEADWAY_MAX_ACTIVE"
+
+
+class WhoAnswer(Struct, frozen=True, kw_only=True):
+    """Your name in the audit, your role, and how you signed in."""
+
+    name: str
+    role: Role | None
+    by: str
+
+
+@endpoint("GET", "/manifests/{manifest}/occurrences", Tag.MANIFESTS)
+async def list_occurrences(
+    connection: Connection, manifest: ManifestId, cursor: str | None, limit: int
+) -> Page[Occurrence]:
+    """List the decisions about a manifest's due times: fired, or skipped with a reason."""
+    found = await find_id(connection, manifest)
+    if found is None:
+        raise NotFound(f"there is no manifest {manifest!r}: see 'headway manifests'")
+    return await page_of_occurrences(connection, found, cursor=cursor, limit=limit)
+
+
+@endpoint("GET", "/runs", Tag.WORK)
+async def list_runs(
+    connection: Connection,
+    filters: RunFilter,
+    cursor: str | None,
+    limit: int,
+    work: UUID | None = None,
+) -> Page[RunRow]:
+    """List runs, the newest first."""
+    if work is None:
+        return await page_of_runs(connection, filters, cursor=cursor, limit=limit)
+    others = [name for name in _BESIDE_WORK if getattr(filters, name) is not None]
+    if others or cursor is not None:
+        names = ", ".join(others or ["cursor"])
+        raise Invalid(f"work: it cannot be combined with {names}, only with a state")
+    try:
+        runs = (await read_work(connection, work)).runs
+    except NotFound:
+        runs = []
+    return Page(items=[run for run in runs if filters.state in (None, run.state)])
+
+
+@endpoint("GET", "/work/{id}", Tag.WORK)
+async def show_work(connection: Connection, id: UUID) -> WorkAnswer:  # noqa: A002
+    """Show a piece of work with its runs, by its id or by that of a run."""
+    return msgspec.convert(await read_work(connection, id), WorkAnswer, from_attributes=True)
+
+
+@endpoint("GET", "/runs/{run}", Tag.WORK)
+async def show_run(connection: Connection, run: UUID) -> RunAnswer:
+    """Show a run: input, output, failure, progress and log."""
+    found = await read_run(connection, run, lines=_ALL_LINES)
+    return msgspec.convert(found, RunAnswer, from_attributes=True)
+
+
+@endpoint("GET", "/occupancy", Tag.GROUPS)
+async def occupancy(request: HttpRequest, group: Name | None = None) -> OccupancyAnswer:
+    """Show active runs and waiting work of groups, with wait reasons."""
+    groups = await read(request, list_occupancy, group)
+    if group is not None and not groups:
+        raise NotFound(f"the group {group!r} has no work: see 'headway groups'")
+    subject = subjects.DISPATCHER_SETTINGS_QUESTION
+    answer = await ask(request, subject, SettingsQuestion(), SettingsAnswer)
+    limits = [setting.value for setting in answer.settings if setting.variable == _MAX_ACTIVE]
+    return OccupancyAnswer(max_active=int(limits[0]), groups=groups)
+
+
+@endpoint("GET", "/overview", Tag.SYSTEM)
+async def overview(connection: Connection, heard_since: datetime) -> Overview:
+    """Show health, throughput, groups, next fires and failures."""
+    now = await DATABASE_CLOCK.now(connection)
+    return await read_overview(connection, now=now, heard_since=heard_since)
+
+
+@endpoint("GET", "/me", Tag.SYSTEM)
+async def who_am_i(request: HttpRequest) -> WhoAnswer:
+    """Show your name and your role."""
+    person: Person = request.user
+    return WhoAnswer(name=person.name, role=person.role, by=person.by)
+
+
+READS: tuple[Endpoint, ...] = (
+    endpoint("GET", "/manifests", Tag.MANIFESTS, name="list_manifests")(page_of_manifests),
+    endpoint("GET", "/groups", Tag.GROUPS, name="list_groups")(page_of_groups),
+    endpoint("GET", "/apps", Tag.DEFINITIONS, name="list_apps")(page_of_applications),
+    endpoint("GET", "/jobs", Tag.JOBS, name="list_jobs")(page_of_jobs),
+    endpoint("GET", "/enqueued", Tag.JOBS, name="list_enqueued")(page_of_enqueued),
+    endpoint("GET", "/work", Tag.WORK, name="list_work")(page_of_works),
+    endpoint("GET", "/workers", Tag.WORK, name="list_workers")(page_of_workers),
+    endpoint("GET", "/dead-letters", Tag.LETTERS, name="list_dead_letters")(page_of_letters),
+    endpoint("GET", "/failures", Tag.LETTERS, name="list_failures")(page_of_failures),
+    endpoint("GET", "/events", Tag.SYSTEM, name="list_events")(page_of_events),
+    endpoint("GET", "/audit", Tag.SYSTEM, name="list_audit")(page_of_audit),
+    endpoint("GET", "/manifests/{manifest}", Tag.MANIFESTS, name="show_manifest")(read_definition),
+    endpoint("GET", "/dead-letters/{id}", Tag.LETTERS, name="show_dead_letter")(read_letter),
+    endpoint("GET", "/dead-letters/canaries/{canary}", Tag.LETTERS, name="show_canary")(
+        read_canary
+    ),
+    *(list_occurrences, list_runs, show_work, show_run, occupancy, overview, who_am_i),
+)
