@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 from headway_cli.doctor.findings import Area, Finding
-from headway_cli.doctor.local import check_local
 from headway_cli.doctor.nats import BrokerFacts, judge_broker, judge_services
 from headway_cli.doctor.postgresql import DatabaseFacts, judge_database
 from headway_cli.doctor.system import (
     ConsoleFacts,
     Job,
     Person,
+    check_local,
     judge_console,
     judge_failure,
-    judge_jobs,
+    judge_system,
 )
 from headway_console.reading.overview import Counts, Overview, Throughput
 from headway_console.reading.system import Backlog, Dispatcher, Health, Leader
@@ -231,7 +231,9 @@ def test_a_stream_or_consumer_with_a_problem(item, verdict, words):
 
 
 def test_services_of_several_versions_are_said():
-    [(verdict, told), _] = problems(judge_services(ANSWERING, "0.2.0"))
+    area = Area("nats")
+    judge_services(area, ANSWERING, "0.2.0")
+    [(verdict, told), _] = problems(area)
     assert (verdict, told) == ("warning", "services: 2 schedulers, version 0.1.0")
 
 
@@ -302,14 +304,14 @@ def test_a_system_with_a_problem(facts, verdict, words):
     ],
 )
 def test_a_console_that_does_not_answer(problem, remedy):
-    finding = judge_failure("http://c", RequestFailed(problem))
+    [finding] = judge_failure("http://c", RequestFailed(problem))
     assert problems([finding]) == [("trouble", f"reach: http://c: {problem.splitlines()[0]}")]
     assert finding.remedy.startswith(remedy)
 
 
 def test_a_job_that_nobody_serves_is_trouble_if_it_is_used():
     jobs = [Job(name="import", manifests=2, workers=0), Job(name="idle", manifests=0, workers=0)]
-    [(verdict, told)] = problems(judge_jobs(jobs))
+    [(verdict, told)] = problems(judge_system(OVERVIEW, jobs))
     assert (verdict, told) == (
         "trouble",
         "jobs: no live worker serves job import of 2 manifests",
@@ -338,5 +340,6 @@ def test_local_settings_and_the_data_folder_are_checked(tmp_path, monkeypatch):
 
 def test_clocks_that_nearly_agree_agree():
     for seconds, verdict in ((1.9, "ok"), (-1.9, "ok"), (2.1, "warning"), (-31, "trouble")):
-        finding = Area("x").clock(NOW + timedelta(seconds=seconds), NOW, "why")
-        assert finding.verdict == verdict
+        area = Area("x")
+        area.clock(NOW + timedelta(seconds=seconds), NOW, "why")
+        assert [finding.verdict for finding in area] == [verdict]

@@ -1,6 +1,5 @@
 """Checks of NATS: version, JetStream, disk, streams and consumers, and the services on it."""
 
-from collections.abc import Iterator
 from datetime import datetime
 from importlib import metadata
 from typing import Any
@@ -15,10 +14,9 @@ from headway_jetstream_kit.connection import ApiError
 from headway_jetstream_kit.provisioning import STREAM_NOT_FOUND
 from msgspec import Struct
 
-from headway_cli.doctor.findings import Area, Finding
+from headway_cli.doctor.findings import Area
 from headway_cli.terminal.output import counted
 
-_AREA = Area("nats")
 _RESETS, _OLDEST = (2, 14), (2, 11)
 _MANY_PENDING = 10_000
 _PAYLOAD = 1024**2
@@ -115,129 +113,129 @@ async def _test_disk(
     return errors, ""
 
 
-def judge_broker(facts: BrokerFacts) -> list[Finding]:
+def judge_broker(facts: BrokerFacts) -> Area:
     """Judge the state of NATS."""
-    found = [_judge_version(facts)]
+    area, name = Area("nats"), f"nats-server {facts.version}"
+    version = tuple(int(part) for part in facts.version.split(".")[:2])
+    if version < _OLDEST:
+        area.trouble("version", name, "upgrade it: claims need 2.11, and the tests run on 2.15")
+    elif version < _RESETS:
+        remedy = "upgrade it to 2.14: after a crash messages are redelivered only after ack_wait"
+        area.warning("version", name, remedy)
+    else:
+        area.ok("version", f"{name} at {facts.where}")
     if facts.max_payload < _PAYLOAD:
         text = f"the largest message is {facts.max_payload:,} bytes"
         remedy = "set max_payload: 1MB, or inputs and outputs of 256 KiB may not fit"
-        found.append(_AREA.warning("payload", text, remedy))
+        area.warning("payload", text, remedy)
     if facts.problem:
         remedy = "enable JetStream for this account; after a full disk free space and restart NATS"
-        return [*found, _AREA.trouble("jetstream", facts.problem, remedy)]
-    found += _judge_storage(facts)
+        area.trouble("jetstream", facts.problem, remedy)
+        return area
+    _judge_storage(area, facts)
     times = [item.info["ts"] for item in facts.provisioned if item.info and "ts" in item.info]
     if times:
         theirs = msgspec.convert(times[0], datetime, strict=False)
-        found.append(_AREA.clock(theirs, facts.ours, "messages expire by the server's clock"))
+        area.clock(theirs, facts.ours, "messages expire by the server's clock")
     for item in facts.provisioned:
-        found += _judge_item(item)
-    return [*found, *judge_services(facts.services, metadata.version("headway-jetstream-kit"))]
+        _judge_item(area, item)
+    judge_services(area, facts.services, metadata.version("headway-jetstream-kit"))
+    return area
 
 
-def _judge_version(facts: BrokerFacts) -> Finding:
-    name = f"nats-server {facts.version}"
-    version = tuple(int(part) for part in facts.version.split(".")[:2])
-    if version < _OLDEST:
-        remedy = "upgrade it: claims need 2.11, and the tests run on 2.15"
-        return _AREA.trouble("version", name, remedy)
-    if version < _RESETS:
-        remedy = "upgrade it to 2.14: after a crash messages are redelivered only after ack_wait"
-        return _AREA.warning("version", name, remedy)
-    return _AREA.ok("version", f"{name} at {facts.where}")
-
-
-def _judge_storage(facts: BrokerFacts) -> Iterator[Finding]:
+def _judge_storage(area: Area, facts: BrokerFacts) -> None:
     if facts.write_errors:
         reason = next(iter(facts.write_errors.values()))
         text = f"NATS cannot store messages of {', '.join(facts.write_errors)}: {reason}"
         remedy = "free space on its disk, then restart NATS: it writes to such a stream only then"
-        yield _AREA.trouble("storage", text, remedy)
+        area.trouble("storage", text, remedy)
         return
     if facts.untested:
         text = f"it is unknown whether NATS can write to its disk: {facts.untested}"
         remedy = f"let this user purge streams and create {_TRIAL_STREAM}, or see the server's log"
-        yield _AREA.warning("storage", text, remedy)
+        area.warning("storage", text, remedy)
     used, limit = _size(facts.storage), facts.storage_limit
-    if limit:
-        text = f"{used} of {_size(limit)} used"
-        yield _AREA.fill("storage", text, facts.storage / limit, "raise the limit")
-    else:
-        yield _AREA.ok("storage", f"{used} used, without a limit")
+    text = f"{used} of {_size(limit)} used" if limit else f"{used} used, without a limit"
+    if not _judge_fill(area, "storage", text, facts.storage, limit, "raise the limit"):
+        area.ok("storage", text)
 
 
-def _judge_item(item: Inspected) -> list[Finding]:
+def _judge_fill(area: Area, check: str, text: str, used: int, limit: int, remedy: str) -> bool:
+    """Add a problem if a store with a limit is rather full; return whether it is."""
+    if limit and used > 0.7 * limit:
+        (area.trouble if used > 0.9 * limit else area.warning)(check, text, remedy)
+    return bool(limit) and used > 0.7 * limit
+
+
+def _judge_item(area: Area, item: Inspected) -> None:
     """Judge a stream or a consumer."""
+    before = len(area)
     if item.info is None:
         remedy = "run 'headway provision', or let the dispatcher do it with HEADWAY_PROVISION=auto"
         if subjects.job_of_consumer(item.name.partition("/")[2]) is not None:
             remedy = "check that a dispatcher runs, which creates it; the area postgresql says more"
-        return [_AREA.trouble(item.kind, f"{item.name} is missing", remedy)]
-    problems = [*_stream_problems(item, item.info), *_consumer_problems(item, item.info)]
+        area.trouble(item.kind, f"{item.name} is missing", remedy)
+        return
+    (_judge_stream if item.kind == "stream" else _judge_consumer)(area, item.name, item.info)
     if item.differs:
         differences = ", ".join(
             f"{name} is {actual} and should be {wanted}"
             for name, (actual, wanted) in item.differs.items()
         )
         remedy = "run 'headway provision', or set HEADWAY_STREAM_… here as for the services"
-        problems.append(_AREA.warning(item.kind, f"{item.name}: {differences}", remedy))
-    messages = item.info.get("num_pending") or item.info.get("state", {}).get("messages", 0)
-    return problems or [_AREA.ok(item.kind, f"{item.name} ({messages} messages)")]
+        area.warning(item.kind, f"{item.name}: {differences}", remedy)
+    if len(area) == before:
+        messages = item.info.get("num_pending") or item.info.get("state", {}).get("messages", 0)
+        area.ok(item.kind, f"{item.name} ({messages} messages)")
 
 
-def _stream_problems(item: Inspected, info: dict[str, Any]) -> Iterator[Finding]:
+def _judge_stream(area: Area, name: str, info: dict[str, Any]) -> None:
     config, cluster = info["config"], info.get("cluster") or {}
-    used, limit = info.get("state", {}).get("bytes", 0), max(0, config.get("max_bytes", 0))
-    if limit:
-        text = f"{item.name} has {_size(used)} of {_size(limit)}"
-        remedy = "see why it is not read, or raise HEADWAY_STREAM_MAX_BYTES and provision"
-        filled = _AREA.fill(item.kind, text, used / limit, remedy)
-        yield from [filled] if filled.verdict != "ok" else []
+    used, limit = info["state"]["bytes"], max(0, config.get("max_bytes", 0))
+    text = f"{name} has {_size(used)} of {_size(limit)}"
+    remedy = "see why it is not read, or raise HEADWAY_STREAM_MAX_BYTES and provision"
+    _judge_fill(area, "stream", text, used, limit, remedy)
     lagging = [
         replica["name"]
         for replica in cluster.get("replicas") or []
         if replica.get("offline") or not replica.get("current", True)
     ]
-    if item.kind == "consumer":
-        return
     if cluster.get("name") and config.get("num_replicas", 1) == 1:
-        text = f"{item.name} has one copy in a cluster: it stops while its server is down"
+        text = f"{name} has one copy in a cluster: it stops while its server is down"
         remedy = "set HEADWAY_STREAM_REPLICAS=3 and run 'headway provision'"
-        yield _AREA.warning(item.kind, text, remedy)
+        area.warning("stream", text, remedy)
     elif lagging:
-        text = f"{item.name}: the copies on {', '.join(lagging)} are behind or offline"
-        remedy = "repair those servers: another failure may stop the stream"
-        yield _AREA.warning(item.kind, text, remedy)
+        text = f"{name}: the copies on {', '.join(lagging)} are behind or offline"
+        area.warning("stream", text, "repair those servers: another failure may stop the stream")
 
 
-def _consumer_problems(item: Inspected, info: dict[str, Any]) -> Iterator[Finding]:
+def _judge_consumer(area: Area, name: str, info: dict[str, Any]) -> None:
     pending, unacknowledged = info.get("num_pending", 0), info.get("num_ack_pending", 0)
     most = max(0, info["config"].get("max_ack_pending", 0))
     if pending > _MANY_PENDING:
         remedy = "start more of the service that reads it, or see its log"
-        yield _AREA.warning(item.kind, f"{pending:,} messages wait for {item.name}", remedy)
+        area.warning("consumer", f"{pending:,} messages wait for {name}", remedy)
     if most and unacknowledged >= most:
-        text = f"{item.name} delivers nothing more: {unacknowledged:,} are unacknowledged"
+        text = f"{name} delivers nothing more: {unacknowledged:,} are unacknowledged"
         remedy = "restart its reader, or raise HEADWAY_STREAM_MAX_ACK_PENDING and provision"
-        yield _AREA.trouble(item.kind, text, remedy)
+        area.trouble("consumer", text, remedy)
 
 
-def judge_services(services: list[Answering], version: str) -> Iterator[Finding]:
+def judge_services(area: Area, services: list[Answering], version: str) -> None:
     """Check that both services answer, and have this version."""
     answering = {service.name: service for service in services}
     for title in ("scheduler", "dispatcher"):
         found = answering.get(f"headway-{title}")
         if found is None:
-            remedy = f"start one with 'headway {title}', or see its log"
             text = f"no {title} answers on headway.control.{title}.*"
-            yield _AREA.trouble("services", text, remedy)
+            area.trouble("services", text, f"start one with 'headway {title}', or see its log")
             continue
         text = f"{counted(found.processes, title)}, version {', '.join(found.versions)}"
         if found.versions == [version]:
-            yield _AREA.ok("services", text)
+            area.ok("services", text)
         else:
             remedy = f"this command has version {version}: migrate, then use one version for all"
-            yield _AREA.warning("services", text, remedy)
+            area.warning("services", text, remedy)
 
 
 def _size(number: int) -> str:

@@ -78,7 +78,7 @@ def rebuild(tables: Tables, delete_unknown: bool, yes: bool, as_json: bool) -> i
         yes=yes,
     )
     with progressing("rebuilding work", quiet=as_json) as advance:
-        rebuilt = tables.read_while_stopped(
+        rebuilt = tables.read(
             lambda database: rebuild_tables(
                 database,
                 delete_unknown=delete_unknown,

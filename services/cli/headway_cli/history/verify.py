@@ -16,7 +16,7 @@ from msgspec import Struct
 from headway_cli.serve import settings
 from headway_cli.serve.completion import complete_manifests
 from headway_cli.serve.databases import Tables
-from headway_cli.serve.session import Session, asking, read_manifest_time
+from headway_cli.serve.session import Session, command, read_manifest_time
 from headway_cli.terminal import options
 from headway_cli.terminal.interaction import progressing
 from headway_cli.terminal.output import counted, json_text
@@ -35,7 +35,7 @@ class _Retention(Struct, frozen=True, kw_only=True):
     history_days: float = 30.0
 
 
-@click.command()
+@command()
 @click.argument("manifest_id", metavar="[ID]", required=False, shell_complete=complete_manifests)
 @click.option(
     "--since",
@@ -49,7 +49,6 @@ class _Retention(Struct, frozen=True, kw_only=True):
 )
 @options.database_option
 @options.wait_option
-@asking
 def verify(
     session: Session,
     manifest_id: str | None,

@@ -11,7 +11,7 @@ from headway_console.public import new_token, sign_in_path, token_as_yaml
 from headway_contract.http import ROLES, Role
 
 from headway_cli.serve.running import find_running
-from headway_cli.serve.session import Session, asking
+from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
 
 
@@ -63,8 +63,7 @@ def notify() -> None:
     """Test the webhook for notifications, or create its secret."""
 
 
-@notify.command()
-@asking
+@command(of=notify)
 def test(session: Session) -> None:
     """Send a test notification to the webhook now."""
     session.print_text(session.ask(lambda client: client.test_notification()))

@@ -10,7 +10,7 @@ from headway_clock import utc_now
 from headway_contract.manifests import ResumeAnswer, ResumedManifest
 
 from headway_cli.serve.names import choosing
-from headway_cli.serve.session import Session, asking
+from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
 from headway_cli.terminal.interaction import confirm, yes_option
 from headway_cli.terminal.output import print_lines, window_table
@@ -19,17 +19,18 @@ from headway_cli.terminal.times import read_moment, shown
 _FIRES_SHOWN = 3
 
 
-@click.command()
+@command()
 @choosing
 @click.option(
     "--until",
     metavar="TIME",
     help="When to resume, in UTC unless it has an offset; 06:00 is the next.",
 )
-@options.seconds_option("--for", "seconds", "Duration, instead of --until.", least=1)
+@options.seconds_option(
+    "--for", "seconds", "Duration, instead of --until.", type=click.FloatRange(1)
+)
 @click.option("--reason", default="", help="Reason, for the ledger and the audit.")
 @click.option("--dry-run", is_flag=True, help="Only list the manifests.")
-@asking
 def pause(
     session: Session,
     manifest_ids: tuple[str, ...],
@@ -51,11 +52,10 @@ def pause(
     session.print_text(answer)
 
 
-@click.command()
+@command()
 @choosing
 @click.option("--dry-run", is_flag=True, help="Only show what would fire.")
 @yes_option
-@asking
 def resume(
     session: Session,
     manifest_ids: tuple[str, ...],

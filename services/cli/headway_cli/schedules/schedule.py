@@ -17,7 +17,7 @@ from headway_cli.schedules.change import delete
 from headway_cli.serve import settings
 from headway_cli.serve.completion import complete_groups, complete_jobs, complete_manifests
 from headway_cli.serve.names import manifest_argument
-from headway_cli.serve.session import Session, asking
+from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
 from headway_cli.terminal.times import shown
 
@@ -93,10 +93,9 @@ def schedule() -> None:
     """
 
 
-@schedule.command()
+@command(of=schedule)
 @click.argument("manifest_id", metavar="ID")
 @_manifest_options
-@asking
 def add(session: Session, manifest_id: str, **stated: Any) -> None:
     """Create a manifest of a job that some application declares.
 
@@ -119,10 +118,9 @@ def add(session: Session, manifest_id: str, **stated: Any) -> None:
     _print(session, *session.ask(ask))
 
 
-@schedule.command()
+@command(of=schedule)
 @manifest_argument
 @_manifest_options
-@asking
 def change(session: Session, manifest_id: str, **stated: Any) -> None:
     """Change a manifest that was created at run time; other fields stay as they are.
 

@@ -9,7 +9,6 @@ import click
 import msgspec
 from headway import Client
 from headway_contract.fields import Rate
-from headway_contract.http import API
 from headway_contract.manifests import (
     ExplainAnswer,
     FieldOwner,
@@ -18,20 +17,69 @@ from headway_contract.manifests import (
     ManifestStatus,
     PreviewAnswer,
 )
-from headway_contract.operations import GroupOccupancy, GroupStatus
 from headway_contract.work import WorkTerms
-from headway_contract.work_queue import ExplainWorkAnswer, GateStatus
+from headway_contract.work_queue import ExplainWorkAnswer
 from headway_decisions.capacity.rates import rate_in_words
 from headway_errors import NotFound
 from msgspec import Struct
 
 from headway_cli.serve.completion import complete_manifests
 from headway_cli.serve.names import manifest_argument
-from headway_cli.serve.session import Session, asking, read_manifest_time
-from headway_cli.terminal.output import fields, window_table
+from headway_cli.serve.session import Session, command, read_manifest_time
+from headway_cli.terminal import options
+from headway_cli.terminal.output import counted, fields, waiting_text, window_table
 from headway_cli.terminal.times import CLOCK_CHANGES, shown
 
 _TIME_HELP = "ISO 8601, '2027-03-28 03:15' or 03:15; without an offset in the manifest's zone."
+
+
+@command()
+def manifests(session: Session) -> None:
+    """List manifests and their state."""
+    session.print_items(
+        session.ask(lambda client: client.manifests()),
+        ("MANIFEST", "JOB", "GROUP", "NEXT FIRE", "STATUS", "LAST", "CADENCE"),
+        lambda status: (
+            *(status.external_id, status.job, status.group),
+            *(shown(status.next_fire_at, status.zone), _state(status)),
+            *(status.last_outcome, _cadence(status)),
+        ),
+        empty="no manifests are declared",
+    )
+
+
+@command()
+@manifest_argument
+def manifest(session: Session, manifest_id: str) -> None:
+    """Show one manifest with its definition."""
+    found = session.ask(lambda client: client.manifest(manifest_id))
+    session.print(found, lambda: _manifest_lines(found))
+
+
+@command()
+@click.option("--occupancy", is_flag=True, help="Runs in progress, waiting work and the reasons.")
+def groups(session: Session, occupancy: bool) -> None:
+    """List groups with their limits."""
+    if occupancy:
+        session.print_items(
+            session.ask(lambda client: client.occupancy()),
+            ("GROUP", "RUNNING", "ORDERED", "MAX ACTIVE", "WAITING", "WHY", "DEAD LETTERS"),
+            lambda group: (
+                *(group.group, group.in_progress, group.pending, str(_limit(group.max_active))),
+                *(sum(group.waiting.values()), waiting_text(group.waiting), group.dead_letters),
+            ),
+            empty="no work has arrived yet",
+        )
+    else:
+        session.print_items(
+            session.ask(lambda client: client.groups()),
+            ("GROUP", "MAX ACTIVE", "RATE", "PRIORITY", "ENABLED", "MANIFESTS", "OVERRIDES"),
+            lambda group: (
+                *(group.name, _limit(group.max_active), _limit(group.rate), group.priority),
+                *(group.enabled, group.manifests, group.touched),
+            ),
+            empty="there are no groups",
+        )
 
 
 class JobStatus(Struct, frozen=True, kw_only=True):
@@ -47,93 +95,48 @@ class JobStatus(Struct, frozen=True, kw_only=True):
     touched: list[str] = []
     retired_at: datetime | None = None
 
-
-@click.command()
-@asking
-def manifests(session: Session) -> None:
-    """List manifests and their state."""
-    session.print_items(
-        session.ask(lambda client: client.manifests()),
-        ("MANIFEST", "JOB", "GROUP", "NEXT FIRE", "STATUS", "LAST", "CADENCE"),
-        _manifest_row,
-        empty="no manifests are declared",
-    )
-
-
-@click.command()
-@manifest_argument
-@asking
-def manifest(session: Session, manifest_id: str) -> None:
-    """Show one manifest with its definition."""
-    found = session.ask(lambda client: client.manifest(manifest_id))
-    session.print(found, lambda: _manifest_lines(found))
-
-
-@click.command()
-@click.option("--occupancy", is_flag=True, help="Runs in progress, waiting work and the reasons.")
-@asking
-def groups(session: Session, occupancy: bool) -> None:
-    """List groups with their limits."""
-    if occupancy:
-        session.print_items(
-            session.ask(lambda client: client.occupancy()),
-            ("GROUP", "RUNNING", "ORDERED", "MAX ACTIVE", "WAITING", "WHY", "DEAD LETTERS"),
-            _occupancy_row,
-            empty="no work has arrived yet",
-        )
-    else:
-        session.print_items(
-            session.ask(lambda client: client.groups()),
-            ("GROUP", "MAX ACTIVE", "RATE", "PRIORITY", "ENABLED", "MANIFESTS", "OVERRIDES"),
-            _group_row,
-            empty="there are no groups",
+    def row(self) -> tuple[object, ...]:
+        """Return the row of the table."""
+        return (
+            self.name if self.retired_at is None else f"{self.name} (retired)",
+            *(_limit(self.max_active), self.active, _limit(self.rate), self.attempts),
+            *(self.workers or "none alive", self.manifests, self.touched),
         )
 
 
-@click.command()
-@asking
+@command()
 def jobs(session: Session) -> None:
     """List jobs with their limits and workers."""
     session.print_items(
-        session.read_list(f"{API}/jobs"),
-        (
-            *("JOB", "MAX ACTIVE", "IN USE", "RATE", "ATTEMPTS"),
-            *("WORKERS", "MANIFESTS", "OVERRIDES"),
-        ),
-        _job_row,
+        session.read_list("/jobs"),
+        ("JOB", "MAX ACTIVE", "IN USE", "RATE", "ATTEMPTS", "WORKERS", "MANIFESTS", "OVERRIDES"),
+        lambda job: msgspec.convert(job, JobStatus).row(),
         empty="no jobs are declared: start an app with 'headway scheduler --app APP'",
     )
 
 
-@click.command()
+@command()
 @manifest_argument
-@click.option(
-    "-n",
-    "count",
-    type=click.IntRange(1, 1000),
-    default=20,
-    show_default=True,
-    help="How many fire times; excluded ones between them share a line.",
+@options.count_option(
+    "How many fire times; excluded ones between them share a line.", most=1000, usual=20
 )
 @click.option("--after", metavar="TIME", help=f"Start, instead of now. {_TIME_HELP}")
-@asking
-def preview(session: Session, manifest_id: str, count: int, after: str | None) -> None:
+def preview(session: Session, manifest_id: str, most: int, after: str | None) -> None:
     """Show the next fire times of a manifest."""
 
     async def ask(client: Client) -> PreviewAnswer:
         instant = await read_manifest_time(client, manifest_id, after, past=False)
-        return await client.preview(manifest_id, count, after=instant)
+        return await client.preview(manifest_id, most, after=instant)
 
     found = session.ask(ask)
     session.print(found, lambda: _preview_lines(found))
 
 
-@click.command()
+@command()
 @click.argument(
     "named", metavar="ID | work ID", nargs=-1, required=True, shell_complete=complete_manifests
 )
 @click.option("--at", metavar="TIME", help=f"The time to explain. {_TIME_HELP}")
-@asking
 def explain(session: Session, named: tuple[str, ...], at: str | None) -> None:
     """Explain why a manifest ran or did not, or why work waits.
 
@@ -174,14 +177,10 @@ def _gate_lines(found: ExplainWorkAnswer) -> Iterator[str]:
     yield from found.text.splitlines()
     if found.gates:
         rows = [
-            (gate.gate, "open" if gate.open else "closed", _opens(gate), gate.text)
+            (gate.gate, *(("open", None) if gate.open else ("closed", gate.opens_at)), gate.text)
             for gate in found.gates
         ]
         yield from window_table(("GATE", "NOW", "OPENS", "WHY"), rows)
-
-
-def _opens(gate: GateStatus) -> str:
-    return "-" if gate.open else shown(gate.opens_at)
 
 
 def _limit(value: int | Rate | None) -> object:
@@ -190,45 +189,12 @@ def _limit(value: int | Rate | None) -> object:
     return value if isinstance(value, int) else rate_in_words(value)
 
 
-def _group_row(group: GroupStatus) -> tuple[object, ...]:
-    return (
-        *(group.name, _limit(group.max_active), _limit(group.rate), group.priority),
-        *(group.enabled, group.manifests, ", ".join(group.touched)),
-    )
-
-
-def _occupancy_row(group: GroupOccupancy) -> tuple[object, ...]:
-    reasons = [f"{number} {why.replace('_', ' ')}" for why, number in group.waiting.items()]
-    return (
-        *(group.group, group.in_progress, group.pending, str(_limit(group.max_active))),
-        *(sum(group.waiting.values()), ", ".join(reasons), group.dead_letters),
-    )
-
-
-def _job_row(item: Any) -> tuple[object, ...]:
-    job = msgspec.convert(item, JobStatus)
-    return (
-        job.name if job.retired_at is None else f"{job.name} (retired)",
-        *(_limit(job.max_active), job.active, _limit(job.rate), job.attempts),
-        *(job.workers or "none alive", job.manifests, ", ".join(job.touched)),
-    )
-
-
-def _manifest_row(status: ManifestStatus) -> tuple[object, ...]:
-    return (
-        *(status.external_id, status.job, status.group, shown(status.next_fire_at, status.zone)),
-        *(_state(status), status.last_outcome, _cadence(status)),
-    )
-
-
 def _state(status: ManifestStatus) -> str:
     if status.held_by is not None:
         return status.held_by.replace("_", " ")
     if status.outstanding:
         return f"{status.outstanding} under way"
-    if status.owed:
-        return f"{status.owed} pending trigger{'' if status.owed == 1 else 's'}"
-    return "ready"
+    return counted(status.owed, "pending trigger") if status.owed else "ready"
 
 
 def _cadence(status: ManifestStatus) -> str:
@@ -247,14 +213,12 @@ def _manifest_lines(found: ManifestAnswer) -> list[str]:
         "cadence": _cadence(status),
         "status": _state(status),
         "next fire": shown(status.next_fire_at, status.zone),
-        "last outcome": status.last_outcome or "-",
+        "last outcome": status.last_outcome,
         "last settled": shown(status.last_settled_at, status.zone),
         "successes": status.success_number,
     }
-    for name in (
-        *("input", "jitter_seconds", "misfire", "overlap", "batch"),
-        *WorkTerms.__struct_fields__,
-    ):
+    names = ("input", "jitter_seconds", "misfire", "overlap", "batch")
+    for name in (*names, *WorkTerms.__struct_fields__):
         label = name.replace("_seconds", " (seconds)").replace("_", " ")
         properties[label] = _plain(definition[name])
     properties["retry"] = _retry(definition["retry"])
@@ -275,12 +239,12 @@ def _owner(owner: FieldOwner) -> str:
 
 
 def _retry(policy: dict[str, Any]) -> str:
-    if policy.get("attempts") == 1:
+    if policy["attempts"] == 1:
         return "1 attempt"
-    longest = max(policy["interval_seconds"], policy["max_interval_seconds"])
+    first, longest = policy["interval_seconds"], policy["max_interval_seconds"]
     text = (
-        f"{policy.get('attempts')} attempts, {policy.get('interval_seconds'):g} s apart at first"
-        f", then x{policy.get('backoff'):g} up to {longest:g} s"
+        f"{policy['attempts']} attempts, {first:g} s apart at first"
+        f", then x{policy['backoff']:g} up to {max(first, longest):g} s"
     )
     for name in ("retry_on", "abort_on"):
         if policy.get(name):
@@ -288,11 +252,11 @@ def _retry(policy: dict[str, Any]) -> str:
     return text
 
 
-def _plain(value: object) -> str:
-    if isinstance(value, dict):
-        words = [f"{key.replace('_', ' ')} {item}" for key, item in value.items()]
-        return ", ".join(words) or "default"
-    return "-" if value is None else str(value)
+def _plain(value: object) -> object:
+    if not isinstance(value, dict):
+        return None if value is None else str(value)
+    words = [f"{key.replace('_', ' ')} {item}" for key, item in value.items()]
+    return ", ".join(words) or "default"
 
 
 def _preview_lines(found: PreviewAnswer) -> Iterator[str]:

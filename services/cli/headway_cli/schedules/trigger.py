@@ -8,17 +8,17 @@ from headway_clock import utc_now
 from headway_contract.manifests import BackfillAnswer
 from msgspec import UNSET
 
-from headway_cli.schedules.many import change_many
+from headway_cli.schedules.change import change_many
 from headway_cli.serve.names import check_choice, choosing
 from headway_cli.serve.outcomes import await_outcome, wait_option
-from headway_cli.serve.session import Session, asking
+from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
 from headway_cli.terminal.interaction import confirm, yes_option
 from headway_cli.terminal.output import counted
 from headway_cli.terminal.times import read_moment
 
 
-@click.command()
+@command()
 @choosing
 @click.option("--input", "input_text", metavar="JSON", help="Input instead of the manifest's own.")
 @options.seconds_option("--delay", "delay", "Do not start before this time has passed.")
@@ -37,7 +37,6 @@ from headway_cli.terminal.times import read_moment
 @click.option("--missed-only", is_flag=True, help="Only occurrences that did not fire on schedule.")
 @wait_option
 @yes_option
-@asking
 def trigger(
     session: Session,
     manifest_ids: tuple[str, ...],

@@ -7,12 +7,12 @@ ask. If it does not answer within a second, nothing is completed and nothing is 
 import http.client
 import json
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
-from headway_clock import monotonic
 
 VARIABLE = "_HEADWAY_COMPLETE"
 _SHELLS = ("bash", "zsh", "fish")
@@ -76,18 +76,12 @@ def _read_list(context: click.Context, path: str) -> list[dict[str, object]]:
     address = Session(data=Path(data or ".headway"), url=url).address()
     where = urlsplit(address.url)
     kind = http.client.HTTPSConnection if where.scheme == "https" else http.client.HTTPConnection
-    ends_at = monotonic() + _ANSWER_SECONDS
-    connection = kind(where.hostname or "", where.port, timeout=_ANSWER_SECONDS)
-    try:
-        headers = {"Authorization": f"Bearer {address.token}"} if address.token else {}
+    headers = {"Authorization": f"Bearer {address.token}"} if address.token else {}
+    with closing(kind(where.hostname or "", where.port, timeout=_ANSWER_SECONDS)) as connection:
         connection.request("GET", where.path.rstrip("/") + API + path, headers=headers)
-        if connection.sock is not None:
-            connection.sock.settimeout(max(0.05, ends_at - monotonic()))
         reply = connection.getresponse()
         items: list[dict[str, object]] = json.loads(reply.read())["items"]
         return items if reply.status == http.client.OK else []
-    finally:
-        connection.close()
 
 
 complete_manifests = _names_of("manifests", "external_id", narrowed=True)

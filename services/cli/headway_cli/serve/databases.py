@@ -1,10 +1,9 @@
 """Commands that read the database: by its URL, or that of the `up` of a data folder."""
 
-import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from headway_embedded import run_servers
 from headway_postgres_kit import Database
@@ -19,7 +18,6 @@ from headway_cli.serve.servers import reach_database
 from headway_cli.terminal import options
 
 Result = TypeVar("Result")
-Read = Callable[[Database], Awaitable[Result]]
 
 
 class DatabaseSettings(Struct, frozen=True, kw_only=True):
@@ -48,57 +46,43 @@ class Tables(Struct, frozen=True, kw_only=True):
         url = self.url
         return str(self.data) if url is None else describe_url(url)
 
-    def read(self, read: Read[Result]) -> Result:
-        """Connect, read, and disconnect."""
-        url = self.url
-        if url is None:
-            raise NothingRuns(
-                f"HEADWAY_DATABASE_URL is not set, and no 'headway up' runs in {display(self.data)}"
-            )
-        known = settings.read(DatabaseSettings, {"database_url": url}).database_url
+    def read(
+        self, read: Callable[[Database], Awaitable[Result]], *, stopped: bool = False
+    ) -> Result:
+        """Connect, read, and disconnect.
+
+        If an `up` may be stopped and only its data folder is known, run PostgreSQL on it meanwhile.
+        """
 
         async def connected() -> Result:
-            async with self._opened(known) as database:
-                return await read(database)
-
-        return run(connected())
-
-    def read_while_stopped(self, read: Read[Result]) -> Result:
-        """Do the same; if only a data folder is known, run PostgreSQL on it meanwhile."""
-        if self.url is not None or not self.data.is_dir():
-            return self.read(read)
-
-        async def connected() -> Result:
-            async with (
-                run_servers(self.data, nats=False) as servers,
-                self._opened(servers.database_url) as database,
-            ):
-                return await read(database)
+            async with self._server(stopped=stopped) as url:
+                database = await reach_database(url, name="headway-look", wait=self.wait)
+                try:
+                    return await read(database)
+                finally:
+                    await database.close()
 
         return run(connected())
 
     @asynccontextmanager
-    async def _opened(self, url: str) -> AsyncIterator[Database]:
-        database = await reach_database(url, name="headway-look", wait=self.wait)
-        try:
-            yield database
-        finally:
-            await database.close()
+    async def _server(self, *, stopped: bool) -> AsyncIterator[str]:
+        """Yield the URL of the database."""
+        if self.url is not None:
+            yield settings.read(DatabaseSettings, {"database_url": self.url}).database_url
+        elif stopped and self.data.is_dir():
+            async with run_servers(self.data, nats=False) as servers:
+                yield servers.database_url
+        else:
+            raise NothingRuns(
+                f"HEADWAY_DATABASE_URL is not set, and no 'headway up' runs in {display(self.data)}"
+            )
 
 
-def reading_tables(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a command that reads the tables; it gets them as `tables`."""
-
-    @functools.wraps(command)
-    def called(
-        *arguments: Any, data: Path, database_url: str | None, wait: float, **rest: Any
-    ) -> Any:
-        tables = Tables(data=data, database_url=database_url, wait=wait)
-        return command(*arguments, tables=tables, **rest)
-
-    return options.together(
-        options.database_option,
-        options.data_option("Data folder of a 'headway up', if no server is named."),
-        options.wait_option,
-        options.debug_option,
-    )(called)
+reading_tables = options.collected(
+    "tables",
+    Tables,
+    options.database_option,
+    options.data_option("Data folder of a 'headway up', if no server is named."),
+    options.wait_option,
+    options.debug_option,
+)

@@ -1,4 +1,4 @@
-"""Arguments and options that name manifests, groups, jobs and workers, with completion."""
+"""Arguments and options that name manifests, groups, jobs and workers."""
 
 from typing import Any
 

@@ -67,8 +67,7 @@ def scheduler(app: str | None, **flags: Any) -> None:
     given = settings.read(SchedulerSettings, flags)
     app = app or os.environ.get("HEADWAY_APP")
     definitions = load_app(app).definitions(settings.read_defaults()) if app else None
-    with exporting("headway-scheduler"):
-        run(_serve(start_scheduler(given, definitions)))
+    _serve("headway-scheduler", start_scheduler(given, definitions))
 
 
 @click.command()
@@ -88,9 +87,7 @@ def dispatcher(**flags: Any) -> None:
     It respects the limits and follows work until it is settled. Run as many as you like: they
     share the work.
     """
-    given = settings.read(DispatcherSettings, flags)
-    with exporting("headway-dispatcher"):
-        run(_serve(start_dispatcher(given)))
+    _serve("headway-dispatcher", start_dispatcher(settings.read(DispatcherSettings, flags)))
 
 
 @click.command()
@@ -116,9 +113,7 @@ def console(**flags: Any) -> None:
     # Half a second that every other command is spared.
     from headway_console.wiring import start_console  # noqa: PLC0415
 
-    given = settings.read(ConsoleSettings, flags)
-    with exporting("headway-console"):
-        run(_serve(start_console(given)))
+    _serve("headway-console", start_console(settings.read(ConsoleSettings, flags)))
 
 
 @click.command()
@@ -138,24 +133,24 @@ def migrate(wait: float, check: bool, **flags: Any) -> None:
     """
     given = settings.read(DatabaseSettings, flags)
 
-    async def apply() -> tuple[list[str], bool]:
-        deadline = monotonic() + wait
+    async def apply() -> None:
+        deadline, applied = monotonic() + wait, []
         database = await reach_database(given.database_url, name="headway-migrate", wait=wait)
         try:
             if check:
                 await _until_migrated(database, deadline)
-                return [], False
-            return await apply_migrations(database), await enqueue_role_is_missing(database)
+            else:
+                applied = await apply_migrations(database)
+            for step in applied:
+                click.echo(f"applied {step}")
+            if not applied:
+                click.echo("the schemas are up to date")
+            if not check and await enqueue_role_is_missing(database):
+                click.echo(_ROLE_IS_MISSING)
         finally:
             await database.close()
 
-    applied, role_is_missing = run(apply())
-    for step in applied:
-        click.echo(f"applied {step}")
-    if not applied:
-        click.echo("the schemas are up to date")
-    if role_is_missing:
-        click.echo(_ROLE_IS_MISSING)
+    run(apply())
 
 
 @click.command()
@@ -177,17 +172,17 @@ def provision(wait: float, **flags: Any) -> None:
     environment = {**os.environ, "HEADWAY_DATABASE_URL": "postgresql://"}
     given = settings.read(DispatcherSettings, flags, environment)
 
-    async def apply() -> list[str]:
+    async def apply() -> None:
         broker = await reach_broker(
             given.nats_url, name="headway-provision", credentials=given.nats_creds, wait=wait
         )
         try:
-            return await provision_by(broker, given)
+            changed = await provision_by(broker, given)
         finally:
             await broker.close()
+        click.echo(f"made {', '.join(changed)}" if changed else "everything is in place")
 
-    changed = run(apply())
-    click.echo(f"made {', '.join(changed)}" if changed else "everything is in place")
+    run(apply())
 
 
 async def apply_migrations(database: Database) -> list[str]:
@@ -197,16 +192,15 @@ async def apply_migrations(database: Database) -> list[str]:
 
 async def _until_migrated(database: Database, deadline: float) -> None:
     """Wait until both schemas have the version of this program; raises at the deadline."""
-    while True:
-        try:
-            for migrations in MIGRATIONS:
+    for migrations in MIGRATIONS:
+        while True:
+            try:
                 await migrations.check(database)
-        except SchemaMismatch:
-            if monotonic() + _POLL_SECONDS > deadline:
-                raise
+                break
+            except SchemaMismatch:
+                if monotonic() + _POLL_SECONDS > deadline:
+                    raise
             await asyncio.sleep(_POLL_SECONDS)
-        else:
-            return
 
 
 @contextmanager
@@ -223,8 +217,13 @@ def exporting(service: str) -> Iterator[None]:
             closing.join(_EXPORT_SECONDS)
 
 
-async def _serve(start: Coroutine[Any, Any, Service]) -> None:
+def _serve(name: str, start: Coroutine[Any, Any, Service]) -> None:
     """Run a service until a signal comes, also while it starts."""
-    stop = stop_on_signals()
-    service = await unless_stopped(start, stop)
-    await service.run_until(stop)
+
+    async def serve() -> None:
+        stop = stop_on_signals()
+        service = await unless_stopped(start, stop)
+        await service.run_until(stop)
+
+    with exporting(name):
+        run(serve())

@@ -1,5 +1,6 @@
 """Options that several commands share, each under one name with one meaning."""
 
+import functools
 import json
 import math
 import os
@@ -10,6 +11,7 @@ from uuid import UUID
 
 import click
 from headway_service_kit.process import LogForm, log_to_stderr
+from msgspec import Struct
 
 from headway_cli.terminal.times import MOMENT_HELP, PastMoment
 
@@ -34,22 +36,40 @@ def setting(flag: str, name: str, description: str, **attributes: Any) -> Decora
     return click.option(flag, name, help=described, **attributes)
 
 
-def seconds_option(
-    flag: str, name: str, description: str, *, least: float = 0, **attributes: Any
-) -> Decorator:
+def collected(name: str, struct: type[Struct], *declared: Decorator) -> Decorator:
+    """Declare options, the last in the help, and pass them to the command as one struct."""
+
+    def decorate(command: Command) -> Command:
+        others = vars(command).pop("__click_params__", [])
+
+        @functools.wraps(command)
+        def called(*arguments: Any, **values: Any) -> Any:
+            known = {field: values.pop(field) for field in struct.__struct_fields__}
+            return command(*arguments, **{name: struct(**known)}, **values)
+
+        together(*declared)(called)
+        vars(called)["__click_params__"] += others
+        return called
+
+    return decorate
+
+
+def repeated(flag: str, name: str, metavar: str, description: str, **attributes: Any) -> Decorator:
+    """Declare an option that may be repeated."""
+    attributes = {"metavar": metavar, "multiple": True, **attributes}
+    return click.option(flag, name, help=description, **attributes)
+
+
+def seconds_option(flag: str, name: str, description: str, **attributes: Any) -> Decorator:
     """Declare an option that takes a number of seconds."""
-    attributes.setdefault("type", click.FloatRange(min=least))
-    return click.option(
-        flag, name, metavar="SECONDS", callback=_check_seconds, help=description, **attributes
-    )
 
+    def check(context: click.Context, parameter: click.Parameter, value: float | None) -> Any:
+        if value is not None and not math.isfinite(value):
+            raise click.BadParameter(f"{value} is not a number of seconds.", context, parameter)
+        return value
 
-def _check_seconds(
-    context: click.Context, parameter: click.Parameter, value: float | None
-) -> float | None:
-    if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"{value} is not a number of seconds.", context, parameter)
-    return value
+    attributes = {"type": click.FloatRange(min=0), "metavar": "SECONDS", **attributes}
+    return click.option(flag, name, callback=check, help=description, **attributes)
 
 
 def start_logging(*, debug: bool = False) -> None:
@@ -60,11 +80,6 @@ def start_logging(*, debug: bool = False) -> None:
             f"HEADWAY_LOG_FORMAT: {chosen!r} is not a log format: use auto, json or text"
         )
     log_to_stderr(debug=debug, form=cast("LogForm", chosen))
-
-
-def _log_more(context: click.Context, parameter: click.Parameter, value: bool) -> None:  # noqa: ARG001
-    if value:
-        start_logging(debug=True)
 
 
 def read_json(text: str, hint: str = "'--input'") -> Any:
@@ -107,13 +122,14 @@ def read_pairs(
 
 def data_option(description: str) -> Decorator:
     """Declare `--data`, the data folder of a `headway up`."""
-    return click.option(
-        "--data",
-        type=click.Path(path_type=Path, file_okay=False),
-        default=Path(".headway"),
-        show_default=True,
-        help=description,
-    )
+    folder, usual = click.Path(path_type=Path, file_okay=False), Path(".headway")
+    return click.option("--data", type=folder, default=usual, show_default=True, help=description)
+
+
+def count_option(description: str, *, least: int = 1, most: int = 10_000, usual: int) -> Decorator:
+    """Declare `-n`, the size of a list."""
+    size = click.IntRange(least, most)
+    return click.option("-n", "most", type=size, default=usual, show_default=True, help=description)
 
 
 debug_option = click.option(
@@ -122,7 +138,7 @@ debug_option = click.option(
     envvar="HEADWAY_DEBUG",
     expose_value=False,
     is_eager=True,
-    callback=_log_more,
+    callback=lambda _context, _parameter, value: start_logging(debug=True) if value else None,
     help="Log more, and show tracebacks.",
 )
 app_option = setting("--app", "app", "Your app: file.py, module or module:name.", metavar="APP")
@@ -149,11 +165,4 @@ since_option = click.option(
 until_option = click.option(
     "--until", type=PastMoment(), metavar="AGE|TIME", help=f"Before then. {MOMENT_HELP}"
 )
-most_option = click.option(
-    "-n",
-    "most",
-    type=click.IntRange(1, 10_000),
-    default=50,
-    show_default=True,
-    help="How many to list.",
-)
+most_option = count_option("How many to list.", usual=50)

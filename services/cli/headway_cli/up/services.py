@@ -24,8 +24,7 @@ from headway_cli.serve.services import apply_migrations
 from headway_cli.up import summary
 from headway_cli.up.local_console import Credentials, read_or_make, start_local_console
 from headway_cli.up.plan import Plan
-from headway_cli.up.processes import Part, ShowLine, WorkerProcess, start_app_worker
-from headway_cli.up.worker_commands import CommandWorker
+from headway_cli.up.processes import CommandWorker, Part, ShowLine, WorkerProcess, start_app_worker
 
 _WORKER_SECONDS = 30.0
 _GIVE_UP_AFTER = 3
@@ -42,8 +41,7 @@ Say = Callable[[str], None]
 class Servers(Struct, frozen=True, kw_only=True):
     """PostgreSQL and NATS, and the time from which figures count."""
 
-    database_url: str
-    nats_url: str
+    urls: dict[str, str]
     database: Database
     since: datetime
     parts: list[Part]
@@ -63,70 +61,71 @@ class Services(Struct, frozen=True, kw_only=True):
 
 async def start_servers(stack: AsyncExitStack, plan: Plan, say: Say) -> Servers:
     """Start or reach the servers and migrate the schemas; the stack stops them."""
-    database_url, nats_url, parts = await _find_servers(stack, plan, say)
-    database = await reach_database(database_url, name="headway-up", wait=plan.wait)
+    database_url, nats_url, parts = plan.settings.database_url, plan.settings.nats_url, []
+    names = [name for name, url in (("PostgreSQL", database_url), ("NATS", nats_url)) if not url]
+    if names:
+        say(f"starting {' and '.join(names)} on the data folder {plan.data}")
+        servers = await stack.enter_async_context(
+            run_servers(plan.data, postgres=not database_url, nats=not nats_url)
+        )
+        for note in servers.notes:
+            say(note)
+        parts = [
+            Part(name=server.title, process=server.process, where=f"see {server.log}")
+            for server in (servers.postgres, servers.nats)
+            if server is not None
+        ]
+        database_url, nats_url = database_url or servers.database_url, nats_url or servers.nats_url
+    urls = {"database_url": str(database_url), "nats_url": str(nats_url)}
+    database = await reach_database(urls["database_url"], name="headway-up", wait=plan.wait)
     stack.push_async_callback(database.close)
     # Only to see that it answers: each service has a connection of its own.
+    credentials = plan.settings.nats_creds
     broker = await reach_broker(
-        nats_url, name="headway-up", credentials=plan.settings.nats_creds, wait=plan.wait
+        urls["nats_url"], name="headway-up", credentials=credentials, wait=plan.wait
     )
     await broker.close()
     await apply_migrations(database)
-    return Servers(
-        database_url=database_url,
-        nats_url=nats_url,
-        database=database,
-        since=await summary.read_now(database),
-        parts=parts,
-    )
-
-
-async def _find_servers(stack: AsyncExitStack, plan: Plan, say: Say) -> tuple[str, str, list[Part]]:
-    """Return the URLs of both servers; starts those that were not given."""
-    database_url, nats_url = plan.settings.database_url, plan.settings.nats_url
-    if database_url and nats_url:
-        return database_url, nats_url, []
-    names = [name for name, url in (("PostgreSQL", database_url), ("NATS", nats_url)) if not url]
-    say(f"starting {' and '.join(names)} on the data folder {plan.data}")
-    servers = await stack.enter_async_context(
-        run_servers(plan.data, postgres=not database_url, nats=not nats_url)
-    )
-    for note in servers.notes:
-        say(note)
-    parts = [
-        Part(name=server.title, process=server.process, where=f"see {server.log}")
-        for server in (servers.postgres, servers.nats)
-        if server is not None
-    ]
-    return database_url or servers.database_url, nats_url or servers.nats_url, parts
+    since = await summary.read_now(database)
+    return Servers(urls=urls, database=database, since=since, parts=parts)
 
 
 async def start_services(
     stack: AsyncExitStack, plan: Plan, servers: Servers, show_line: ShowLine
 ) -> Services:
     """Start all services, the scheduler after the worker, so that the first fire finds one."""
-    urls = {"database_url": servers.database_url, "nats_url": servers.nats_url}
     dispatcher = await start_dispatcher(
-        replace(plan.dispatcher, **urls), give_up_after=_GIVE_UP_AFTER
+        replace(plan.dispatcher, **servers.urls), give_up_after=_GIVE_UP_AFTER
     )
     stack.push_async_callback(dispatcher.stop)
     credentials = read_or_make(plan.data)
+    console_settings = replace(plan.console, **servers.urls)
     console = await start_local_console(
-        replace(plan.console, **urls), credentials, folder=plan.data, give_up_after=_GIVE_UP_AFTER
+        console_settings, credentials, folder=plan.data, give_up_after=_GIVE_UP_AFTER
     )
     stack.push_async_callback(console.stop)
     host = plan.console.console_address.rpartition(":")[0]
     local_host = "127.0.0.1" if host in ("", "0.0.0.0", "[::]") else host  # noqa: S104
     console_url = f"http://{local_host}:{console.port}"
-    environment = _worker_environment(servers, console_url, credentials)
-    worker = await _start_worker(stack, plan, servers, environment, show_line)
-    commands = []
-    for command in plan.worker_commands:
-        started = await CommandWorker.start(command, environment=environment, show_line=show_line)
-        stack.push_async_callback(started.stop)
-        commands.append(started)
+    environment = {
+        **os.environ,
+        "HEADWAY_NATS_URL": servers.urls["nats_url"],
+        "HEADWAY_URL": console_url,
+        "HEADWAY_TOKEN": credentials.token,
+    }
+    # That is the address of `up` itself.
+    environment.pop("HEADWAY_HEALTH_ADDRESS", None)
+    if logging.getLogger().isEnabledFor(logging.DEBUG):
+        environment["HEADWAY_DEBUG"] = "1"
+    worker = None
+    if plan.has_bodies:
+        worker = await _start_worker(stack, plan, servers, environment, show_line)
+    commands = [CommandWorker(named, environment, show_line) for named in plan.worker_commands]
+    for command in commands:
+        await command.start()
+        stack.push_async_callback(command.stop)
     scheduler = await start_scheduler(
-        replace(plan.scheduler, **urls), plan.definitions, give_up_after=_GIVE_UP_AFTER
+        replace(plan.scheduler, **servers.urls), plan.definitions, give_up_after=_GIVE_UP_AFTER
     )
     stack.push_async_callback(scheduler.stop)
     if plan.settings.health_address:
@@ -150,15 +149,11 @@ async def _start_worker(
     servers: Servers,
     environment: dict[str, str],
     show_line: ShowLine,
-) -> WorkerProcess | None:
-    """Start the app's worker and wait for its first heartbeat, unless the app has no bodies."""
-    if not plan.has_bodies:
-        return None
+) -> WorkerProcess:
+    """Start the app's worker and wait for its first heartbeat."""
+    slots = plan.settings.worker_slots
     worker = await start_app_worker(
-        plan.app,
-        slots=plan.settings.worker_slots,
-        environment=environment,
-        show_line=show_line,
+        plan.app, slots=slots, environment=environment, show_line=show_line
     )
     stack.push_async_callback(worker.stop)
     deadline = monotonic() + _WORKER_SECONDS
@@ -171,22 +166,6 @@ async def _start_worker(
             )
         await asyncio.sleep(0.02)
     return worker
-
-
-def _worker_environment(
-    servers: Servers, console_url: str, credentials: Credentials
-) -> dict[str, str]:
-    """Make the environment of workers; HEADWAY_HEALTH_ADDRESS is that of `up` itself."""
-    environment = {
-        **os.environ,
-        "HEADWAY_NATS_URL": servers.nats_url,
-        "HEADWAY_URL": console_url,
-        "HEADWAY_TOKEN": credentials.token,
-    }
-    environment.pop("HEADWAY_HEALTH_ADDRESS", None)
-    if logging.getLogger().isEnabledFor(logging.DEBUG):
-        environment["HEADWAY_DEBUG"] = "1"
-    return environment
 
 
 async def check_all(services: Services, servers: Servers) -> None:

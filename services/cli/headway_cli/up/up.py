@@ -24,7 +24,8 @@ from headway_cli.serve.servers import unless_stopped
 from headway_cli.serve.services import exporting
 from headway_cli.terminal import options
 from headway_cli.up.plan import Plan, make_plan
-from headway_cli.up.screen import Screen, Show
+from headway_cli.up.processes import WorkerCommand, read_commands
+from headway_cli.up.screen import Screen
 from headway_cli.up.services import (
     Servers,
     Services,
@@ -34,7 +35,6 @@ from headway_cli.up.services import (
     start_services,
 )
 from headway_cli.up.summary import read_now, read_report, read_summary, report_text
-from headway_cli.up.worker_commands import WorkerCommand, read_commands
 
 log = get_logger(__name__)
 
@@ -49,13 +49,12 @@ _CHECK_SECONDS = 0.5
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON summary as the last line.")
 @options.slots_option
-@click.option(
+@options.repeated(
     "--worker-command",
     "worker_commands",
-    multiple=True,
+    "COMMAND",
+    "Run another worker, such as 'node worker.js'; may be repeated. An app in YAML needs one.",
     callback=read_commands,
-    metavar="COMMAND",
-    help="Run another worker, such as 'node worker.js'; may be repeated. An app in YAML needs one.",
 )
 @options.database_option
 @options.nats_option
@@ -71,7 +70,7 @@ _CHECK_SECONDS = 0.5
 @options.debug_option
 def up(
     app: str,
-    worker_commands: tuple[WorkerCommand, ...],
+    worker_commands: list[WorkerCommand],
     data: Path,
     seconds: float | None,
     as_json: bool,
@@ -110,14 +109,13 @@ async def _up(plan: Plan, screen: Screen) -> dict[str, Any]:
             stack.enter_context(
                 noted(
                     plan.data,
-                    nats_url=servers.nats_url,
-                    database_url=servers.database_url,
+                    **servers.urls,
                     url=services.console_url,
                     token=services.credentials.token,
                     ticket_key=services.credentials.ticket_key,
                 )
             )
-            screen.say(_console_line(services, screen))
+            screen.say(f"console: {services.console_url}{_sign_in(services, screen)}")
             running_since = await read_now(servers.database)
             await _watch(plan, servers, services, stop, screen)
             screen.say(
@@ -127,12 +125,11 @@ async def _up(plan: Plan, screen: Screen) -> dict[str, Any]:
         return await read_report(servers.database, servers.since, running_since)
 
 
-def _console_line(services: Services, screen: Screen) -> str:
-    """Name the console: at a terminal with a link that signs in once, never in a log."""
-    url, key = services.console_url, services.credentials.ticket_key
+def _sign_in(services: Services, screen: Screen) -> str:
+    """Return the rest of a link that signs in once: at a terminal, never in a log."""
     if screen.is_terminal:
-        return f"console: {url}{sign_in_path(key, utc_now())}"
-    return f"console: {url} ('headway sign-in' prints a link that signs you in)"
+        return sign_in_path(services.credentials.ticket_key, utc_now())
+    return " ('headway sign-in' prints a link that signs you in)"
 
 
 async def _watch(
@@ -146,14 +143,10 @@ async def _watch(
             await check_all(services, servers)
             if monotonic() >= show_at:
                 show_at += screen.pace
-                await _show(servers, show)
+                try:
+                    show(await read_summary(servers.database, servers.since))
+                except DatabaseUnavailable as error:
+                    log.warning("cannot read progress", error=error)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(_CHECK_SECONDS, left)):
                     await stop.wait()
-
-
-async def _show(servers: Servers, show: Show) -> None:
-    try:
-        show(await read_summary(servers.database, servers.since))
-    except DatabaseUnavailable as error:
-        log.warning("cannot read progress", error=error)

@@ -10,27 +10,27 @@ from headway_contract.work_queue import CancelAnswer, RunAnswer, RunStatus, Work
 
 from headway_cli.serve.completion import complete_groups, complete_manifests
 from headway_cli.serve.names import filters, work_filter, worker_filter
-from headway_cli.serve.session import Session, asking
+from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
 from headway_cli.terminal.interaction import confirm, yes_option
-from headway_cli.terminal.output import counted, fields, first_line, json_text, table
-from headway_cli.terminal.times import age_text, duration_text, shown
+from headway_cli.terminal.output import counted, fields, first_line, json_text, table, waiting_text
+from headway_cli.terminal.times import age_text, duration_text
 
 NOT_ALL = 1
 _CANCELLED = ("settled", "asked_to_stop", "asked")
 _LISTED = 20
 _COUNTED = 1000
+_MANY = f"more than {_COUNTED} works"
 
 _id_argument = click.argument("identity", metavar="[ID]", required=False, callback=options.identity)
 
 
-@click.command()
+@command()
 @click.argument("ids", metavar="[ID]...", nargs=-1, callback=options.identity)
 @click.option("--manifest", help="All work of this manifest.", shell_complete=complete_manifests)
 @click.option("--group", help="All work of this group.", shell_complete=complete_groups)
 @click.option("--reason", default="", help="Reason, for the record and the running job.")
 @yes_option
-@asking
 def cancel(
     session: Session,
     ids: tuple[UUID, ...],
@@ -46,7 +46,19 @@ def cancel(
     """
     if sum((bool(ids), manifest is not None, group is not None)) != 1:
         raise click.UsageError("give ids of runs or work, or --manifest, or --group")
-    confirm(lambda: _describe_cancel(session, manifest, group), yes=yes or bool(ids))
+    name = manifest or (f"group {group}" if group else "")
+
+    def describe() -> str | None:
+        found = session.ask(
+            lambda client: client.works(manifest=manifest, group=group, most=_COUNTED + 1)
+        )
+        if not found:
+            return None
+        running = sum(work.state == "dispatched" for work in found)
+        number = f"{counted(len(found), 'work')} ({running} running, the others wait)"
+        return f"cancel {number if len(found) <= _COUNTED else _MANY} of {name}"
+
+    confirm(describe, yes=yes or bool(ids))
 
     async def ask(client: Client) -> CancelAnswer:
         if manifest is not None:
@@ -58,36 +70,20 @@ def cancel(
         )
 
     found = session.ask(ask)
-    name = manifest or (f"group {group}" if group else "")
     session.print(found, lambda: _cancel_lines(found, name))
     ended = [result for result in found.results if result.result not in _CANCELLED]
     return NOT_ALL if ids and ended else 0
 
 
-def _describe_cancel(session: Session, manifest: str | None, group: str | None) -> str | None:
-    """Describe a cancel of all work of a manifest or group; `None` if there is none."""
-    found = session.ask(
-        lambda client: client.works(manifest=manifest, group=group, most=_COUNTED + 1)
-    )
-    if not found:
-        return None
-    running = sum(work.state == "dispatched" for work in found)
-    number = f"{counted(len(found), 'work')} ({running} running, the others wait)"
-    if len(found) > _COUNTED:
-        number = f"more than {_COUNTED} works"
-    return f"cancel {number} of {manifest or f'group {group}'}"
-
-
 def _cancel_lines(found: CancelAnswer, name: str) -> list[str]:
     lines = [result.text for result in found.results[:_LISTED]]
     if name:
-        counts = [f"{number} {word.replace('_', ' ')}" for word, number in found.counts.items()]
         dropped = f", dropped {found.dropped} pending" if found.dropped else ""
-        lines.append(f"{name}: {', '.join(counts) or 'no work was under way'}{dropped}")
+        lines.append(f"{name}: {waiting_text(found.counts) or 'no work was under way'}{dropped}")
     return lines
 
 
-@click.command()
+@command()
 @_id_argument
 @click.option(
     "--state",
@@ -97,7 +93,6 @@ def _cancel_lines(found: CancelAnswer, name: str) -> list[str]:
 @filters
 @click.option("--reason", help="Only with this reason to wait; of settled work, its outcome.")
 @options.most_option
-@asking
 def work(session: Session, identity: UUID | None, most: int, **given: Any) -> None:
     """List work that is not settled, or show one piece of work.
 
@@ -111,13 +106,16 @@ def work(session: Session, identity: UUID | None, most: int, **given: Any) -> No
     session.print_items(
         session.ask(lambda client: client.works(most=most + 1, **given)),
         ("WORK", "MANIFEST", "JOB", "GROUP", "STATE", "WHY", "ROUND", "RUNS", "AGE"),
-        _work_row,
+        lambda work: (
+            *(work.work, work.manifest, work.job, work.group, work.state, _why(work)),
+            *(work.round, work.runs, age_text(work.queued_at, utc_now())),
+        ),
         empty="no matching work" if any(given.values()) else "no work is under way",
         most=most,
     )
 
 
-@click.command()
+@command()
 @_id_argument
 @click.option(
     "--state",
@@ -130,7 +128,6 @@ def work(session: Session, identity: UUID | None, most: int, **given: Any) -> No
 @options.since_option
 @options.until_option
 @options.most_option
-@asking
 def runs(session: Session, identity: UUID | None, most: int, **given: Any) -> None:
     """List runs, the newest first, or show one run.
 
@@ -156,13 +153,6 @@ def _refuse_filters(given: dict[str, Any]) -> None:
         raise click.UsageError(f"an id selects one thing: leave out {', '.join(stated)}")
 
 
-def _work_row(work: WorkStatus) -> tuple[object, ...]:
-    return (
-        *(work.work, work.manifest, work.job, work.group, work.state, _why(work)),
-        *(work.round, work.runs, age_text(work.queued_at, utc_now())),
-    )
-
-
 def _why(work: WorkStatus) -> str:
     if work.state == "settled":
         return work.outcome or ""
@@ -176,19 +166,19 @@ def _work_lines(found: WorkAnswer) -> list[str]:
     lines = fields(
         {
             "work": f"{work.work} (round {work.round})",
-            "manifest": work.manifest or "-",
+            "manifest": work.manifest,
             "group": work.group,
             "job": work.job,
             "cause": work.cause,
             "state": f"{work.state} ({_why(work)})" if _why(work) else work.state,
             "priority": work.priority,
-            "due": shown(work.due_at),
-            "queued": shown(work.queued_at),
-            "not before": shown(work.not_before),
-            "settled": shown(work.settled_at),
+            "due": work.due_at,
+            "queued": work.queued_at,
+            "not before": work.not_before,
+            "settled": work.settled_at,
             "attempts": f"{work.attempts} of {found.retry.get('attempts', '?')} in this round",
             "timeout": f"{found.timeout_seconds:g} s",
-            "dead letters": ", ".join(map(str, found.dead_letters)) or "-",
+            "dead letters": found.dead_letters,
             "input": json_text(found.input),
         }
     )
@@ -199,14 +189,10 @@ def _work_lines(found: WorkAnswer) -> list[str]:
     return lines
 
 
-def _result(run: RunStatus) -> tuple[str | None, str, str, str]:
+def _result(run: RunStatus) -> tuple[object, ...]:
     failure = f"{run.failure_kind}: {run.failure_message}" if run.failure_kind else ""
-    return (
-        run.worker,
-        shown(run.started_at),
-        duration_text(run.started_at, run.finished_at),
-        first_line(failure or run.cancel_reason or ""),
-    )
+    took = duration_text(run.started_at, run.finished_at)
+    return run.worker, run.started_at, took, first_line(failure or run.cancel_reason or "")
 
 
 def _run_lines(found: RunAnswer) -> list[str]:
@@ -216,19 +202,19 @@ def _run_lines(found: RunAnswer) -> list[str]:
         {
             "run": run.run,
             "work": f"{run.work} (round {run.round}, attempt {run.attempt})",
-            "manifest": run.manifest or "-",
+            "manifest": run.manifest,
             "group": run.group,
             "job": run.job,
             "state": run.state,
-            "worker": " on ".join(filter(None, (run.worker, run.host))) or "-",
-            "due": shown(run.due_at),
-            "admitted": shown(run.created_at),
-            "started": shown(run.started_at),
-            "finished": shown(run.finished_at),
+            "worker": " on ".join(filter(None, (run.worker, run.host))),
+            "due": run.due_at,
+            "admitted": run.created_at,
+            "started": run.started_at,
+            "finished": run.finished_at,
             "took": duration_text(run.started_at, run.finished_at),
-            "cancelled": run.cancel_reason or "-",
-            "progress": " ".join(filter(None, (percent, found.message))) or "-",
-            "trace": found.trace_id or "-",
+            "cancelled": run.cancel_reason,
+            "progress": " ".join(filter(None, (percent, found.message))),
+            "trace": found.trace_id,
             "input": json_text(found.input),
             "output": json_text(found.output),
         }

@@ -5,7 +5,7 @@ from headway_clock import utc_now
 from headway_contract.operations import WorkerStatus
 
 from headway_cli.serve.completion import complete_workers
-from headway_cli.serve.session import Session, asking
+from headway_cli.serve.session import Session, asking, command
 from headway_cli.terminal.times import age_text
 
 UNKNOWN_WORKER = 1
@@ -25,11 +25,10 @@ def workers(context: click.Context, session: Session) -> None:
         )
 
 
-@workers.command("drain")
+@command("drain", of=workers)
 @click.argument(
     "names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_workers
 )
-@asking
 def _drain_command(session: Session, names: tuple[str, ...]) -> int:
     """Drain workers: they take no new orders, finish their runs, and exit.
 
