@@ -8,22 +8,15 @@ from typing import Any
 
 import click
 from headway_dispatcher.public import DispatcherSettings
-from headway_errors import RequestFailed
 from headway_jetstream_kit import BrokerUnavailable
 from headway_postgres_kit import DatabaseUnavailable, SessionsShared
 from headway_service_kit.process import run
 from headway_service_kit.settings import InvalidSettings
 
 from headway_cli.doctor.findings import Area, Finding
-from headway_cli.doctor.nats import gather_broker, judge_broker
-from headway_cli.doctor.postgresql import gather_database, judge_database
-from headway_cli.doctor.system import (
-    ask_console,
-    check_local,
-    judge_console,
-    judge_failure,
-    read_system,
-)
+from headway_cli.doctor.nats import check_broker
+from headway_cli.doctor.postgresql import check_database
+from headway_cli.doctor.system import Job, check_console, check_local, read_system
 from headway_cli.serve import settings
 from headway_cli.serve.running import NothingRuns, Running, find_alive
 from headway_cli.serve.servers import reach_broker, reach_database
@@ -78,46 +71,42 @@ def doctor(session: Session, database_url: str | None, nats_url: str | None) -> 
 
 async def _check(targets: Running) -> list[Finding]:
     """Check the console, then both servers at the same time."""
-    served: list[str] | None = None
+    jobs: list[Job] | None = None
 
-    async def check_console() -> Area:
-        nonlocal served
+    async def by_console() -> Area:
+        nonlocal jobs
         address = ConsoleAddress(url=targets.url, token=targets.token or None)
-        try:
-            facts = await ask_console(address)
-        except RequestFailed as error:
-            return judge_failure(address.url, error)
-        served = [job.name for job in facts.jobs if job.workers]
-        return judge_console(facts)
+        area, jobs = await check_console(address)
+        return area
 
-    async def check_database() -> Area:
+    async def by_database() -> Area:
         url = targets.database_url or ""
         database = await reach_database(url, name="headway-doctor", wait=_REACH_SECONDS)
         try:
-            facts = await gather_database(database)
-            area = judge_database(facts)
-            if served is None and not any(facts.schemas.values()):
+            area = await check_database(database)
+            migrated = all(found.verdict == "ok" for found in area if found.check == "schema")
+            if jobs is None and migrated:
                 seconds = _dispatcher_settings(targets).orphan_timeout_seconds
                 area += await read_system(database, seconds)
             return area
         finally:
             await database.close()
 
-    async def check_broker() -> Area:
+    async def by_broker() -> Area:
         credentials = settings.get("nats_creds")
         broker = await reach_broker(
             targets.nats_url, name="headway-doctor", credentials=credentials, wait=_REACH_SECONDS
         )
         try:
-            known = _dispatcher_settings(targets)
-            return judge_broker(await gather_broker(broker, known, served or []))
+            served = [job.name for job in jobs or () if job.workers]
+            return await check_broker(broker, _dispatcher_settings(targets), served)
         finally:
             await broker.close()
 
-    console = await _guard("console", "HEADWAY_URL", targets.url, check_console)
+    console = await _guard("console", "HEADWAY_URL", targets.url, by_console)
     database, broker = await asyncio.gather(
-        _guard("postgresql", "HEADWAY_DATABASE_URL", targets.database_url, check_database),
-        _guard("nats", "HEADWAY_NATS_URL", targets.nats_url, check_broker),
+        _guard("postgresql", "HEADWAY_DATABASE_URL", targets.database_url, by_database),
+        _guard("nats", "HEADWAY_NATS_URL", targets.nats_url, by_broker),
     )
     return [*console, *database, *broker]
 

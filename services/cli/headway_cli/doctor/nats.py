@@ -12,7 +12,6 @@ from headway_dispatcher.public import DispatcherSettings, Inspected, inspect_pro
 from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_jetstream_kit.connection import ApiError
 from headway_jetstream_kit.provisioning import STREAM_NOT_FOUND
-from msgspec import Struct
 
 from headway_cli.doctor.findings import Area
 from headway_cli.terminal.output import counted
@@ -27,55 +26,43 @@ _TRIAL_SECONDS = 2.0
 _WRITE_FAILED = (10049, 10077, 10051)
 
 
-class BrokerFacts(Struct, frozen=True, kw_only=True):
-    """The state of NATS.
-
-    `problem` is set if JetStream does not answer. `write_errors` has the streams that NATS cannot
-    write, `untested` the reason why that is unknown.
-    """
-
-    where: str
-    version: str
-    max_payload: int
-    ours: datetime
-    problem: str = ""
-    storage: int = 0
-    storage_limit: int = 0
-    write_errors: dict[str, str] = {}
-    untested: str = ""
-    provisioned: list[Inspected] = []
-    services: list[Answering] = []
-
-
-async def gather_broker(
-    broker: Broker, settings: DispatcherSettings, jobs: list[str]
-) -> BrokerFacts:
-    """Read the state of NATS and test its disk; `jobs` are those that live workers serve."""
-    version = broker.client.connected_server_version
-    facts = BrokerFacts(
-        where=broker.where,
-        version=f"{version.major}.{version.minor}.{version.patch}",
-        max_payload=broker.client.max_payload,
-        ours=utc_now(),
+async def check_broker(broker: Broker, settings: DispatcherSettings, jobs: list[str]) -> Area:
+    """Check NATS and test its disk; `jobs` are those that live workers serve."""
+    area, client = Area("nats"), broker.client
+    version = client.connected_server_version
+    judge_server(
+        area, (version.major, version.minor, version.patch), client.max_payload, broker.where
     )
     try:
         account = await broker.api("INFO")
     except Exception as error:  # noqa: BLE001 - without JetStream nothing else can be read
-        return msgspec.structs.replace(facts, problem=str(error) or type(error).__name__)
+        remedy = "enable JetStream for this account; after a full disk free space and restart NATS"
+        area.trouble("jetstream", str(error) or type(error).__name__, remedy)
+        return area
     ours = utc_now()
-    provisioned = await inspect_provisioned(broker, settings, jobs)
-    present = [item.name for item in provisioned if item.kind == "stream" and item.info]
+    items = await inspect_provisioned(broker, settings, jobs)
+    present = [item.name for item in items if item.kind == "stream" and item.info]
     write_errors, untested = await _test_disk(broker, present, replicas=settings.stream_replicas)
-    return msgspec.structs.replace(
-        facts,
-        ours=ours,
-        storage=account.get("storage", 0),
-        storage_limit=max(0, account.get("limits", {}).get("max_storage", 0)),
-        write_errors=write_errors,
-        untested=untested,
-        provisioned=provisioned,
-        services=await read_services(broker),
-    )
+    judge_storage(area, account, write_errors, untested)
+    judge_items(area, items, ours)
+    judge_services(area, await read_services(broker), metadata.version("headway-jetstream-kit"))
+    return area
+
+
+def judge_server(area: Area, version: tuple[int, ...], max_payload: int, where: str) -> None:
+    """Judge the version of the server, and its largest message."""
+    name = f"nats-server {'.'.join(map(str, version))}"
+    if version[:2] < _OLDEST:
+        area.trouble("version", name, "upgrade it: claims need 2.11, and the tests run on 2.15")
+    elif version[:2] < _RESETS:
+        remedy = "upgrade it to 2.14: after a crash messages are redelivered only after ack_wait"
+        area.warning("version", name, remedy)
+    else:
+        area.ok("version", f"{name} at {where}")
+    if max_payload < _PAYLOAD:
+        text = f"the largest message is {max_payload:,} bytes"
+        remedy = "set max_payload: 1MB, or inputs and outputs of 256 KiB may not fit"
+        area.warning("payload", text, remedy)
 
 
 async def _test_disk(
@@ -113,50 +100,25 @@ async def _test_disk(
     return errors, ""
 
 
-def judge_broker(facts: BrokerFacts) -> Area:
-    """Judge the state of NATS."""
-    area, name = Area("nats"), f"nats-server {facts.version}"
-    version = tuple(int(part) for part in facts.version.split(".")[:2])
-    if version < _OLDEST:
-        area.trouble("version", name, "upgrade it: claims need 2.11, and the tests run on 2.15")
-    elif version < _RESETS:
-        remedy = "upgrade it to 2.14: after a crash messages are redelivered only after ack_wait"
-        area.warning("version", name, remedy)
-    else:
-        area.ok("version", f"{name} at {facts.where}")
-    if facts.max_payload < _PAYLOAD:
-        text = f"the largest message is {facts.max_payload:,} bytes"
-        remedy = "set max_payload: 1MB, or inputs and outputs of 256 KiB may not fit"
-        area.warning("payload", text, remedy)
-    if facts.problem:
-        remedy = "enable JetStream for this account; after a full disk free space and restart NATS"
-        area.trouble("jetstream", facts.problem, remedy)
-        return area
-    _judge_storage(area, facts)
-    times = [item.info["ts"] for item in facts.provisioned if item.info and "ts" in item.info]
-    if times:
-        theirs = msgspec.convert(times[0], datetime, strict=False)
-        area.clock(theirs, facts.ours, "messages expire by the server's clock")
-    for item in facts.provisioned:
-        _judge_item(area, item)
-    judge_services(area, facts.services, metadata.version("headway-jetstream-kit"))
-    return area
-
-
-def _judge_storage(area: Area, facts: BrokerFacts) -> None:
-    if facts.write_errors:
-        reason = next(iter(facts.write_errors.values()))
-        text = f"NATS cannot store messages of {', '.join(facts.write_errors)}: {reason}"
+def judge_storage(
+    area: Area, account: dict[str, Any], write_errors: dict[str, str], untested: str
+) -> None:
+    """Judge the streams that NATS cannot write, or why that is unknown, and the space used."""
+    if write_errors:
+        reason = next(iter(write_errors.values()))
+        text = f"NATS cannot store messages of {', '.join(write_errors)}: {reason}"
         remedy = "free space on its disk, then restart NATS: it writes to such a stream only then"
         area.trouble("storage", text, remedy)
         return
-    if facts.untested:
-        text = f"it is unknown whether NATS can write to its disk: {facts.untested}"
+    if untested:
+        text = f"it is unknown whether NATS can write to its disk: {untested}"
         remedy = f"let this user purge streams and create {_TRIAL_STREAM}, or see the server's log"
         area.warning("storage", text, remedy)
-    used, limit = _size(facts.storage), facts.storage_limit
-    text = f"{used} of {_size(limit)} used" if limit else f"{used} used, without a limit"
-    if not _judge_fill(area, "storage", text, facts.storage, limit, "raise the limit"):
+    used, limit = account.get("storage", 0), max(0, account.get("limits", {}).get("max_storage", 0))
+    text = (
+        f"{_size(used)} of {_size(limit)} used" if limit else f"{_size(used)} used, without a limit"
+    )
+    if not _judge_fill(area, "storage", text, used, limit, "raise the limit"):
         area.ok("storage", text)
 
 
@@ -165,6 +127,16 @@ def _judge_fill(area: Area, check: str, text: str, used: int, limit: int, remedy
     if limit and used > 0.7 * limit:
         (area.trouble if used > 0.9 * limit else area.warning)(check, text, remedy)
     return bool(limit) and used > 0.7 * limit
+
+
+def judge_items(area: Area, items: list[Inspected], ours: datetime) -> None:
+    """Judge the streams and consumers, and the clock of the server by the first answer."""
+    times = [item.info["ts"] for item in items if item.info and "ts" in item.info]
+    if times:
+        theirs = msgspec.convert(times[0], datetime, strict=False)
+        area.clock(theirs, ours, "messages expire by the server's clock")
+    for item in items:
+        _judge_item(area, item)
 
 
 def _judge_item(area: Area, item: Inspected) -> None:

@@ -2,12 +2,11 @@
 
 import stat
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from headway.client.http_control import HttpControl
 from headway_clock import utc_now
 from headway_console.public import Overview, page_of_jobs, read_overview, state_of
 from headway_errors import RequestFailed
@@ -68,47 +67,32 @@ class Person(Struct, frozen=True, kw_only=True):
     role: str | None
 
 
-class ConsoleFacts(Struct, frozen=True, kw_only=True):
-    """Answers of the console."""
-
-    where: str
-    person: Person
-    overview: Overview
-    ours: datetime
-    jobs: list[Job] = []
-
-
-async def ask_console(address: ConsoleAddress) -> ConsoleFacts:
-    """Ask the console for our identity, the overview and the jobs."""
-    async with HttpControl(address.url, token=address.token) as control:
-        return ConsoleFacts(
-            where=control.url,
-            person=await control.show("/me", Person),
-            overview=await control.show("/overview", Overview),
-            ours=utc_now(),
-            jobs=await control.list("/jobs", {}, Job),
-        )
+async def check_console(address: ConsoleAddress) -> tuple[Area, list[Job] | None]:
+    """Check the console and the system that it reports; also returns the jobs if it answers."""
+    area = Area("console")
+    try:
+        async with address.control() as control:
+            person = await control.show("/me", Person)
+            overview, ours = await control.show("/overview", Overview), utc_now()
+            jobs = await control.list("/jobs", {}, Job)
+    except RequestFailed as error:
+        judge_failure(area, address.url, error)
+        return area, None
+    area.ok("reach", f"{control.url} knows you as {person.name} ({person.role or 'none'})")
+    area.clock(overview.now, ours, "commands and console show times")
+    area += judge_system(overview, jobs)
+    return area, jobs
 
 
-def judge_failure(where: str, error: RequestFailed) -> Area:
+def judge_failure(area: Area, where: str, error: RequestFailed) -> None:
     """Report that the console does not answer, or refuses us."""
-    area, text = Area("console"), str(error).partition("\n")[0]
+    text = str(error).partition("\n")[0]
     remedy = "start 'headway console', or 'headway up'"
     if "does not know you" in text:
         remedy = "set HEADWAY_TOKEN to a token of its file; 'headway token new' makes one"
     elif "cannot be read" in text:
         remedy = "let HEADWAY_URL name a console of this version"
     area.trouble("reach", f"{where}: {text}", remedy)
-    return area
-
-
-def judge_console(facts: ConsoleFacts) -> Area:
-    """Judge the console and the system that it reports."""
-    area, person = Area("console"), facts.person
-    area.ok("reach", f"{facts.where} knows you as {person.name} ({person.role or 'none'})")
-    area.clock(facts.overview.now, facts.ours, "commands and console show times")
-    area += judge_system(facts.overview, facts.jobs)
-    return area
 
 
 async def read_system(database: Database, orphan_seconds: float) -> Area:

@@ -12,7 +12,7 @@ from headway_dispatcher.public import export as read_history
 from headway_dispatcher.public import rebuild as rebuild_tables
 from headway_postgres_kit import Database
 
-from headway_cli.serve.databases import Tables, reading_tables
+from headway_cli.serve.servers import Tables, reading_tables
 from headway_cli.terminal import options
 from headway_cli.terminal.interaction import confirm, progressing, yes_option
 from headway_cli.terminal.output import counted, json_option, print_json

@@ -14,8 +14,8 @@ from headway_postgres_kit import Database, Queries
 from msgspec import Struct
 
 from headway_cli.serve import settings
-from headway_cli.serve.completion import complete_manifests
-from headway_cli.serve.databases import Tables
+from headway_cli.serve.names import complete_manifests
+from headway_cli.serve.servers import Tables
 from headway_cli.serve.session import Session, command, read_manifest_time
 from headway_cli.terminal import options
 from headway_cli.terminal.interaction import progressing

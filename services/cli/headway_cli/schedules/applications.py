@@ -5,7 +5,7 @@ from datetime import datetime
 import click
 from headway_clock import utc_now
 
-from headway_cli.serve.completion import complete_apps
+from headway_cli.serve.names import complete_apps
 from headway_cli.serve.session import Session, asking, command
 from headway_cli.terminal.interaction import confirm, yes_option
 from headway_cli.terminal.output import counted

@@ -11,8 +11,14 @@ from headway_contract.manifests import ManifestResult, ManifestStatus
 from headway_decisions.capacity.rates import parse_rate
 from headway_errors import Conflict, Rejected
 
-from headway_cli.serve.completion import complete_groups, complete_jobs, complete_manifests
-from headway_cli.serve.names import check_choice, choosing, manifest_argument
+from headway_cli.serve.names import (
+    check_choice,
+    choosing,
+    complete_groups,
+    complete_jobs,
+    complete_manifests,
+    manifest_argument,
+)
 from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
 from headway_cli.terminal.interaction import confirm, yes_option

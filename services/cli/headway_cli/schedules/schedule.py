@@ -15,8 +15,12 @@ from headway_errors import Conflict, NotFound
 
 from headway_cli.schedules.change import delete
 from headway_cli.serve import settings
-from headway_cli.serve.completion import complete_groups, complete_jobs, complete_manifests
-from headway_cli.serve.names import manifest_argument
+from headway_cli.serve.names import (
+    complete_groups,
+    complete_jobs,
+    complete_manifests,
+    manifest_argument,
+)
 from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
 from headway_cli.terminal.times import shown

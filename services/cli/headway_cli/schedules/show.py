@@ -23,8 +23,7 @@ from headway_decisions.capacity.rates import rate_in_words
 from headway_errors import NotFound
 from msgspec import Struct
 
-from headway_cli.serve.completion import complete_manifests
-from headway_cli.serve.names import manifest_argument
+from headway_cli.serve.names import complete_manifests, manifest_argument
 from headway_cli.serve.session import Session, command, read_manifest_time
 from headway_cli.terminal import options
 from headway_cli.terminal.output import counted, fields, waiting_text, window_table

@@ -23,9 +23,8 @@ from headway_service_kit.service import Service
 from headway_service_kit.telemetry import start_exporting
 
 from headway_cli.serve import settings
-from headway_cli.serve.databases import DatabaseSettings
 from headway_cli.serve.find_app import load_app
-from headway_cli.serve.servers import reach_broker, reach_database, unless_stopped
+from headway_cli.serve.servers import DatabaseSettings, reach_broker, reach_database, unless_stopped
 from headway_cli.terminal import options
 
 MIGRATIONS = (SCHEDULER_MIGRATIONS, DISPATCHER_MIGRATIONS)

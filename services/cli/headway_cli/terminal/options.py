@@ -107,6 +107,11 @@ def identity(context: click.Context, parameter: click.Parameter, value: Any) -> 
         ) from None
 
 
+def id_option(flag: str, description: str) -> Decorator:
+    """Declare an option that takes an id."""
+    return click.option(flag, callback=identity, metavar="ID", help=description)
+
+
 def read_pairs(
     context: click.Context, parameter: click.Parameter, value: tuple[str, ...]
 ) -> dict[str, str]:

@@ -2,9 +2,9 @@
 
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import click
@@ -113,63 +113,50 @@ def _show_command(session: Session, letter: UUID) -> None:
     help="The same from a file; - is standard input.",
 )
 def _retry_command(
-    session: Session,
-    letters: tuple[UUID, ...],
-    every: bool,
-    yes: bool,
-    input_text: str | None,
-    input_file: Path | None,
-    **given: Any,
+    session: Session, input_text: str | None, input_file: Path | None, **chosen: Any
 ) -> int:
     """Retry the work of dead letters, in a new round.
 
     The original input is kept; an edited one is recorded as a difference.
     """
-    value = _read_input(input_text, input_file)
-    if value is not UNSET and (every or len(letters) != 1):
+    terms: dict[str, Any] = {}
+    if input_text is not None and input_file is not None:
+        raise click.UsageError("give --input or --input-file, not both")
+    if input_text is not None:
+        terms["input"] = options.read_json(input_text)
+    elif input_file is not None:
+        piped = str(input_file) == "-"
+        content = sys.stdin.read() if piped else input_file.read_text(errors="replace")
+        terms["input"] = options.read_json(content, "'--input-file'")
+    if terms and (chosen["every"] or len(chosen["letters"]) != 1):
         raise click.UsageError("an edited input is for one dead letter: give exactly one id")
-    chosen = _choose(session, letters, every, yes, given, "retry")
-
-    async def retry(client: Client, on_page: Callable[[Any], None]) -> list[LetterResult]:
-        if isinstance(chosen, LetterFilter):
-            return await client.retry_all(chosen, on_page=on_page)
-        return await client.retry(*chosen, input=value)
-
-    return _run(session, "retrying dead letters", retry, every=every)
+    return _resolve(session, "retry", "retrying dead letters", terms, **chosen)
 
 
 @command("acknowledge", of=dead_letters)
 @_choosing
 @click.option("--note", default="", help="How it was resolved.")
-def _acknowledge_command(
-    session: Session, letters: tuple[UUID, ...], note: str, every: bool, yes: bool, **given: Any
-) -> int:
+def _acknowledge_command(session: Session, note: str, **chosen: Any) -> int:
     """Acknowledge dead letters; their manifests resume."""
-    chosen = _choose(session, letters, every, yes, given, "acknowledge")
-
-    async def acknowledge(client: Client, on_page: Callable[[Any], None]) -> list[LetterResult]:
-        if isinstance(chosen, LetterFilter):
-            return await client.acknowledge_all(chosen, note=note, on_page=on_page)
-        return await client.acknowledge(*chosen, note=note)
-
-    return _run(session, "acknowledging dead letters", acknowledge, every=every)
+    terms = {"note": note}
+    return _resolve(session, "acknowledge", "acknowledging dead letters", terms, **chosen)
 
 
-def _choose(
+def _resolve(
     session: Session,
+    verb: Literal["retry", "acknowledge"],
+    title: str,
+    terms: dict[str, Any],
+    *,
     letters: tuple[UUID, ...],
     every: bool,
     yes: bool,
-    given: dict[str, Any],
-    verb: str,
-) -> tuple[UUID, ...] | LetterFilter:
-    """Return the chosen letters, after confirmation if they were chosen by a filter."""
-    filtered = any(value is not None for value in given.values())
-    if letters and (every or filtered):
+    **given: Any,
+) -> int:
+    """Resolve the chosen letters, print the results, and return the exit code."""
+    if letters and (every or any(value is not None for value in given.values())):
         raise click.UsageError("give ids, or --all with filters, not both")
-    if letters:
-        return letters
-    if not every:
+    if not letters and not every:
         raise click.UsageError(
             f"nothing to {verb}: give ids of dead letters, or --all (with filters or without)"
         )
@@ -180,38 +167,29 @@ def _choose(
             return f"{verb} more than {_COUNTED} dead letters"
         return f"{verb} {counted(len(found), 'dead letter')}" if found else None
 
-    confirm(describe, yes=yes)
-    return LetterFilter(**given)
+    async def act(client: Client) -> list[LetterResult]:
+        done: Awaitable[list[LetterResult]]
+        if letters:
+            done = getattr(client, verb)(*letters, **terms)
+        else:
+            terms["on_page"] = lambda page: advance(len(page))
+            done = getattr(client, f"{verb}_all")(LetterFilter(**given), **terms)
+        return await done
 
-
-def _read_input(text: str | None, file: Path | None) -> Any:
-    if text is not None and file is not None:
-        raise click.UsageError("give --input or --input-file, not both")
-    if text is not None:
-        return options.read_json(text)
-    if file is None:
-        return UNSET
-    content = sys.stdin.read() if str(file) == "-" else file.read_text(errors="replace")
-    return options.read_json(content, "'--input-file'")
-
-
-def _run(session: Session, title: str, act: Any, *, every: bool) -> int:
-    """Resolve letters, print the results, and return the exit code."""
+    confirm(describe, yes=yes or bool(letters))
     with progressing(title, quiet=session.as_json) as advance:
-        results: list[LetterResult] = session.ask(
-            lambda client: act(client, lambda page: advance(len(page)))
-        )
+        results = session.ask(act)
     failed = [result for result in results if result.result not in _DONE]
 
     def lines() -> list[str]:
-        if not every:
+        if letters:
             return [result.text for result in results]
         counts = waiting_text(Counter(result.result for result in results)) or "none matched"
         total = f"{counted(len(results), 'dead letter')}: {counts}"
         return [total, *(result.text for result in failed[:_LISTED])]
 
     session.print(results, lines)
-    return NOT_ALL if failed and not every else 0
+    return NOT_ALL if failed and letters else 0
 
 
 def _failure(letter: DeadLetterStatus) -> str:

@@ -6,7 +6,7 @@ from uuid import UUID
 import click
 from headway_clock import utc_now
 
-from headway_cli.serve.completion import complete_groups, complete_jobs
+from headway_cli.serve.names import complete_groups, complete_jobs
 from headway_cli.serve.outcomes import await_outcome, wait_option
 from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options

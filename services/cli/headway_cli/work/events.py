@@ -35,7 +35,7 @@ _RECONNECT_SECONDS = 1.0
 )
 @filters
 @work_filter
-@click.option("--run", callback=options.identity, metavar="ID", help="Only of this run.")
+@options.id_option("--run", "Only of this run.")
 @options.count_option("How many past events.", least=0, most=100_000, usual=20)
 @options.since_option
 def events(session: Session, follow: bool, most: int, since: datetime | None, **query: Any) -> None:

@@ -1,4 +1,4 @@
-"""`headway work`, `headway runs` and `headway cancel`."""
+"""`headway work`, `headway runs`, `headway cancel` and `headway workers`."""
 
 from typing import Any
 from uuid import UUID
@@ -6,11 +6,18 @@ from uuid import UUID
 import click
 from headway import Client
 from headway_clock import utc_now
+from headway_contract.operations import WorkerStatus
 from headway_contract.work_queue import CancelAnswer, RunAnswer, RunStatus, WorkAnswer, WorkStatus
 
-from headway_cli.serve.completion import complete_groups, complete_manifests
-from headway_cli.serve.names import filters, work_filter, worker_filter
-from headway_cli.serve.session import Session, command
+from headway_cli.serve.names import (
+    complete_groups,
+    complete_manifests,
+    complete_workers,
+    filters,
+    work_filter,
+    worker_filter,
+)
+from headway_cli.serve.session import Session, asking, command
 from headway_cli.terminal import options
 from headway_cli.terminal.interaction import confirm, yes_option
 from headway_cli.terminal.output import counted, fields, first_line, json_text, table, waiting_text
@@ -99,9 +106,7 @@ def work(session: Session, identity: UUID | None, most: int, **given: Any) -> No
     ID is that of the work, or of one of its runs.
     """
     if identity is not None:
-        _refuse_filters(given)
-        found = session.ask(lambda client: client.work(identity))
-        session.print(found, lambda: _work_lines(found))
+        _show_one(session, lambda client: client.work(identity), _work_lines, given)
         return
     session.print_items(
         session.ask(lambda client: client.works(most=most + 1, **given)),
@@ -134,9 +139,7 @@ def runs(session: Session, identity: UUID | None, most: int, **given: Any) -> No
     --since and --until compare the time at which runs were admitted.
     """
     if identity is not None:
-        _refuse_filters(given)
-        found = session.ask(lambda client: client.run(identity))
-        session.print(found, lambda: _run_lines(found))
+        _show_one(session, lambda client: client.run(identity), _run_lines, given)
         return
     session.print_items(
         session.ask(lambda client: client.runs(most=most + 1, **given)),
@@ -147,10 +150,12 @@ def runs(session: Session, identity: UUID | None, most: int, **given: Any) -> No
     )
 
 
-def _refuse_filters(given: dict[str, Any]) -> None:
+def _show_one(session: Session, ask: Any, lines: Any, given: dict[str, Any]) -> None:
     stated = [f"--{name}" for name, value in given.items() if value is not None]
     if stated:
         raise click.UsageError(f"an id selects one thing: leave out {', '.join(stated)}")
+    found = session.ask(ask)
+    session.print(found, lambda: lines(found))
 
 
 def _why(work: WorkStatus) -> str:
@@ -222,19 +227,50 @@ def _run_lines(found: RunAnswer) -> list[str]:
     if found.failure is not None:
         lines += ["", f"{found.failure.kind}: {found.failure.message}"]
         lines += found.failure.stack.rstrip().splitlines()
-    return lines + _log_lines(found)
-
-
-def _log_lines(found: RunAnswer) -> list[str]:
-    """List the log entries of a run, and how many were dropped."""
-    if not found.log and not found.log_dropped:
-        return []
-    lines = ["", "log:"]
+    lines += ["", "log:"] if found.log or found.log_dropped else []
     for entry in found.log:
         values = [f"{name}={json_text(value)}" for name, value in entry.fields.items()]
-        lines.append(
-            " ".join((f"{entry.at:%H:%M:%S.%f}"[:-3], entry.level, entry.message, *values))
-        )
-    if found.log_dropped:
-        lines.append(f"({counted(found.log_dropped, 'line')} dropped)")
+        at = f"{entry.at:%H:%M:%S.%f}"[:-3]
+        lines.append(" ".join((at, entry.level, entry.message, *values)))
+    lines += [f"({counted(found.log_dropped, 'line')} dropped)"] if found.log_dropped else []
     return lines
+
+
+UNKNOWN_WORKER = 1
+
+
+@click.group(invoke_without_command=True)
+@asking
+@click.pass_context
+def workers(context: click.Context, session: Session) -> None:
+    """List workers, or drain some."""
+    if context.invoked_subcommand is None:
+        session.print_items(
+            session.ask(lambda client: client.workers()),
+            ("WORKER", "STATUS", "BUSY", "HOST", "VERSION", "JOBS", "LAST HEARTBEAT"),
+            _row,
+            empty="no worker has sent a heartbeat: start one with 'headway worker'",
+        )
+
+
+@command("drain", of=workers)
+@click.argument(
+    "names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_workers
+)
+def _drain_command(session: Session, names: tuple[str, ...]) -> int:
+    """Drain workers: they take no new orders, finish their runs, and exit.
+
+    A worker that starts later under the same name is not affected. The exit code is 1 if a worker
+    is unknown.
+    """
+    found = session.ask(lambda headway: headway.drain(*names))
+    session.print(found, lambda: [result.text for result in found])
+    return UNKNOWN_WORKER if any(result.result == "unknown" for result in found) else 0
+
+
+def _row(worker: WorkerStatus) -> tuple[object, ...]:
+    state = "silent" if not worker.alive else "draining" if worker.draining else "alive"
+    version = worker.code_version or f"{worker.sdk} {worker.sdk_version}".strip()
+    heard = f"{age_text(worker.last_heard_at, utc_now())} ago"
+    busy = f"{len(worker.runs)} of {worker.slots}"
+    return (worker.worker, state, busy, worker.host, version, ", ".join(worker.jobs), heard)
