@@ -98,21 +98,15 @@ class OnDemand(click.Group):
         """Write the list of commands in the help."""
         width = max(map(len, _COMMANDS))
         for title, section in _SECTIONS.items():
+            rows = [(name.ljust(width), line) for name, (_, line) in section.items()]
             with formatter.section(title):
-                formatter.write_dl(
-                    [(name.ljust(width), line) for name, (_, line) in section.items()]
-                )
+                formatter.write_dl(rows)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete commands and options without loading a command."""
-        return [
-            *(
-                CompletionItem(name, help=line)
-                for name, (_, line) in _COMMANDS.items()
-                if name.startswith(incomplete)
-            ),
-            *click.Command.shell_complete(self, ctx, incomplete),
-        ]
+        found = {name: line for name, (_, line) in _COMMANDS.items() if name.startswith(incomplete)}
+        commands = [CompletionItem(name, help=line) for name, line in found.items()]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
 @click.group(cls=OnDemand, context_settings={"help_option_names": ["-h", "--help"]})

@@ -41,25 +41,16 @@ def doctor(session: Session, database_url: str | None, nats_url: str | None) -> 
     nothing, but tests whether PostgreSQL and NATS can write to their disks. The exit code is 1 if
     anything is in trouble; warnings do not count.
     """
-    url = session.url or settings.get("url")
-    database_url = database_url or settings.get("database_url")
-    nats_url = nats_url or settings.get("nats_url")
-    targets = Running(
-        url=url or "",
-        token=settings.get("token") or "",
-        database_url=database_url,
-        nats_url=nats_url or "",
-        pid=0,
-    )
-    if not (url or database_url or nats_url):
-        # An `up` is checked as a whole: its servers do not belong to a console that was named.
-        running = find_alive(session.data)
-        if running is None:
-            raise NothingRuns(
-                "there is nothing to check: set HEADWAY_URL, HEADWAY_DATABASE_URL or "
-                f"HEADWAY_NATS_URL, or start 'headway up' (none runs in {session.data})"
-            )
-        targets = running
+    given = {"url": session.url, "token": None, "database_url": database_url, "nats_url": nats_url}
+    known = {name: value or settings.get(name) or "" for name, value in given.items()}
+    named = known["url"] or known["database_url"] or known["nats_url"]
+    # An `up` is checked as a whole: its servers do not belong to a console that was named.
+    targets = Running(pid=0, **known) if named else find_alive(session.data)
+    if targets is None:
+        raise NothingRuns(
+            "there is nothing to check: set HEADWAY_URL, HEADWAY_DATABASE_URL or "
+            f"HEADWAY_NATS_URL, or start 'headway up' (none runs in {session.data})"
+        )
     with progressing("checking", quiet=session.as_json):
         findings = [*check_local(session.data), *run(_check(targets))]
     if session.as_json:
@@ -72,36 +63,27 @@ def doctor(session: Session, database_url: str | None, nats_url: str | None) -> 
 async def _check(targets: Running) -> list[Finding]:
     """Check the console, then both servers at the same time."""
     jobs: list[Job] | None = None
+    patience: Any = {"name": "headway-doctor", "wait": _REACH_SECONDS}
 
-    async def by_console() -> Area:
+    async def by_console(url: str) -> Area:
         nonlocal jobs
-        address = ConsoleAddress(url=targets.url, token=targets.token or None)
-        area, jobs = await check_console(address)
+        area, jobs = await check_console(ConsoleAddress(url=url, token=targets.token or None))
         return area
 
-    async def by_database() -> Area:
-        url = targets.database_url or ""
-        database = await reach_database(url, name="headway-doctor", wait=_REACH_SECONDS)
-        try:
+    async def by_database(url: str) -> Area:
+        async with reach_database(url, **patience) as database:
             area = await check_database(database)
             migrated = all(found.verdict == "ok" for found in area if found.check == "schema")
             if jobs is None and migrated:
                 seconds = _dispatcher_settings(targets).orphan_timeout_seconds
                 area += await read_system(database, seconds)
             return area
-        finally:
-            await database.close()
 
-    async def by_broker() -> Area:
+    async def by_broker(url: str) -> Area:
         credentials = settings.get("nats_creds")
-        broker = await reach_broker(
-            targets.nats_url, name="headway-doctor", credentials=credentials, wait=_REACH_SECONDS
-        )
-        try:
+        async with reach_broker(url, credentials=credentials, **patience) as broker:
             served = [job.name for job in jobs or () if job.workers]
             return await check_broker(broker, _dispatcher_settings(targets), served)
-        finally:
-            await broker.close()
 
     console = await _guard("console", "HEADWAY_URL", targets.url, by_console)
     database, broker = await asyncio.gather(
@@ -112,7 +94,7 @@ async def _check(targets: Running) -> list[Finding]:
 
 
 async def _guard(
-    name: str, variable: str, target: str | None, check: Callable[[], Awaitable[Area]]
+    name: str, variable: str, target: str | None, check: Callable[[str], Awaitable[Area]]
 ) -> Area:
     """Return the findings of a check, or the error that prevented it."""
     area = Area(name)
@@ -121,7 +103,7 @@ async def _guard(
         area.warning("reach", text, f"set {variable} to check it")
         return area
     try:
-        return await check()
+        return await check(target)
     except (DatabaseUnavailable, BrokerUnavailable) as error:
         remedy = f"start it (its log says why it ended), or correct {variable}"
         area.trouble("reach", str(error), remedy)

@@ -1,6 +1,7 @@
 """`headway history export` and `headway rebuild`."""
 
 import sys
+from collections.abc import Iterator
 from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ from headway_postgres_kit import Database
 from headway_cli.serve.servers import Tables, reading_tables
 from headway_cli.terminal import options
 from headway_cli.terminal.interaction import confirm, progressing, yes_option
-from headway_cli.terminal.output import counted, json_option, print_json
+from headway_cli.terminal.output import counted, json_option, print_json, print_lines
 
 UNKNOWN_ROWS = 1
 
@@ -88,19 +89,15 @@ def rebuild(tables: Tables, delete_unknown: bool, yes: bool, as_json: bool) -> i
     if as_json:
         print_json(rebuilt)
     else:
-        _print(rebuilt)
+        print_lines(_lines(rebuilt))
     return UNKNOWN_ROWS if rebuilt.left_alone else 0
 
 
-def _print(rebuilt: Rebuilt) -> None:
-    for verb, rows in (
-        ("added", rebuilt.added),
-        ("changed", rebuilt.changed),
-        ("deleted", rebuilt.deleted),
-        ("kept that history does not contain", rebuilt.left_alone),
-    ):
-        for table, number in rows.items():
-            click.echo(f"{table}: {counted(number, 'row')} {verb}")
+def _lines(rebuilt: Rebuilt) -> Iterator[str]:
+    changes = {"added": rebuilt.added, "changed": rebuilt.changed, "deleted": rebuilt.deleted}
+    changes["kept that history does not contain"] = rebuilt.left_alone
+    for verb, rows in changes.items():
+        yield from (f"{table}: {counted(number, 'row')} {verb}" for table, number in rows.items())
     if rebuilt.leases_made:
-        click.echo(f"lease: {counted(rebuilt.leases_made, 'row')} added for runs without one")
-    click.echo(f"{counted(rebuilt.works, 'work')} rebuilt from {counted(rebuilt.events, 'event')}")
+        yield f"lease: {counted(rebuilt.leases_made, 'row')} added for runs without one"
+    yield f"{counted(rebuilt.works, 'work')} rebuilt from {counted(rebuilt.events, 'event')}"

@@ -20,6 +20,8 @@ from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
 from headway_cli.terminal.output import json_option, print_lines, table
 
+BAD_SETTINGS = 2
+
 
 @click.group()
 def token() -> None:
@@ -34,12 +36,7 @@ def token() -> None:
     required=True,
     help="viewer: read; operator: also run, cancel, retry, switch; admin: also definitions.",
 )
-@click.option(
-    "--days",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="N",
-    help="Days until it expires.",
-)
+@click.option("--days", type=options.POSITIVE, metavar="N", help="Days until it expires.")
 def new(name: str, role: Role, days: float | None) -> None:
     """Create a token.
 
@@ -81,9 +78,6 @@ def secret() -> None:
     click.echo("whsec_" + base64.b64encode(bytes.fromhex(random_token() + random_token())).decode())
 
 
-BAD_SETTINGS = 2
-
-
 @click.command()
 @click.argument("part", type=click.Choice([section.name for section in SECTIONS]), required=False)
 @click.option("--changed", is_flag=True, help="Only those that differ from their default.")
@@ -95,26 +89,19 @@ def settings(part: str | None, changed: bool, as_json: bool) -> int:
     Name a PART to see only its settings. Passwords are masked. The exit code is 2 if a setting
     cannot be read.
     """
+    chosen = [section for section in SECTIONS if part in (None, section.name)]
+    usual = (None, "default") if changed else ()
     found = {
-        section: [
-            setting
-            for setting in settings_of(section)
-            if not changed or setting.source not in (None, "default")
-        ]
-        for section in SECTIONS
-        if part in (None, section.name)
+        section: [setting for setting in settings_of(section) if setting.source not in usual]
+        for section in chosen
     }
+    every = [(section.name, setting) for section in chosen for setting in found[section]]
     if as_json:
-        shown = [
-            {"part": section.name, **msgspec.to_builtins(setting)}
-            for section, effective in found.items()
-            for setting in effective
-        ]
+        shown = [{"part": name, **msgspec.to_builtins(setting)} for name, setting in every]
         click.echo(json.dumps(shown, indent=2))
     else:
         print_lines(_lines(found))
-    unreadable = any(is_wrong(setting) for effective in found.values() for setting in effective)
-    return BAD_SETTINGS if unreadable else 0
+    return BAD_SETTINGS if any(is_wrong(setting) for _, setting in every) else 0
 
 
 def _lines(found: dict[Section, list[Effective]]) -> Iterator[str]:
@@ -122,14 +109,12 @@ def _lines(found: dict[Section, list[Effective]]) -> Iterator[str]:
         if not effective:
             continue
         yield section.title
-        rows = [(setting.variable, _value(setting), setting.source) for setting in effective]
+        rows = []
+        for setting in effective:
+            value = in_words(setting.value)
+            if setting.problem is not None:
+                given = setting.source is not None
+                value = f"{setting.value}: {setting.problem}" if given else setting.problem
+            rows.append((setting.variable, value, setting.source))
         yield from (f"  {line}" for line in table(("setting", "value", "from"), rows))
         yield ""
-
-
-def _value(setting: Effective) -> str:
-    if setting.problem is None:
-        return in_words(setting.value)
-    if setting.source is None:
-        return setting.problem
-    return f"{setting.value}: {setting.problem}"

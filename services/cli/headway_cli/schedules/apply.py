@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import click
 from headway.define.definitions import Definitions
-from headway_contract.definitions import ApplyAnswer, FireChange, FiresLeftOut
+from headway_contract.definitions import ApplyAnswer, FireChange
 from headway_contract.manifests import FireTime
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -129,15 +129,22 @@ def _warn(session: Session, answer: ApplyAnswer) -> None:
 
 def fire_lines(answer: ApplyAnswer, days: int) -> Iterator[str]:
     """Return lines about the fire times that appear and vanish, manifest by manifest."""
-    ahead = f"of the next {counted(days, 'day')}"
-    if not answer.fires and answer.left_out is None:
+    ahead, left = f"of the next {counted(days, 'day')}", answer.left_out
+    if not answer.fires and left is None:
         yield f"no fire times {ahead} change"
         return
     yield f"fire times {ahead} that change:"
     for change in answer.fires:
         yield from _fire_change(change)
-    if answer.left_out is not None:
-        yield from _left_out(answer.left_out)
+    if left is not None and left.changing:
+        many = "manifest changes" if left.changing == 1 else "manifests change"
+        yield (
+            f"  … and {left.changing:,} more {many}, not listed here: "
+            f"{left.appearing:,} times appear, {left.vanishing:,} vanish"
+        )
+    if left is not None and left.not_compared:
+        many = "manifest was" if left.not_compared == 1 else "manifests were"
+        yield f"  {left.not_compared:,} {many} not compared: too many times; ask for fewer --days"
 
 
 def _fire_change(change: FireChange) -> Iterator[str]:
@@ -149,10 +156,11 @@ def _fire_change(change: FireChange) -> Iterator[str]:
     summary = ", ".join(f"{count:,} {verb}" for verb, count in counts.items() if count)
     least = "at least " if change.compared_until is not None and summary else ""
     yield f"  {change.manifest} ({change.zone}): {least}{summary or 'not all compared'}"
-    lines = [((fire.fire_at, "+"), _time(fire)) for fire in change.appear]
-    lines += [((fire.fire_at, "-"), _time(fire)) for fire in change.vanish]
-    yield from (f"    {sign} {line}" for (_, sign), line in sorted(lines)[:_MOST_SHOWN])
-    left = change.vanishing + change.appearing - min(len(lines), _MOST_SHOWN)
+    signed = [(fire.fire_at, "+", _time(fire)) for fire in change.appear]
+    signed += [(fire.fire_at, "-", _time(fire)) for fire in change.vanish]
+    shown_first = sorted(signed)[:_MOST_SHOWN]
+    yield from (f"    {sign} {line}" for _, sign, line in shown_first)
+    left = change.vanishing + change.appearing - len(shown_first)
     if left > 0:
         yield f"    … and {left:,} more"
     if change.compared_until is not None:
@@ -166,15 +174,3 @@ def _time(fire: FireTime) -> str:
     notes += [f"excluded: {fire.excluded}"] if fire.excluded else []
     notes += [CLOCK_CHANGES.get(fire.dst, fire.dst)] if fire.dst else []
     return f"{fire.local}  {'; '.join(notes)}".rstrip()
-
-
-def _left_out(left: FiresLeftOut) -> Iterator[str]:
-    if left.changing:
-        many = "manifest changes" if left.changing == 1 else "manifests change"
-        yield (
-            f"  … and {left.changing:,} more {many}, not listed here: "
-            f"{left.appearing:,} times appear, {left.vanishing:,} vanish"
-        )
-    if left.not_compared:
-        many = "manifest was" if left.not_compared == 1 else "manifests were"
-        yield f"  {left.not_compared:,} {many} not compared: too many times; ask for fewer --days"

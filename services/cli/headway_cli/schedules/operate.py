@@ -2,13 +2,13 @@
 
 import sys
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import click
 from headway import Client
 from headway_clock import utc_now
-from headway_contract.manifests import BackfillAnswer, ResumeAnswer, ResumedManifest
+from headway_contract.manifests import BackfillAnswer, ResumeAnswer
 from msgspec import UNSET
 
 from headway_cli.schedules.change import change_many
@@ -20,6 +20,9 @@ from headway_cli.terminal.interaction import confirm, yes_option
 from headway_cli.terminal.output import counted, print_lines, window_table
 from headway_cli.terminal.times import read_moment, shown
 
+_FIRES_SHOWN = 3
+_FROM_A_SECOND = click.FloatRange(1)
+
 
 @command()
 @choosing
@@ -27,10 +30,8 @@ from headway_cli.terminal.times import read_moment, shown
 @options.seconds_option("--delay", "delay", "Do not start before this time has passed.")
 @options.priority_option
 @options.seconds_option(
-    "--start-within",
-    "start_within",
-    "The work expires if it has not started by then.",
-    type=click.FloatRange(min=0, min_open=True),
+    *("--start-within", "start_within", "The work expires if it has not started by then."),
+    type=options.POSITIVE,
 )
 @click.option("--key", help="Idempotency key: the same key triggers only once.")
 @click.option(
@@ -43,9 +44,6 @@ from headway_cli.terminal.times import read_moment, shown
 def trigger(
     session: Session,
     manifest_ids: tuple[str, ...],
-    group: str | None,
-    labels: dict[str, str],
-    everything: bool,
     input_text: str | None,
     since: str | None,
     until: str | None,
@@ -62,7 +60,7 @@ def trigger(
     With --wait it prints the outcome of the run; with --json as well, the work in full. For
     several manifests it shows their number and asks for confirmation.
     """
-    chosen = {"group": group, "labels": labels, "everything": everything}
+    chosen = {name: terms.pop(name) for name in ("group", "labels", "everything")}
     check_choice(manifest_ids, **chosen)
     key = terms["key"]
     single = {"input": input_text, **terms, "key": None, "wait": waits}
@@ -79,8 +77,25 @@ def trigger(
             "not for a backfill, which takes only --priority",
             {**single, "priority": None, "key": key},
         )
-        backfill = {"missed_only": missed_only, "priority": terms["priority"]}
-        _backfill(session, manifest_id, since, until, backfill, yes=yes)
+
+        async def backfill(client: Client, *, dry_run: bool) -> BackfillAnswer:
+            zone, now = (await client.manifest(manifest_id)).status.zone, utc_now()
+            return await client.backfill(
+                manifest_id,
+                since=read_moment(since, zone, now=now, past=True),
+                until=now if until is None else read_moment(until, zone, now=now, past=True),
+                dry_run=dry_run,
+                missed_only=missed_only,
+                priority=terms["priority"],
+            )
+
+        def describe() -> str | None:
+            found = session.ask(lambda client: backfill(client, dry_run=True))
+            number = counted(found.queued, "occurrence")
+            return f"queue {number} ({found.text})" if found.queued else None
+
+        confirm(describe, yes=yes)
+        session.print_text(session.ask(lambda client: backfill(client, dry_run=False)))
         return 0
     if until is not None or missed_only:
         raise click.UsageError("--to and --missed-only need --from, where the range begins")
@@ -99,43 +114,6 @@ def _refuse_terms(why: str, terms: dict[str, object]) -> None:
         raise click.UsageError(f"{', '.join(stated)}: {why}")
 
 
-def _backfill(
-    session: Session,
-    manifest_id: str,
-    since: str,
-    until: str | None,
-    terms: dict[str, Any],
-    *,
-    yes: bool,
-) -> None:
-    """Ask for confirmation with the number of occurrences, then queue them."""
-
-    def send(*, dry_run: bool) -> BackfillAnswer:
-        async def ask(client: Client) -> BackfillAnswer:
-            zone, now = (await client.manifest(manifest_id)).status.zone, utc_now()
-            return await client.backfill(
-                manifest_id,
-                since=read_moment(since, zone, now=now, past=True),
-                until=now if until is None else read_moment(until, zone, now=now, past=True),
-                dry_run=dry_run,
-                **terms,
-            )
-
-        return session.ask(ask)
-
-    def describe() -> str | None:
-        found = send(dry_run=True)
-        if not found.queued:
-            return None
-        return f"queue {counted(found.queued, 'occurrence')} ({found.text})"
-
-    confirm(describe, yes=yes)
-    session.print_text(send(dry_run=False))
-
-
-_FIRES_SHOWN = 3
-
-
 @command()
 @choosing
 @click.option(
@@ -143,9 +121,7 @@ _FIRES_SHOWN = 3
     metavar="TIME",
     help="When to resume, in UTC unless it has an offset; 06:00 is the next.",
 )
-@options.seconds_option(
-    "--for", "seconds", "Duration, instead of --until.", type=click.FloatRange(1)
-)
+@options.seconds_option("--for", "seconds", "Duration, instead of --until.", type=_FROM_A_SECOND)
 @click.option("--reason", default="", help="Reason, for the ledger and the audit.")
 @click.option("--dry-run", is_flag=True, help="Only list the manifests.")
 def pause(
@@ -161,12 +137,16 @@ def pause(
     each manifest decides about the due times that passed. Running work continues; manifests that
     you trigger by name run.
     """
-    ends_at = _read_end(until, seconds)
-    answer = session.ask(lambda client: client.pause(*manifest_ids, until=ends_at, **terms))
-    if not session.as_json:
-        rows = [[paused.manifest, shown(paused.next_due_at)] for paused in answer.manifests]
-        print_lines(window_table(("MANIFEST", "NEXT DUE"), rows))
-    session.print_text(answer)
+    if until is not None and seconds is not None:
+        raise click.UsageError("give --until or --for, not both")
+    now = utc_now()
+    terms["until"] = None if seconds is None else now + timedelta(seconds=seconds)
+    if until is not None:
+        terms["until"] = read_moment(until, "UTC", now=now, ahead=True)
+    answer = session.ask(lambda client: client.pause(*manifest_ids, **terms))
+    rows = [[paused.manifest, paused.next_due_at] for paused in answer.manifests]
+    lines = window_table(("MANIFEST", "NEXT DUE"), rows)
+    session.print(answer, lambda: [*lines, *answer.text.splitlines()])
 
 
 @command()
@@ -174,11 +154,7 @@ def pause(
 @click.option("--dry-run", is_flag=True, help="Only show what would fire.")
 @yes_option
 def resume(
-    session: Session,
-    manifest_ids: tuple[str, ...],
-    dry_run: bool,
-    yes: bool,
-    **chosen: Any,
+    session: Session, manifest_ids: tuple[str, ...], dry_run: bool, yes: bool, **chosen: Any
 ) -> None:
     """Resume paused manifests.
 
@@ -188,7 +164,16 @@ def resume(
     def send(*, dry_run: bool) -> ResumeAnswer:
         return session.ask(lambda client: client.resume(*manifest_ids, dry_run=dry_run, **chosen))
 
-    confirm(lambda: _describe_fires(send(dry_run=True)), yes=yes or dry_run)
+    def describe() -> str | None:
+        foreseen = send(dry_run=True)
+        if not foreseen.fires:
+            return None
+        if not sys.stdin.isatty():
+            return f"resume them (--dry-run looks first): {foreseen.text}"
+        print_lines(_lines(foreseen))
+        return "resume them"
+
+    confirm(describe, yes=yes or dry_run)
     answer = send(dry_run=dry_run)
     if yes or dry_run:
         session.print(answer, lambda: _lines(answer))
@@ -196,47 +181,17 @@ def resume(
         session.print_text(answer)
 
 
-def _describe_fires(foreseen: ResumeAnswer) -> str | None:
-    """Describe what would fire, at a terminal in full; `None` if nothing does."""
-    if not foreseen.fires:
-        return None
-    if sys.stdin.isatty():
-        print_lines(_lines(foreseen))
-        return "resume them"
-    return f"resume them (--dry-run looks first): {foreseen.text}"
-
-
 def _lines(answer: ResumeAnswer) -> Iterator[str]:
-    rows = [
-        (
-            resumed.manifest,
-            shown(resumed.paused_at),
-            f"{resumed.passed}{'+' if resumed.passed_or_more else ''}",
-            resumed.policy,
-            _fires(resumed),
-        )
-        for resumed in answer.manifests
-    ]
+    rows = []
+    for resumed in answer.manifests:
+        passed = f"{resumed.passed}{'+' if resumed.passed_or_more else ''}"
+        fires: list[object] = [shown(at) for at in resumed.fires[:_FIRES_SHOWN]]
+        more = max(0, len(resumed.fires) - _FIRES_SHOWN) + resumed.more_fires
+        fires += [f"{more} more"] if more else []
+        fires += [f"{resumed.owed} pending"] if resumed.owed else []
+        fires += ["its parent's success"] if resumed.follows else []
+        rows.append((resumed.manifest, resumed.paused_at, passed, resumed.policy, fires))
     if rows:
-        yield from window_table(
-            ("MANIFEST", "PAUSED SINCE", "PASSED", "MISFIRE", "FIRES FOR"), rows
-        )
+        headings = ("MANIFEST", "PAUSED SINCE", "PASSED", "MISFIRE", "FIRES FOR")
+        yield from window_table(headings, rows)
     yield from answer.text.splitlines()
-
-
-def _fires(resumed: ResumedManifest) -> str:
-    parts = [shown(at) for at in resumed.fires[:_FIRES_SHOWN]]
-    rest = max(0, len(resumed.fires) - _FIRES_SHOWN) + resumed.more_fires
-    parts += [f"{rest} more"] if rest else []
-    parts += [f"{resumed.owed} pending"] if resumed.owed else []
-    parts += ["its parent's success"] if resumed.follows else []
-    return ", ".join(parts) or "-"
-
-
-def _read_end(text: str | None, seconds: float | None) -> datetime | None:
-    if text is not None and seconds is not None:
-        raise click.UsageError("give --until or --for, not both")
-    now = utc_now()
-    if seconds is not None:
-        return now + timedelta(seconds=seconds)
-    return None if text is None else read_moment(text, "UTC", now=now, ahead=True)

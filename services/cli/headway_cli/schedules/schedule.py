@@ -1,7 +1,6 @@
 """`headway schedule`: create, change and delete manifests at run time, which no code declares."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -25,19 +24,14 @@ from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
 from headway_cli.terminal.times import shown
 
-_STEP = re.compile(r"([0-9]+)([smh])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours"}
 
 
-def _read_step(
-    context: click.Context, parameter: click.Parameter, text: str | None
-) -> dict[str, int] | None:
-    if text is None:
-        return None
-    match = _STEP.fullmatch(text)
-    if match is None:
+def _read_step(context: click.Context, parameter: click.Parameter, text: str | None) -> Any:
+    match = re.fullmatch(r"([0-9]+)([smh])", text or "")
+    if text is not None and match is None:
         raise click.BadParameter(f"invalid step {text!r}: write 30s, 5m or 2h", context, parameter)
-    return {_UNITS[match[2]]: int(match[1])}
+    return match and {_UNITS[match[2]]: int(match[1])}
 
 
 def _read_values(
@@ -64,11 +58,14 @@ _manifest_options = options.together(
     click.option("--once", metavar="TIME", help="Cadence: once, at '2027-06-01 09:00'."),
     click.option("--manual", is_flag=True, default=None, help="Runs only when triggered."),
     click.option(
-        "--depends-on", metavar="ID", shell_complete=complete_manifests,
+        "--depends-on",
+        metavar="ID",
+        shell_complete=complete_manifests,
         help="After each success of another manifest.",
     ),
     click.option(
-        "--dormant/--not-dormant", default=None,
+        "--dormant/--not-dormant",
+        default=None,
         help="With --depends-on: only when a run of the parent activates it.",
     ),
     click.option("--tz", metavar="ZONE", help="Time zone of its times."),
@@ -77,16 +74,17 @@ _manifest_options = options.together(
     options.priority_option,
     options.seconds_option("--timeout", "timeout", "Time limit of a run.", type=float),
     click.option("--enabled/--disabled", default=None, help="Whether it fires."),
-    click.option(
-        "--label", "labels", metavar="KEY=VALUE", multiple=True, callback=options.read_pairs,
-        help="A label; may be repeated.",
+    options.repeated(
+        *("--label", "labels", "KEY=VALUE", "A label; may be repeated."),
+        callback=options.read_pairs,
     ),
-    click.option(
-        "--set", "others", metavar="KEY=YAML", multiple=True, callback=_read_values,
-        help="Any other field of a manifest in YAML, such as overlap=queue_one "
+    options.repeated(
+        *("--set", "others", "KEY=YAML"),
+        "Any other field of a manifest in YAML, such as overlap=queue_one "
         "or 'weekly={days: mon, at: \"09:00\"}'; may be repeated.",
+        callback=_read_values,
     ),
-)  # fmt: skip
+)
 
 
 @click.group()
@@ -166,19 +164,13 @@ async def _apply(client: Client, definitions: Definitions) -> tuple[ApplyAnswer,
 
 
 def _print(session: Session, answer: ApplyAnswer, status: ManifestStatus) -> None:
-    session.print(answer, lambda: _lines(answer, status))
-    if not session.as_json:
-        for warning in answer.warnings:
-            click.echo(f"headway: {warning}", err=True)
-
-
-def _lines(answer: ApplyAnswer, status: ManifestStatus) -> Iterator[str]:
     done = "created" if answer.created else "changed" if answer.changed else "nothing to change"
-    cadence = status.cadence
+    cadence, fires = status.cadence, ""
     if status.depends_on is not None:
         cause = "activations by" if status.dormant else "each success of"
         cadence = f"after {cause} {status.depends_on!r}"
-    fires = ""
     if status.next_fire_at is not None:
         fires = f"; next fire at {shown(status.next_fire_at, status.zone)} ({status.zone})"
-    yield f"{status.external_id}: {done}; {cadence}{fires}"
+    session.print(answer, lambda: [f"{status.external_id}: {done}; {cadence}{fires}"])
+    for warning in () if session.as_json else answer.warnings:
+        click.echo(f"headway: {warning}", err=True)

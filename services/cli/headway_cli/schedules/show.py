@@ -1,6 +1,5 @@
 """Commands that show manifests, groups, jobs, previews and explanations."""
 
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -11,7 +10,6 @@ from headway import Client
 from headway_contract.fields import Rate
 from headway_contract.manifests import (
     ExplainAnswer,
-    FieldOwner,
     FireTime,
     ManifestAnswer,
     ManifestStatus,
@@ -128,7 +126,10 @@ def preview(session: Session, manifest_id: str, most: int, after: str | None) ->
         return await client.preview(manifest_id, most, after=instant)
 
     found = session.ask(ask)
-    session.print(found, lambda: _preview_lines(found))
+    rows = [fire_row(fire, found.zone) for fire in found.fires]
+    lines = [*window_table(("DUE", "FIRES", "NOTE"), rows), f"times are {found.zone}"]
+    note = [f"note: {found.note}"] if found.note else []
+    session.print(found, lambda: [*(lines if rows else ()), *note])
 
 
 @command()
@@ -147,8 +148,17 @@ def explain(session: Session, named: tuple[str, ...], at: str | None) -> None:
         case ("work", work):
             if at is not None:
                 raise click.UsageError("--at is for manifests: work is explained as it is now")
-            waiting = session.ask(lambda client: _explain_work(client, work))
-            session.print(waiting, lambda: _gate_lines(waiting))
+            found = session.ask(lambda client: _explain_work(client, work))
+            rows = [
+                (
+                    gate.gate,
+                    *(("open", None) if gate.open else ("closed", gate.opens_at)),
+                    gate.text,
+                )
+                for gate in found.gates
+            ]
+            gates = window_table(("GATE", "NOW", "OPENS", "WHY"), rows) if rows else []
+            session.print(found, lambda: [*found.text.splitlines(), *gates])
         case (manifest_id,):
 
             async def ask(client: Client) -> ExplainAnswer:
@@ -170,16 +180,6 @@ async def _explain_work(client: Client, named: str) -> ExplainWorkAnswer:
         except (NotFound, ValueError):
             raise error from None
         return await client.explain_work(found.status.work)
-
-
-def _gate_lines(found: ExplainWorkAnswer) -> Iterator[str]:
-    yield from found.text.splitlines()
-    if found.gates:
-        rows = [
-            (gate.gate, *(("open", None) if gate.open else ("closed", gate.opens_at)), gate.text)
-            for gate in found.gates
-        ]
-        yield from window_table(("GATE", "NOW", "OPENS", "WHY"), rows)
 
 
 def _limit(value: int | Rate | None) -> object:
@@ -219,22 +219,20 @@ def _manifest_lines(found: ManifestAnswer) -> list[str]:
     names = ("input", "jitter_seconds", "misfire", "overlap", "batch")
     for name in (*names, *WorkTerms.__struct_fields__):
         label = name.replace("_seconds", " (seconds)").replace("_", " ")
-        properties[label] = _plain(definition[name])
+        value = definition[name]
+        if isinstance(value, dict):
+            words = [f"{key.replace('_', ' ')} {item}" for key, item in value.items()]
+            value = ", ".join(words) or "default"
+        properties[label] = None if value is None else str(value)
     properties["retry"] = _retry(definition["retry"])
-    properties |= {f"{owner.field} (owner)": _owner(owner) for owner in found.owners}
+    for owner in found.owners:
+        source = {
+            "operator": f"set by an operator; reset it with '{owner.give_back}'",
+            "code": f"set by code ({owner.application})",
+            "api": "set at run time",
+        }.get(owner.owner, "the default")
+        properties[f"{owner.field} (owner)"] = f"{owner.value}: {source}"
     return fields(properties)
-
-
-def _owner(owner: FieldOwner) -> str:
-    """Name the owner of a field, and how an operator resets it."""
-    match owner.owner:
-        case "operator":
-            return f"{owner.value}: set by an operator; reset it with '{owner.give_back}'"
-        case "code":
-            return f"{owner.value}: set by code ({owner.application})"
-        case "api":
-            return f"{owner.value}: set at run time"
-    return f"{owner.value}: the default"
 
 
 def _retry(policy: dict[str, Any]) -> str:
@@ -251,31 +249,13 @@ def _retry(policy: dict[str, Any]) -> str:
     return text
 
 
-def _plain(value: object) -> object:
-    if not isinstance(value, dict):
-        return None if value is None else str(value)
-    words = [f"{key.replace('_', ' ')} {item}" for key, item in value.items()]
-    return ", ".join(words) or "default"
-
-
-def _preview_lines(found: PreviewAnswer) -> Iterator[str]:
-    if found.fires:
-        rows = [fire_row(fire, found.zone) for fire in found.fires]
-        yield from window_table(("DUE", "FIRES", "NOTE"), rows)
-        yield f"times are {found.zone}"
-    if found.note:
-        yield f"note: {found.note}"
-
-
 def fire_row(fire: FireTime, zone: str) -> tuple[object, ...]:
     """Make a table row of a fire time, or of a series of excluded ones."""
-    notes = []
-    if fire.excluded:
-        series = ""
-        if fire.until is not None:
-            number = f"{fire.times:,}" if fire.times else "all"
-            series = f"{number} times until {shown(fire.until, zone)}, "
-        notes.append(f"{series}excluded: {fire.excluded}")
+    notes, series = [], ""
+    if fire.until is not None:
+        number = f"{fire.times:,}" if fire.times else "all"
+        series = f"{number} times until {shown(fire.until, zone)}, "
+    notes += [f"{series}excluded: {fire.excluded}"] if fire.excluded else []
     notes += [CLOCK_CHANGES.get(fire.dst, fire.dst)] if fire.dst else []
     fires = "not at all" if fire.excluded else shown(fire.fire_at, zone)
     return fire.local, fires, "; ".join(notes) or " "

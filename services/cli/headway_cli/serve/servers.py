@@ -32,23 +32,36 @@ class Stopped(Exception):
     """A signal came before the command had started."""
 
 
-async def reach_database(url: str, *, name: str, wait: float) -> Database:
-    """Connect to PostgreSQL; tries for `wait` seconds."""
-    deadline, pause = monotonic() + wait, 0.2
-    while True:
+@asynccontextmanager
+async def reach_database(url: str, *, name: str, wait: float) -> AsyncIterator[Database]:
+    """Connect to PostgreSQL while the body runs; tries for `wait` seconds."""
+    deadline, pause, database = monotonic() + wait, 0.2, None
+    while database is None:
         try:
-            return await Database.connect(url, name=name)
+            database = await Database.connect(url, name=name)
         except DatabaseUnavailable as error:
             if monotonic() + pause > deadline:
                 raise
             log.warning("PostgreSQL not reachable; trying again", error=error)
-        await asyncio.sleep(pause)
-        pause = min(pause * 2, _LONGEST_PAUSE)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+    try:
+        yield database
+    finally:
+        await database.close()
 
 
-async def reach_broker(url: str, *, name: str, credentials: str | None, wait: float) -> Broker:
-    """Connect to NATS; the client itself tries for `wait` seconds."""
-    return await Broker.connect(url, name=name, credentials=credentials, timeout=max(1.0, wait))
+@asynccontextmanager
+async def reach_broker(
+    url: str, *, name: str, credentials: str | None, wait: float
+) -> AsyncIterator[Broker]:
+    """Connect to NATS while the body runs; the client itself tries for `wait` seconds."""
+    timeout = max(1.0, wait)
+    broker = await Broker.connect(url, name=name, credentials=credentials, timeout=timeout)
+    try:
+        yield broker
+    finally:
+        await broker.close()
 
 
 async def unless_stopped(work: Coroutine[Any, Any, Result], stop: asyncio.Event) -> Result:
@@ -105,12 +118,11 @@ class Tables(Struct, frozen=True, kw_only=True):
         """
 
         async def connected() -> Result:
-            async with self._server(stopped=stopped) as url:
-                database = await reach_database(url, name="headway-look", wait=self.wait)
-                try:
-                    return await read(database)
-                finally:
-                    await database.close()
+            async with (
+                self._server(stopped=stopped) as url,
+                reach_database(url, name="headway-look", wait=self.wait) as database,
+            ):
+                return await read(database)
 
         return run(connected())
 

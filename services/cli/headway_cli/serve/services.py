@@ -39,6 +39,8 @@ work in their own transactions, a user with that right must run:
   GRANT EXECUTE ON FUNCTION headway.enqueue TO headway_enqueue;"""
 
 prune_choice = click.Choice(["delete", "disable", "keep"])
+_ON_OFF = click.Choice(["on", "off"])
+_COUNT = {"type": click.IntRange(1), "metavar": "N"}
 
 
 @click.command()
@@ -49,12 +51,7 @@ prune_choice = click.Choice(["delete", "disable", "keep"])
 @options.setting(
     "--prune", "prune", "Handling of manifests that the app no longer declares.", type=prune_choice
 )
-@options.setting(
-    "--tick",
-    "tick",
-    "Off: declare and answer requests, but never fire.",
-    type=click.Choice(["on", "off"]),
-)
+@options.setting("--tick", "tick", "Off: declare and answer, but never fire.", type=_ON_OFF)
 @options.debug_option
 def scheduler(app: str | None, **flags: Any) -> None:
     """Run a scheduler, which decides when work is due.
@@ -130,12 +127,11 @@ def migrate(wait: float, check: bool, **flags: Any) -> None:
     Run it before you start services of a new version. Migrations go forward only; applied ones
     are skipped.
     """
-    given = settings.read(DatabaseSettings, flags)
+    url = settings.read(DatabaseSettings, flags).database_url
 
     async def apply() -> None:
         deadline, applied = monotonic() + wait, []
-        database = await reach_database(given.database_url, name="headway-migrate", wait=wait)
-        try:
+        async with reach_database(url, name="headway-migrate", wait=wait) as database:
             if check:
                 await _until_migrated(database, deadline)
             else:
@@ -146,20 +142,14 @@ def migrate(wait: float, check: bool, **flags: Any) -> None:
                 click.echo("the schemas are up to date")
             if not check and await enqueue_role_is_missing(database):
                 click.echo(_ROLE_IS_MISSING)
-        finally:
-            await database.close()
 
     run(apply())
 
 
 @click.command()
 @options.nats_option
-@options.setting(
-    "--replicas", "stream_replicas", "Copies of each stream.", type=click.IntRange(1), metavar="N"
-)
-@options.setting(
-    "--max-bytes", "stream_max_bytes", "Largest stream.", type=click.IntRange(1), metavar="N"
-)
+@options.setting("--replicas", "stream_replicas", "Copies of each stream.", **_COUNT)
+@options.setting("--max-bytes", "stream_max_bytes", "Largest stream.", **_COUNT)
 @options.wait_option
 @options.debug_option
 def provision(wait: float, **flags: Any) -> None:
@@ -172,13 +162,9 @@ def provision(wait: float, **flags: Any) -> None:
     given = settings.read(DispatcherSettings, flags, environment)
 
     async def apply() -> None:
-        broker = await reach_broker(
-            given.nats_url, name="headway-provision", credentials=given.nats_creds, wait=wait
-        )
-        try:
+        terms: Any = {"credentials": given.nats_creds, "wait": wait}
+        async with reach_broker(given.nats_url, name="headway-provision", **terms) as broker:
             changed = await provision_by(broker, given)
-        finally:
-            await broker.close()
         click.echo(f"made {', '.join(changed)}" if changed else "everything is in place")
 
     run(apply())

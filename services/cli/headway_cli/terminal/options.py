@@ -18,6 +18,8 @@ from headway_cli.terminal.times import MOMENT_HELP, PastMoment
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 
+POSITIVE = click.FloatRange(min=0, min_open=True)
+
 
 def together(*decorators: Decorator) -> Decorator:
     """Combine options into one decorator; help lists them in this order."""

@@ -1,10 +1,9 @@
 """One frame: lines that fit into a window, drawn from the answer of the API."""
 
 from collections import Counter
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterator, Sequence
 
-from headway_console.public import Coming, FailureGroup, GroupRow, Overview, RunRow, state_of
+from headway_console.public import GroupRow, Overview, RunRow, state_of
 from msgspec import Struct
 from rich.text import Text
 
@@ -34,12 +33,13 @@ def draw(
     drawn = _head(overview, where, hint="" if lines is None else "q quits")
     drawn += [Text(printable(note), style="bold red")] if note else []
     width = max((len(row.name) for row in overview.groups), default=0)
-    sections = {
+    drawings = {
         f"{'GROUP'.ljust(width)}  ACTIVE": _groups(overview.groups, width),
         "RUNS IN PROGRESS": _runs(state),
-        "NEXT FIRES": [_due(row, overview.now) for row in overview.coming],
-        "DEAD LETTERS": [_failure(row) for row in overview.failures],
+        "NEXT FIRES": _coming(overview),
+        "DEAD LETTERS": _failures(overview),
     }
+    sections = {heading: list(drawing) for heading, drawing in drawings.items()}
     room = None if lines is None else lines - len(drawn)
     given = shares([len(section) for section in sections.values()], room)
     for (heading, section), share in zip(sections.items(), given, strict=True):
@@ -151,26 +151,22 @@ def _counts(overview: Overview) -> Text:
     return Text(" · ").join(parts)
 
 
-def _groups(groups: Sequence[GroupRow], width: int) -> list[Text]:
+def _groups(groups: Sequence[GroupRow], width: int) -> Iterator[Text]:
     """Draw the groups, the busiest first."""
-    rows = sorted(groups, key=lambda row: (-row.active - sum(row.waiting.values()), row.name))
-    return [_group(row, width) for row in rows]
-
-
-def _group(row: GroupRow, width: int) -> Text:
-    cap = "no cap" if row.max_active is None else f"of {row.max_active}"
-    line = Text.assemble(f"{row.name.ljust(width)}  {row.active:>6} {cap:<8} ")
-    if row.max_active:
-        line.append(meter(row.active / row.max_active), style="cyan")
-    else:
-        line.append(" " * (_METER + 2))
-    if not row.enabled:
-        line.append("  disabled", style="yellow")
-    if row.waiting:
-        line.append(f"  waiting: {waiting_text(row.waiting)}", style="yellow")
-    if row.dead_letters:
-        line.append(f"  {counted(row.dead_letters, 'dead letter')}", style="bold red")
-    return line
+    for row in sorted(groups, key=lambda row: (-row.active - sum(row.waiting.values()), row.name)):
+        cap = "no cap" if row.max_active is None else f"of {row.max_active}"
+        line = Text.assemble(f"{row.name.ljust(width)}  {row.active:>6} {cap:<8} ")
+        if row.max_active:
+            line.append(meter(row.active / row.max_active), style="cyan")
+        else:
+            line.append(" " * (_METER + 2))
+        if not row.enabled:
+            line.append("  disabled", style="yellow")
+        if row.waiting:
+            line.append(f"  waiting: {waiting_text(row.waiting)}", style="yellow")
+        if row.dead_letters:
+            line.append(f"  {counted(row.dead_letters, 'dead letter')}", style="bold red")
+        yield line
 
 
 def meter(part: float) -> str:
@@ -179,32 +175,31 @@ def meter(part: float) -> str:
     return f"[{'#' * full}{'.' * (_METER - full)}]"
 
 
-def _runs(state: State) -> list[Text]:
-    width = max((len(run.manifest or run.job) for run in state.runs), default=0)
-    return [_run(run, state.overview.now, min(width, 40)) for run in state.runs]
+def _runs(state: State) -> Iterator[Text]:
+    width = min(40, max((len(run.manifest or run.job) for run in state.runs), default=0))
+    for run in state.runs:
+        name = Text(printable(run.manifest or run.job).ljust(width))
+        name.truncate(width, overflow="ellipsis")
+        age = age_text(run.started_at or run.created_at, state.overview.now)
+        line = Text.assemble(name, f"  {age:>6}  ")
+        if run.percent is not None:
+            line.append(f"{meter(run.percent / 100)} {run.percent:3.0f} %  ", style="cyan")
+        if run.attempt > 1:
+            line.append(f"attempt {run.attempt}  ", style="yellow")
+        words = filter(None, (run.message, f"on {run.worker}" if run.worker else ""))
+        line.append(printable(" ".join(words)))
+        yield line
 
 
-def _run(run: RunRow, now: datetime, width: int) -> Text:
-    name = Text(printable(run.manifest or run.job).ljust(width))
-    name.truncate(width, overflow="ellipsis")
-    since = run.started_at or run.created_at
-    line = Text.assemble(name, f"  {age_text(since, now):>6}  ")
-    if run.percent is not None:
-        line.append(f"{meter(run.percent / 100)} {run.percent:3.0f} %  ", style="cyan")
-    if run.attempt > 1:
-        line.append(f"attempt {run.attempt}  ", style="yellow")
-    words = filter(None, (run.message, f"on {run.worker}" if run.worker else ""))
-    line.append(printable(" ".join(words)))
-    return line
+def _coming(overview: Overview) -> Iterator[Text]:
+    now = overview.now
+    for row in overview.coming:
+        when = "now" if row.fires_at <= now else f"in {age_text(now, row.fires_at)}"
+        yield Text.assemble(f"{when:>10}  ", printable(row.external_id), (f"  {row.job}", "dim"))
 
 
-def _due(row: Coming, now: datetime) -> Text:
-    late = row.fires_at <= now
-    when = "now" if late else f"in {age_text(now, row.fires_at)}"
-    return Text.assemble(f"{when:>10}  ", printable(row.external_id), (f"  {row.job}", "dim"))
-
-
-def _failure(row: FailureGroup) -> Text:
-    message = first_line(row.failure_message, 1000)
-    words = printable(f"{', '.join(row.jobs)}: {row.failure_kind}: {message}")
-    return Text.assemble((f"{row.letters:>5}  ", "bold red"), words)
+def _failures(overview: Overview) -> Iterator[Text]:
+    for row in overview.failures:
+        message = first_line(row.failure_message, 1000)
+        words = printable(f"{', '.join(row.jobs)}: {row.failure_kind}: {message}")
+        yield Text.assemble((f"{row.letters:>5}  ", "bold red"), words)

@@ -10,7 +10,6 @@ import os
 import shlex
 import shutil
 import signal
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from subprocess import PIPE
@@ -127,18 +126,6 @@ async def _show_lines(stream: asyncio.StreamReader, show_line: ShowLine) -> None
         show_line(line.decode(errors="replace").rstrip("\r\n"))
 
 
-async def start_app_worker(
-    app: str, *, slots: int | None, environment: Mapping[str, str], show_line: ShowLine
-) -> WorkerProcess:
-    """Start the worker of the app."""
-    flags = ["--slots", str(slots)] if slots is not None else []
-    words = [sys.executable, "-m", "headway_cli", "worker", "--app", app, *flags]
-    environment = {"PYTHONUNBUFFERED": "1", **environment}
-    worker = WorkerProcess("the worker", words, environment, show_line)
-    await worker.start()
-    return worker
-
-
 class WorkerCommand(Struct, frozen=True):
     """A program to run: the text that was given, and its words."""
 
@@ -192,7 +179,7 @@ class CommandWorker:
         self._runs = True
         self._keeping = asyncio.create_task(self._keep_running())
 
-    def check(self) -> None:
+    async def check(self) -> None:
         """Raise if the restarts failed; that the program has ended is not an error."""
         if self._keeping.done():
             self._keeping.result()

@@ -5,10 +5,11 @@ and the worker's output are printed above it by the same console, or they would 
 """
 
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, TextIO
 
 import click
 from rich.console import Console, Group, RenderableType
@@ -58,7 +59,8 @@ class Screen:
             return
         with (
             Live(console=self._console, auto_refresh=False, transient=True) as view,
-            _logging_to(self.show_line),
+            # Now standard error is a proxy that prints above the view.
+            _logging_to(sys.stderr),
         ):
             yield lambda summary: view.update(_render(summary), refresh=True)
 
@@ -81,30 +83,17 @@ class Screen:
             click.echo(plain, err=True)
 
 
-class _LineHandler(logging.Handler):
-    """Passes formatted log entries to a function."""
-
-    def __init__(self, show_line: Callable[[str], None]) -> None:
-        super().__init__()
-        self._show_line = show_line
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Show one log entry."""
-        self._show_line(self.format(record))
-
-
 @contextmanager
-def _logging_to(show_line: Callable[[str], None]) -> Iterator[None]:
-    """Send the log to a function while the body runs, in its usual format."""
-    root = logging.getLogger()
-    usual = root.handlers[:]
-    handler = _LineHandler(show_line)
-    handler.setFormatter(usual[0].formatter if usual else None)
-    root.handlers[:] = [handler]
+def _logging_to(stream: TextIO) -> Iterator[None]:
+    """Write the log to a stream while the body runs."""
+    root = logging.getLogger().handlers
+    handlers = [handler for handler in root if isinstance(handler, logging.StreamHandler)]
+    usual = [handler.setStream(stream) for handler in handlers]
     try:
         yield
     finally:
-        root.handlers[:] = usual
+        for handler, before in zip(handlers, usual, strict=True):
+            handler.setStream(before)
 
 
 def _render(summary: Summary) -> RenderableType:

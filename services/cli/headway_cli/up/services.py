@@ -3,9 +3,11 @@
 import asyncio
 import logging
 import os
+import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import datetime
+from typing import Any
 
 from headway_clock import monotonic
 from headway_dispatcher.wiring import start_dispatcher
@@ -24,7 +26,7 @@ from headway_cli.serve.services import apply_migrations
 from headway_cli.up import summary
 from headway_cli.up.local_console import Credentials, read_or_make, start_local_console
 from headway_cli.up.plan import Plan
-from headway_cli.up.processes import CommandWorker, Part, ShowLine, WorkerProcess, start_app_worker
+from headway_cli.up.processes import CommandWorker, Part, ShowLine, WorkerProcess
 
 _WORKER_SECONDS = 30.0
 _GIVE_UP_AFTER = 3
@@ -53,8 +55,7 @@ class Services(Struct, frozen=True, kw_only=True):
     scheduler: Service
     dispatcher: Service
     console: Service
-    worker: WorkerProcess | None
-    commands: list[CommandWorker]
+    workers: list[WorkerProcess | CommandWorker]
     console_url: str
     credentials: Credentials
 
@@ -77,15 +78,13 @@ async def start_servers(stack: AsyncExitStack, plan: Plan, say: Say) -> Servers:
         ]
         database_url, nats_url = database_url or servers.database_url, nats_url or servers.nats_url
     urls = {"database_url": str(database_url), "nats_url": str(nats_url)}
-    database = await reach_database(urls["database_url"], name="headway-up", wait=plan.wait)
-    stack.push_async_callback(database.close)
-    # Only to see that it answers: each service has a connection of its own.
-    credentials = plan.settings.nats_creds
-    broker = await reach_broker(
-        urls["nats_url"], name="headway-up", credentials=credentials, wait=plan.wait
+    database = await stack.enter_async_context(
+        reach_database(urls["database_url"], name="headway-up", wait=plan.wait)
     )
-    await broker.close()
-    await apply_migrations(database)
+    # Only to see that it answers: each service has a connection of its own.
+    terms: Any = {"credentials": plan.settings.nats_creds, "wait": plan.wait}
+    async with reach_broker(urls["nats_url"], name="headway-up", **terms):
+        await apply_migrations(database)
     since = await summary.read_now(database)
     return Servers(urls=urls, database=database, since=since, parts=parts)
 
@@ -117,13 +116,14 @@ async def start_services(
     environment.pop("HEADWAY_HEALTH_ADDRESS", None)
     if logging.getLogger().isEnabledFor(logging.DEBUG):
         environment["HEADWAY_DEBUG"] = "1"
-    worker = None
+    workers: list[WorkerProcess | CommandWorker] = []
     if plan.has_bodies:
-        worker = await _start_worker(stack, plan, servers, environment, show_line)
-    commands = [CommandWorker(named, environment, show_line) for named in plan.worker_commands]
-    for command in commands:
-        await command.start()
-        stack.push_async_callback(command.stop)
+        workers.append(await _start_worker(stack, plan, servers, environment, show_line))
+    for command in plan.worker_commands:
+        started = CommandWorker(command, environment, show_line)
+        await started.start()
+        stack.push_async_callback(started.stop)
+        workers.append(started)
     scheduler = await start_scheduler(
         replace(plan.scheduler, **servers.urls), plan.definitions, give_up_after=_GIVE_UP_AFTER
     )
@@ -136,8 +136,7 @@ async def start_services(
         scheduler=scheduler,
         dispatcher=dispatcher,
         console=console,
-        worker=worker,
-        commands=commands,
+        workers=workers,
         console_url=console_url,
         credentials=credentials,
     )
@@ -152,9 +151,11 @@ async def _start_worker(
 ) -> WorkerProcess:
     """Start the app's worker and wait for its first heartbeat."""
     slots = plan.settings.worker_slots
-    worker = await start_app_worker(
-        plan.app, slots=slots, environment=environment, show_line=show_line
-    )
+    flags = ["--slots", str(slots)] if slots is not None else []
+    words = [sys.executable, "-m", "headway_cli", "worker", "--app", plan.app, *flags]
+    environment = {"PYTHONUNBUFFERED": "1", **environment}
+    worker = WorkerProcess("the worker", words, environment, show_line)
+    await worker.start()
     stack.push_async_callback(worker.stop)
     deadline = monotonic() + _WORKER_SECONDS
     while not await summary.count_workers(servers.database, servers.since):
@@ -172,10 +173,8 @@ async def check_all(services: Services, servers: Servers) -> None:
     """Raise if a part has ended that must not end."""
     for part in servers.parts:
         part.check()
-    if services.worker is not None:
-        await services.worker.check()
-    for command in services.commands:
-        command.check()
+    for worker in services.workers:
+        await worker.check()
     for service in (services.scheduler, services.dispatcher, services.console):
         if service.broker.closed.is_set():
             raise BrokerUnavailable(f"{service.broker.where}: the connection is closed for good")
@@ -192,8 +191,7 @@ async def settle(services: Services, servers: Servers, stop: asyncio.Event) -> N
         if monotonic() - began > patience:
             break
         await asyncio.sleep(0.05)
-    own = [] if services.worker is None else [services.worker.stop()]
-    await asyncio.gather(*own, *(command.stop() for command in services.commands))
+    await asyncio.gather(*(worker.stop() for worker in services.workers))
     deadline = monotonic() + _HAND_BACK_SECONDS
     while monotonic() < deadline and await summary.count_under_way(database, since):
         await asyncio.sleep(0.05)

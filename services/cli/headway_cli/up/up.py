@@ -9,7 +9,6 @@ import contextlib
 import json
 import math
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import click
@@ -23,17 +22,10 @@ from headway_cli.serve.running import noted
 from headway_cli.serve.servers import unless_stopped
 from headway_cli.serve.services import exporting
 from headway_cli.terminal import options
+from headway_cli.up import services as parts
 from headway_cli.up.plan import Plan, make_plan
-from headway_cli.up.processes import WorkerCommand, read_commands
+from headway_cli.up.processes import read_commands
 from headway_cli.up.screen import Screen
-from headway_cli.up.services import (
-    Servers,
-    Services,
-    check_all,
-    settle,
-    start_servers,
-    start_services,
-)
 from headway_cli.up.summary import read_now, read_report, read_summary, report_text
 
 log = get_logger(__name__)
@@ -44,9 +36,7 @@ _CHECK_SECONDS = 0.5
 @click.command()
 @click.argument("app", envvar="HEADWAY_APP")
 @options.data_option("Folder for the data of the embedded servers.")
-@options.seconds_option(
-    "--for", "seconds", "Stop after this time.", type=click.FloatRange(min=0, min_open=True)
-)
+@options.seconds_option("--for", "seconds", "Stop after this time.", type=options.POSITIVE)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON summary as the last line.")
 @options.slots_option
 @options.repeated(
@@ -68,15 +58,7 @@ _CHECK_SECONDS = 0.5
 )
 @options.wait_option
 @options.debug_option
-def up(
-    app: str,
-    worker_commands: list[WorkerCommand],
-    data: Path,
-    seconds: float | None,
-    as_json: bool,
-    wait: float,
-    **flags: Any,
-) -> None:
+def up(app: str, as_json: bool, **terms: Any) -> None:
     """Run everything for APP on this machine until Ctrl-C.
 
     APP is your file.py, module or module:name, or a YAML file whose jobs run in worker commands.
@@ -86,9 +68,8 @@ def up(
     A worker command is a program in any language that speaks the worker protocol. It finds NATS by
     HEADWAY_NATS_URL, is restarted when it ends, and gets a SIGTERM when 'up' ends.
     """
-    plan = make_plan(
-        app, flags, worker_commands=worker_commands, data=data, seconds=seconds, wait=wait
-    )
+    own = {name: terms.pop(name) for name in ("worker_commands", "data", "seconds", "wait")}
+    plan = make_plan(app, terms, **own)
     screen = Screen()
     with exporting("headway"):
         report = run(_up(plan, screen))
@@ -102,9 +83,9 @@ async def _up(plan: Plan, screen: Screen) -> dict[str, Any]:
     """Start, watch, settle, stop; returns the figures, read when all services have stopped."""
     stop = stop_on_signals()
     async with AsyncExitStack() as server_stack:
-        servers = await unless_stopped(start_servers(server_stack, plan, screen.say), stop)
+        servers = await unless_stopped(parts.start_servers(server_stack, plan, screen.say), stop)
         async with AsyncExitStack() as stack:
-            start = start_services(stack, plan, servers, screen.show_line)
+            start = parts.start_services(stack, plan, servers, screen.show_line)
             services = await unless_stopped(start, stop)
             stack.enter_context(
                 noted(
@@ -121,11 +102,11 @@ async def _up(plan: Plan, screen: Screen) -> dict[str, Any]:
             screen.say(
                 "stopping: no new work, runs under way may finish (Ctrl-C ends them at once)"
             )
-            await settle(services, servers, stop)
+            await parts.settle(services, servers, stop)
         return await read_report(servers.database, servers.since, running_since)
 
 
-def _sign_in(services: Services, screen: Screen) -> str:
+def _sign_in(services: parts.Services, screen: Screen) -> str:
     """Return the rest of a link that signs in once: at a terminal, never in a log."""
     if screen.is_terminal:
         return sign_in_path(services.credentials.ticket_key, utc_now())
@@ -133,14 +114,18 @@ def _sign_in(services: Services, screen: Screen) -> str:
 
 
 async def _watch(
-    plan: Plan, servers: Servers, services: Services, stop: asyncio.Event, screen: Screen
+    plan: Plan,
+    servers: parts.Servers,
+    services: parts.Services,
+    stop: asyncio.Event,
+    screen: Screen,
 ) -> None:
     """Show progress until a signal comes, or until the time is up."""
     ends_at = math.inf if plan.seconds is None else monotonic() + plan.seconds
     show_at = monotonic()
     with screen.watching() as show:
         while not stop.is_set() and (left := ends_at - monotonic()) > 0:
-            await check_all(services, servers)
+            await parts.check_all(services, servers)
             if monotonic() >= show_at:
                 show_at += screen.pace
                 try:

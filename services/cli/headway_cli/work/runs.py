@@ -77,17 +77,13 @@ def cancel(
         )
 
     found = session.ask(ask)
-    session.print(found, lambda: _cancel_lines(found, name))
-    ended = [result for result in found.results if result.result not in _CANCELLED]
-    return NOT_ALL if ids and ended else 0
-
-
-def _cancel_lines(found: CancelAnswer, name: str) -> list[str]:
     lines = [result.text for result in found.results[:_LISTED]]
     if name:
         dropped = f", dropped {found.dropped} pending" if found.dropped else ""
         lines.append(f"{name}: {waiting_text(found.counts) or 'no work was under way'}{dropped}")
-    return lines
+    session.print(found, lambda: lines)
+    ended = [result for result in found.results if result.result not in _CANCELLED]
+    return NOT_ALL if ids and ended else 0
 
 
 @command()
@@ -248,7 +244,7 @@ def workers(context: click.Context, session: Session) -> None:
         session.print_items(
             session.ask(lambda client: client.workers()),
             ("WORKER", "STATUS", "BUSY", "HOST", "VERSION", "JOBS", "LAST HEARTBEAT"),
-            _row,
+            _worker_row,
             empty="no worker has sent a heartbeat: start one with 'headway worker'",
         )
 
@@ -268,9 +264,9 @@ def _drain_command(session: Session, names: tuple[str, ...]) -> int:
     return UNKNOWN_WORKER if any(result.result == "unknown" for result in found) else 0
 
 
-def _row(worker: WorkerStatus) -> tuple[object, ...]:
+def _worker_row(worker: WorkerStatus) -> tuple[object, ...]:
     state = "silent" if not worker.alive else "draining" if worker.draining else "alive"
     version = worker.code_version or f"{worker.sdk} {worker.sdk_version}".strip()
     heard = f"{age_text(worker.last_heard_at, utc_now())} ago"
     busy = f"{len(worker.runs)} of {worker.slots}"
-    return (worker.worker, state, busy, worker.host, version, ", ".join(worker.jobs), heard)
+    return (worker.worker, state, busy, worker.host, version, worker.jobs, heard)
