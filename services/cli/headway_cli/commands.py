@@ -72,7 +72,7 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "bench": ("bench.command", "Measure Headway on this machine."),
     },
 }
-_COMMANDS = {name: command for section in _SECTIONS.values() for name, command in section.items()}
+COMMANDS = {name: command for section in _SECTIONS.values() for name, command in section.items()}
 
 
 class OnDemand(click.Group):
@@ -80,23 +80,19 @@ class OnDemand(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
         """List the names of the commands."""
-        return list(_COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Load a command."""
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"headway_cli.{_COMMANDS[cmd_name][0]}")
+        module = import_module(f"headway_cli.{COMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
-    def help_line(self, name: str) -> str:
-        """Return the line of help of a command."""
-        return _COMMANDS[name][1]
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of commands in the help."""
-        width = max(map(len, _COMMANDS))
+        width = max(map(len, COMMANDS))
         for title, section in _SECTIONS.items():
             rows = [(name.ljust(width), line) for name, (_, line) in section.items()]
             with formatter.section(title):
@@ -104,7 +100,7 @@ class OnDemand(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete commands and options without loading a command."""
-        found = {name: line for name, (_, line) in _COMMANDS.items() if name.startswith(incomplete)}
+        found = {name: line for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)}
         commands = [CompletionItem(name, help=line) for name, line in found.items()]
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 

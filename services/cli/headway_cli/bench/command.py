@@ -14,17 +14,13 @@ from headway_cli.bench.servers import Bench
 from headway_cli.serve.servers import unless_stopped
 from headway_cli.terminal import options
 from headway_cli.terminal.interaction import progressing
-from headway_cli.terminal.output import json_option, print_json, print_lines, table
-
-
-def _number_option(flag: str, number: click.IntRange, usual: int, text: str) -> options.Decorator:
-    return click.option(flag, type=number, default=usual, show_default=True, help=text)
+from headway_cli.terminal.output import json_option, print_answer, table
 
 
 @click.command()
 @click.argument("scenarios", nargs=-1, type=click.Choice(list(SCENARIOS)), metavar="[SCENARIO]...")
-@_number_option("--work", click.IntRange(10, 1_000_000), 5000, "Amount of work of each scenario.")
-@_number_option("--slots", click.IntRange(1), 50, "Concurrent runs of the worker.")
+@options.number("--work", click.IntRange(10, 1_000_000), "Work of each scenario.", usual=5000)
+@options.number("--slots", click.IntRange(1), "Concurrent runs of the worker.", usual=50)
 @json_option
 @options.debug_option
 def bench(scenarios: tuple[str, ...], work: int, slots: int, as_json: bool) -> None:
@@ -41,10 +37,7 @@ def bench(scenarios: tuple[str, ...], work: int, slots: int, as_json: bool) -> N
         return await unless_stopped(_measure(chosen, work, slots), stop_on_signals())
 
     found = run(measure())
-    if as_json:
-        print_json(found)
-    else:
-        print_lines(_lines(found))
+    print_answer(found, lambda: _lines(found), as_json=as_json)
 
 
 async def _measure(chosen: Sequence[str], work: int, slots: int) -> dict[str, Figures]:

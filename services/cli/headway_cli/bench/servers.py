@@ -50,6 +50,7 @@ class Bench:
         self._services: dict[str, SupervisedProcess] = {}
         # The CPU time of a process before it is counted, by its name and id.
         self._processes: dict[tuple[str, int], float] = {}
+        self.nats_url = ""
         self.database: Database
         self.client: Client
 
@@ -58,6 +59,7 @@ class Bench:
         for server in (self._postgres, self._nats):
             await server.start()
             self._stack.push_async_callback(server.stop)
+        self.nats_url = self._nats.url
         self._processes["postgresql", self._postgres.process_id] = 0.0
         self._processes["nats", self._nats.process_id] = 0.0
         self.database = await Database.connect(self._postgres.url, name="headway-bench")
@@ -71,11 +73,6 @@ class Bench:
             open_client(self._postgres.url, self._nats.url, actor="headway-bench")
         )
         await self.until(self._scheduler_answers, "the scheduler", within=_SERVICE_SECONDS)
-
-    @property
-    def nats_url(self) -> str:
-        """The URL of NATS."""
-        return self._nats.url
 
     async def start_worker(self, *, another: bool = True) -> None:
         """Start a worker, unless one runs and no other is wanted; its start-up costs nothing."""

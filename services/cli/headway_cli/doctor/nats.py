@@ -74,13 +74,8 @@ async def _test_disk(
     stream has, and so nothing. A refused publish would prove nothing: it is refused before
     anything is written.
     """
-    trial = {
-        "name": _TRIAL_STREAM,
-        "subjects": [_TRIAL_SUBJECT],
-        "storage": "file",
-        "num_replicas": replicas,
-        "max_bytes": 1024,
-    }
+    trial = {"name": _TRIAL_STREAM, "subjects": [_TRIAL_SUBJECT], "max_bytes": 1024}
+    trial |= {"storage": "file", "num_replicas": replicas}
     requests: list[tuple[str, str, dict[str, Any] | None]] = [
         *((name, f"STREAM.PURGE.{name}", {"filter": _TRIAL_SUBJECT}) for name in names),
         ("new streams", f"STREAM.CREATE.{_TRIAL_STREAM}", trial),

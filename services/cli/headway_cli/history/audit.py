@@ -14,12 +14,9 @@ from headway_cli.terminal.output import json_text
 @click.option("--actor", help="Only changes by this person.")
 @click.option("--target", help="Only changes of this manifest, group, work or dead letter.")
 @options.repeated(
-    "--action",
-    "action",
-    "ACTION",
-    "Only these, as in manifest.paused or 'manifest.*'; may be repeated.",
+    "--action", "action", "ACTION", "Only these, such as 'manifest.*'; may be repeated."
 )
-@click.option("--people", is_flag=True, help="Without declarations by applications.")
+@options.flag("--people", "Without declarations by applications.")
 @options.since_option
 @options.until_option
 @options.most_option

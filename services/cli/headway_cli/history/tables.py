@@ -16,9 +16,10 @@ from headway_postgres_kit import Database
 from headway_cli.serve.servers import Tables, reading_tables
 from headway_cli.terminal import options
 from headway_cli.terminal.interaction import confirm, progressing, yes_option
-from headway_cli.terminal.output import counted, json_option, print_json, print_lines
+from headway_cli.terminal.output import counted, json_option, print_answer
 
 UNKNOWN_ROWS = 1
+_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.group()
@@ -29,12 +30,7 @@ def history() -> None:
 @history.command()
 @options.since_option
 @options.until_option
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="File to write, instead of standard output.",
-)
+@click.option("-o", "--output", type=_FILE, help="File to write, instead of standard output.")
 @reading_tables
 def export(
     tables: Tables, since: datetime | None, until: datetime | None, output: Path | None
@@ -58,11 +54,7 @@ def export(
 
 
 @click.command()
-@click.option(
-    "--delete-unknown",
-    is_flag=True,
-    help="Delete rows that history does not contain, instead of counting them.",
-)
+@options.flag("--delete-unknown", "Delete rows that history does not contain, not only count them.")
 @yes_option
 @json_option
 @reading_tables
@@ -86,10 +78,7 @@ def rebuild(tables: Tables, delete_unknown: bool, yes: bool, as_json: bool) -> i
                 on_page=lambda rebuilt: advance(rebuilt.works),
             )
         )
-    if as_json:
-        print_json(rebuilt)
-    else:
-        print_lines(_lines(rebuilt))
+    print_answer(rebuilt, lambda: _lines(rebuilt), as_json=as_json)
     return UNKNOWN_ROWS if rebuilt.left_alone else 0
 
 

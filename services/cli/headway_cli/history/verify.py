@@ -37,16 +37,8 @@ class _Retention(Struct, frozen=True, kw_only=True):
 
 @command()
 @click.argument("manifest_id", metavar="[ID]", required=False, shell_complete=complete_manifests)
-@click.option(
-    "--since",
-    metavar="TIME",
-    help="Check fire times since then; without an offset in the manifest's zone, or UTC.",
-)
-@click.option(
-    "--only",
-    type=click.Choice(["ledger", "tables"]),
-    help="Only the fire times (needs a scheduler), or only the tables (needs no service).",
-)
+@options.text("--since", "TIME", "Check fire times since then, by default in the manifest's zone.")
+@options.choice("--only", ("ledger", "tables"), "Only the fire times, or only the tables.")
 @options.database_option
 @options.wait_option
 def verify(
@@ -57,7 +49,7 @@ def verify(
     Compares the fire times of manifests with the ledger, the dispatcher's tables with history row
     by row, and its work with the scheduler's decisions, which reveals forged work. The services
     may keep running. The exit code is 1 if there is a difference. For one manifest, or since a
-    time, only the ledger is compared.
+    time, only the ledger is compared; --only tables needs no running service.
     """
     tables = Tables(data=session.data, **server)
     ledger = verified = None

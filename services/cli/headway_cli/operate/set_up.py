@@ -1,7 +1,6 @@
 """`headway token`, `headway sign-in`, `headway notify` and `headway settings`."""
 
 import base64
-import json
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +17,7 @@ from headway_cli.serve.known_settings import SECTIONS, Section, is_wrong, settin
 from headway_cli.serve.running import find_running
 from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
-from headway_cli.terminal.output import json_option, print_lines, table
+from headway_cli.terminal.output import json_option, print_answer, table
 
 BAD_SETTINGS = 2
 
@@ -80,7 +79,7 @@ def secret() -> None:
 
 @click.command()
 @click.argument("part", type=click.Choice([section.name for section in SECTIONS]), required=False)
-@click.option("--changed", is_flag=True, help="Only those that differ from their default.")
+@options.flag("--changed", "Only those that differ from their default.")
 @json_option
 @options.debug_option
 def settings(part: str | None, changed: bool, as_json: bool) -> int:
@@ -96,11 +95,8 @@ def settings(part: str | None, changed: bool, as_json: bool) -> int:
         for section in chosen
     }
     every = [(section.name, setting) for section in chosen for setting in found[section]]
-    if as_json:
-        shown = [{"part": name, **msgspec.to_builtins(setting)} for name, setting in every]
-        click.echo(json.dumps(shown, indent=2))
-    else:
-        print_lines(_lines(found))
+    shown = [{"part": name, **msgspec.to_builtins(setting)} for name, setting in every]
+    print_answer(shown, lambda: _lines(found), as_json=as_json)
     return BAD_SETTINGS if any(is_wrong(setting) for _, setting in every) else 0
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from headway_cli.serve import settings
 from headway_cli.serve.find_app import load_app
-from headway_cli.serve.services import prune_choice
+from headway_cli.serve.services import PRUNE
 from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
 from headway_cli.terminal.interaction import confirm, progressing, yes_option
@@ -33,27 +33,19 @@ class _Deployment(Struct, frozen=True, kw_only=True):
 _definition_options = options.together(
     click.argument("app", required=False, envvar="HEADWAY_APP"),
     click.option("-f", "--file", "file", metavar="FILE", help="A YAML file with the definitions."),
-    click.option(
-        "--prune",
-        type=prune_choice,
-        help="Handling of manifests that are no longer declared; by default the scheduler's.",
+    options.choice(
+        "--prune", PRUNE, "Handling of undeclared manifests; by default the scheduler's."
     ),
-    click.option(
-        "--take-over",
-        is_flag=True,
-        help="Also if code declares the application; the code then declares nothing any more.",
+    options.flag(
+        "--take-over", "Also if code declares the application, which then no longer does."
     ),
 )
 
 
 @command()
 @_definition_options
-@click.option(
-    "--days",
-    type=click.IntRange(0, 3660),
-    default=7,
-    show_default=True,
-    help="How far ahead fire times are compared.",
+@options.number(
+    "--days", click.IntRange(0, 3660), "How far ahead fire times are compared.", usual=7
 )
 def plan(session: Session, app: str | None, file: str | None, **terms: Any) -> None:
     """Show what 'apply' would change, and which fire times.

@@ -11,14 +11,7 @@ from headway_contract.manifests import ManifestResult, ManifestStatus
 from headway_decisions.capacity.rates import parse_rate
 from headway_errors import Conflict, Rejected
 
-from headway_cli.serve.names import (
-    check_choice,
-    choosing,
-    complete_groups,
-    complete_jobs,
-    complete_manifests,
-    manifest_argument,
-)
+from headway_cli.serve import names
 from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
 from headway_cli.terminal.interaction import confirm, yes_option
@@ -28,14 +21,14 @@ _LISTED = 20
 
 
 @command()
-@choosing
+@names.choosing
 @yes_option
 def enable(session: Session, manifest_ids: tuple[str, ...], yes: bool, **chosen: Any) -> None:
     """Enable manifests.
 
     With --group, --label or --all it shows the number of manifests and asks for confirmation.
     """
-    check_choice(manifest_ids, **chosen)
+    names.check_choice(manifest_ids, **chosen)
     if manifest_ids:
         _change_each(session, manifest_ids, Client.enable)
     else:
@@ -43,14 +36,14 @@ def enable(session: Session, manifest_ids: tuple[str, ...], yes: bool, **chosen:
 
 
 @command()
-@choosing
+@names.choosing
 @yes_option
 def disable(session: Session, manifest_ids: tuple[str, ...], yes: bool, **chosen: Any) -> None:
     """Disable manifests.
 
     With --group, --label or --all it shows the number of manifests and asks for confirmation.
     """
-    check_choice(manifest_ids, **chosen)
+    names.check_choice(manifest_ids, **chosen)
     if manifest_ids:
         _change_each(session, manifest_ids, Client.disable)
     else:
@@ -76,8 +69,8 @@ def change_many(
         )
 
     def describe() -> str:
-        names = [result.manifest for result in change(dry_run=True)]
-        return f"{action} {counted(len(names), 'manifest')} ({listed(names)})"
+        found = [result.manifest for result in change(dry_run=True)]
+        return f"{action} {counted(len(found), 'manifest')} ({listed(found)})"
 
     confirm(describe, yes=yes)
     results = change(dry_run=False)
@@ -114,9 +107,7 @@ def _change_each(session: Session, manifest_ids: tuple[str, ...], act: Any) -> N
 
 
 @command()
-@click.argument(
-    "manifest_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_manifests
-)
+@names.several("manifest_ids", "ID...", names.complete_manifests)
 @yes_option
 def delete(session: Session, manifest_ids: tuple[str, ...], yes: bool) -> None:
     """Delete manifests that no code declares.
@@ -136,9 +127,9 @@ def delete(session: Session, manifest_ids: tuple[str, ...], yes: bool) -> None:
         ]
         if not found:  # the scheduler will refuse it anyway
             return None
-        names = listed([status.external_id for status in found])
+        listing = listed([status.external_id for status in found])
         return (
-            f"delete {counted(len(found), 'manifest')} ({names}) with all runs and dead letters, "
+            f"delete {counted(len(found), 'manifest')} ({listing}) with all runs and dead letters, "
             f"{sum(status.outstanding for status in found)} of work under way"
         )
 
@@ -146,13 +137,13 @@ def delete(session: Session, manifest_ids: tuple[str, ...], yes: bool) -> None:
     _change_each(session, manifest_ids, Client.delete)
 
 
-def _give_back_option(*names: str) -> options.Decorator:
-    text, choice = "Reset this setting to the code's; may be repeated.", click.Choice(names)
+def _give_back_option(*fields: str) -> options.Decorator:
+    text, choice = "Reset this setting to the code's; may be repeated.", click.Choice(fields)
     return click.option("--give-back", "give_back", type=choice, multiple=True, help=text)
 
 
 @command()
-@manifest_argument
+@names.manifest_argument
 @click.option("--attempts", type=click.IntRange(1), help="Attempts of its work.")
 @options.seconds_option("--interval", "interval", "Wait before the second attempt.")
 @options.seconds_option(
@@ -182,23 +173,18 @@ def _read_limit(
 
 
 _limit_options = options.together(
-    click.option(
-        "--max-active",
-        metavar="N|none",
-        callback=_read_limit,
-        help="Concurrent runs; none removes the limit.",
+    options.text(
+        "--max-active", "N|none", "Concurrent runs; none removes the limit.", callback=_read_limit
     ),
-    click.option(
-        "--rate",
-        metavar="N/UNIT|none",
+    options.text(
+        *("--rate", "N/UNIT|none", "Rate of starts, such as 100/minute; none removes the limit."),
         callback=_read_limit,
-        help="Rate of starts, such as 100/minute; none removes the limit.",
     ),
 )
 
 
 @command()
-@click.argument("name", metavar="NAME", shell_complete=complete_groups)
+@click.argument("name", metavar="NAME", shell_complete=names.complete_groups)
 @_limit_options
 @click.option("--priority", type=click.IntRange(0, 31), help="Rank among groups, from 0 to 31.")
 @click.option("--enable/--disable", "enabled", default=None, help="Whether its manifests may run.")
@@ -210,7 +196,7 @@ def group(session: Session, name: str, give_back: tuple[str, ...], **changes: An
 
 
 @command()
-@click.argument("name", metavar="NAME", shell_complete=complete_jobs)
+@click.argument("name", metavar="NAME", shell_complete=names.complete_jobs)
 @_limit_options
 @_give_back_option("max-active", "rate")
 def job(session: Session, name: str, give_back: tuple[str, ...], **changes: Any) -> None:

@@ -20,6 +20,7 @@ from headway_cli.terminal.interaction import confirm, yes_option
 from headway_cli.terminal.output import counted, print_lines, window_table
 from headway_cli.terminal.times import read_moment, shown
 
+_EXPIRY = "The work expires if it has not started by then."
 _FIRES_SHOWN = 3
 _FROM_A_SECOND = click.FloatRange(1)
 
@@ -29,16 +30,11 @@ _FROM_A_SECOND = click.FloatRange(1)
 @click.option("--input", "input_text", metavar="JSON", help="Input instead of the manifest's own.")
 @options.seconds_option("--delay", "delay", "Do not start before this time has passed.")
 @options.priority_option
-@options.seconds_option(
-    *("--start-within", "start_within", "The work expires if it has not started by then."),
-    type=options.POSITIVE,
-)
+@options.seconds_option("--start-within", "start_within", _EXPIRY, type=options.POSITIVE)
 @click.option("--key", help="Idempotency key: the same key triggers only once.")
-@click.option(
-    "--from", "since", metavar="TIME", help="Backfill: queue the occurrences of a past range."
-)
+@click.option("--from", "since", metavar="TIME", help="Backfill: queue the occurrences since then.")
 @click.option("--to", "until", metavar="TIME", help="End of that range; by default now.")
-@click.option("--missed-only", is_flag=True, help="Only occurrences that did not fire on schedule.")
+@options.flag("--missed-only", "Only occurrences that did not fire on schedule.")
 @wait_option
 @yes_option
 def trigger(
@@ -116,14 +112,10 @@ def _refuse_terms(why: str, terms: dict[str, object]) -> None:
 
 @command()
 @choosing
-@click.option(
-    "--until",
-    metavar="TIME",
-    help="When to resume, in UTC unless it has an offset; 06:00 is the next.",
-)
+@options.text("--until", "TIME", "When to resume, by default in UTC; 06:00 is the next.")
 @options.seconds_option("--for", "seconds", "Duration, instead of --until.", type=_FROM_A_SECOND)
 @click.option("--reason", default="", help="Reason, for the ledger and the audit.")
-@click.option("--dry-run", is_flag=True, help="Only list the manifests.")
+@options.flag("--dry-run", "Only list the manifests.")
 def pause(
     session: Session,
     manifest_ids: tuple[str, ...],
@@ -151,7 +143,7 @@ def pause(
 
 @command()
 @choosing
-@click.option("--dry-run", is_flag=True, help="Only show what would fire.")
+@options.flag("--dry-run", "Only show what would fire.")
 @yes_option
 def resume(
     session: Session, manifest_ids: tuple[str, ...], dry_run: bool, yes: bool, **chosen: Any

@@ -13,13 +13,7 @@ from headway_contract.manifests import ManifestStatus
 from headway_errors import Conflict, NotFound
 
 from headway_cli.schedules.change import delete
-from headway_cli.serve import settings
-from headway_cli.serve.names import (
-    complete_groups,
-    complete_jobs,
-    complete_manifests,
-    manifest_argument,
-)
+from headway_cli.serve import names, settings
 from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
 from headway_cli.terminal.times import shown
@@ -51,33 +45,21 @@ def _read_values(
 
 
 _manifest_options = options.together(
-    click.option("--job", "job", metavar="NAME", shell_complete=complete_jobs, help="Job to run."),
-    click.option("--cron", metavar="EXPR", help="Cadence: a cron expression, or @daily."),
-    click.option("--daily", metavar="HH:MM", help="Cadence: once a day."),
+    names.named("--job", "NAME", "Job to run.", names.complete_jobs),
+    options.text("--cron", "EXPR", "Cadence: a cron expression, or @daily."),
+    options.text("--daily", "HH:MM", "Cadence: once a day."),
     click.option("--every", metavar="STEP", callback=_read_step, help="Cadence: 30s, 5m, 2h."),
     click.option("--once", metavar="TIME", help="Cadence: once, at '2027-06-01 09:00'."),
     click.option("--manual", is_flag=True, default=None, help="Runs only when triggered."),
-    click.option(
-        "--depends-on",
-        metavar="ID",
-        shell_complete=complete_manifests,
-        help="After each success of another manifest.",
-    ),
-    click.option(
-        "--dormant/--not-dormant",
-        default=None,
-        help="With --depends-on: only when a run of the parent activates it.",
-    ),
+    names.named("--depends-on", "ID", "After each of its successes.", names.complete_manifests),
+    click.option("--dormant/--not-dormant", default=None, help="Only if its parent activates it."),
     click.option("--tz", metavar="ZONE", help="Time zone of its times."),
     click.option("--input", "input_text", metavar="JSON", help="Input of its work."),
-    click.option("--group", metavar="NAME", shell_complete=complete_groups, help="Its group."),
+    names.named("--group", "NAME", "Its group.", names.complete_groups),
     options.priority_option,
     options.seconds_option("--timeout", "timeout", "Time limit of a run.", type=float),
     click.option("--enabled/--disabled", default=None, help="Whether it fires."),
-    options.repeated(
-        *("--label", "labels", "KEY=VALUE", "A label; may be repeated."),
-        callback=options.read_pairs,
-    ),
+    options.pairs("--label", "labels", "KEY=VALUE", "A label; may be repeated."),
     options.repeated(
         *("--set", "others", "KEY=YAML"),
         "Any other field of a manifest in YAML, such as overlap=queue_one "
@@ -121,7 +103,7 @@ def add(session: Session, manifest_id: str, **stated: Any) -> None:
 
 
 @command(of=schedule)
-@manifest_argument
+@names.manifest_argument
 @_manifest_options
 def change(session: Session, manifest_id: str, **stated: Any) -> None:
     """Change a manifest that was created at run time; other fields stay as they are.

@@ -1,6 +1,5 @@
 """Commands that show manifests, groups, jobs, previews and explanations."""
 
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -19,9 +18,8 @@ from headway_contract.work import WorkTerms
 from headway_contract.work_queue import ExplainWorkAnswer
 from headway_decisions.capacity.rates import rate_in_words
 from headway_errors import NotFound
-from msgspec import Struct
 
-from headway_cli.serve.names import complete_manifests, manifest_argument
+from headway_cli.serve.names import complete_manifests, manifest_argument, several
 from headway_cli.serve.session import Session, command, read_manifest_time
 from headway_cli.terminal import options
 from headway_cli.terminal.output import counted, fields, waiting_text, window_table
@@ -54,7 +52,7 @@ def manifest(session: Session, manifest_id: str) -> None:
 
 
 @command()
-@click.option("--occupancy", is_flag=True, help="Runs in progress, waiting work and the reasons.")
+@options.flag("--occupancy", "Runs in progress, waiting work and the reasons.")
 def groups(session: Session, occupancy: bool) -> None:
     """List groups with their limits."""
     if occupancy:
@@ -72,32 +70,10 @@ def groups(session: Session, occupancy: bool) -> None:
             session.ask(lambda client: client.groups()),
             ("GROUP", "MAX ACTIVE", "RATE", "PRIORITY", "ENABLED", "MANIFESTS", "OVERRIDES"),
             lambda group: (
-                *(group.name, _limit(group.max_active), _limit(group.rate), group.priority),
+                *(group.name, _limit(group.max_active), _rate(group.rate), group.priority),
                 *(group.enabled, group.manifests, group.touched),
             ),
             empty="there are no groups",
-        )
-
-
-class JobStatus(Struct, frozen=True, kw_only=True):
-    """The fields of a job that the table shows."""
-
-    name: str
-    max_active: int | None = None
-    rate: Rate | None = None
-    attempts: int | None = None
-    active: int = 0
-    manifests: int = 0
-    workers: int = 0
-    touched: list[str] = []
-    retired_at: datetime | None = None
-
-    def row(self) -> tuple[object, ...]:
-        """Return the row of the table."""
-        return (
-            self.name if self.retired_at is None else f"{self.name} (retired)",
-            *(_limit(self.max_active), self.active, _limit(self.rate), self.attempts),
-            *(self.workers or "none alive", self.manifests, self.touched),
         )
 
 
@@ -107,16 +83,18 @@ def jobs(session: Session) -> None:
     session.print_items(
         session.read_list("/jobs"),
         ("JOB", "MAX ACTIVE", "IN USE", "RATE", "ATTEMPTS", "WORKERS", "MANIFESTS", "OVERRIDES"),
-        lambda job: msgspec.convert(job, JobStatus).row(),
+        lambda job: (
+            f"{job['name']} (retired)" if job["retired_at"] else job["name"],
+            *(_limit(job["max_active"]), job["active"], _rate(job["rate"]), job["attempts"]),
+            *(job["workers"] or "none alive", job["manifests"], job["touched"]),
+        ),
         empty="no jobs are declared: start an app with 'headway scheduler --app APP'",
     )
 
 
 @command()
 @manifest_argument
-@options.count_option(
-    "How many fire times; excluded ones between them share a line.", most=1000, usual=20
-)
+@options.count_option("Fire times; excluded ones between them share a line.", most=1000, usual=20)
 @click.option("--after", metavar="TIME", help=f"Start, instead of now. {_TIME_HELP}")
 def preview(session: Session, manifest_id: str, most: int, after: str | None) -> None:
     """Show the next fire times of a manifest."""
@@ -133,9 +111,7 @@ def preview(session: Session, manifest_id: str, most: int, after: str | None) ->
 
 
 @command()
-@click.argument(
-    "named", metavar="ID | work ID", nargs=-1, required=True, shell_complete=complete_manifests
-)
+@several("named", "ID | work ID", complete_manifests)
 @click.option("--at", metavar="TIME", help=f"The time to explain. {_TIME_HELP}")
 def explain(session: Session, named: tuple[str, ...], at: str | None) -> None:
     """Explain why a manifest ran or did not, or why work waits.
@@ -182,10 +158,12 @@ async def _explain_work(client: Client, named: str) -> ExplainWorkAnswer:
         return await client.explain_work(found.status.work)
 
 
-def _limit(value: int | Rate | None) -> object:
-    if value is None:
-        return "no limit"
-    return value if isinstance(value, int) else rate_in_words(value)
+def _limit(value: int | None) -> object:
+    return "no limit" if value is None else value
+
+
+def _rate(value: Any) -> str:
+    return "no limit" if value is None else rate_in_words(msgspec.convert(value, Rate))
 
 
 def _state(status: ManifestStatus) -> str:

@@ -86,30 +86,31 @@ complete_workers = _names_of("workers", "worker")
 complete_apps = _names_of("apps", "name")
 
 
-def _filter(flag: str, metavar: str, text: str, complete: Complete | None) -> options.Decorator:
+def named(flag: str, metavar: str, text: str, complete: Complete) -> options.Decorator:
+    """Declare an option that takes a name which a shell can complete."""
     return click.option(flag, metavar=metavar, help=text, shell_complete=complete)
 
 
+def several(name: str, metavar: str, complete: Complete) -> options.Decorator:
+    """Declare an argument that takes one or more names."""
+    terms: Any = {"nargs": -1, "required": True, "shell_complete": complete}
+    return click.argument(name, metavar=metavar, **terms)
+
+
 manifest_argument = click.argument("manifest_id", metavar="ID", shell_complete=complete_manifests)
-worker_filter = _filter("--worker", "NAME", "Only by this worker.", complete_workers)
+worker_filter = named("--worker", "NAME", "Only by this worker.", complete_workers)
 work_filter = options.id_option("--work", "Only of this work.")
 filters = options.together(
-    _filter("--group", "NAME", "Only of this group.", complete_groups),
-    _filter("--job", "NAME", "Only of this job.", complete_jobs),
-    _filter("--manifest", "ID", "Only of this manifest.", complete_manifests),
+    named("--group", "NAME", "Only of this group.", complete_groups),
+    named("--job", "NAME", "Only of this job.", complete_jobs),
+    named("--manifest", "ID", "Only of this manifest.", complete_manifests),
 )
 
 choosing = options.together(
     click.argument("manifest_ids", metavar="[ID]...", nargs=-1, shell_complete=complete_manifests),
-    click.option("--group", help="All manifests of a group.", shell_complete=complete_groups),
-    options.repeated(
-        "--label",
-        "labels",
-        "NAME=VALUE",
-        "All manifests with this label; if repeated, with all of them.",
-        callback=options.read_pairs,
-    ),
-    click.option("--all", "everything", is_flag=True, help="All manifests."),
+    named("--group", "NAME", "All manifests of a group.", complete_groups),
+    options.pairs("--label", "labels", "NAME=VALUE", "Manifests with this label; may be repeated."),
+    options.flag("--all", "All manifests.", "everything"),
 )
 
 

@@ -38,8 +38,8 @@ work in their own transactions, a user with that right must run:
   GRANT USAGE ON SCHEMA headway TO headway_enqueue;
   GRANT EXECUTE ON FUNCTION headway.enqueue TO headway_enqueue;"""
 
-prune_choice = click.Choice(["delete", "disable", "keep"])
-_ON_OFF = click.Choice(["on", "off"])
+PRUNE = ("delete", "disable", "keep")
+_PRUNE, _TICK, _PROVISION = map(click.Choice, (PRUNE, ("on", "off"), ("auto", "manual")))
 _COUNT = {"type": click.IntRange(1), "metavar": "N"}
 
 
@@ -48,10 +48,8 @@ _COUNT = {"type": click.IntRange(1), "metavar": "N"}
 @options.database_option
 @options.nats_option
 @options.health_option
-@options.setting(
-    "--prune", "prune", "Handling of manifests that the app no longer declares.", type=prune_choice
-)
-@options.setting("--tick", "tick", "Off: declare and answer, but never fire.", type=_ON_OFF)
+@options.setting("--prune", "prune", "Handling of manifests no longer declared.", type=_PRUNE)
+@options.setting("--tick", "tick", "Off: declare and answer, but never fire.", type=_TICK)
 @options.debug_option
 def scheduler(app: str | None, **flags: Any) -> None:
     """Run a scheduler, which decides when work is due.
@@ -71,10 +69,9 @@ def scheduler(app: str | None, **flags: Any) -> None:
 @options.nats_option
 @options.health_option
 @options.setting(
-    "--provision",
-    "provision",
+    *("--provision", "provision"),
     "Create missing streams in NATS (auto), or only report them (manual).",
-    type=click.Choice(["auto", "manual"]),
+    type=_PROVISION,
 )
 @options.debug_option
 def dispatcher(**flags: Any) -> None:
@@ -91,8 +88,7 @@ def dispatcher(**flags: Any) -> None:
 @options.nats_option
 @options.health_option
 @options.setting(
-    "--address",
-    "console_address",
+    *("--address", "console_address"),
     "Address to serve; anything but loopback needs authentication.",
     metavar="HOST:PORT",
 )
@@ -115,11 +111,7 @@ def console(**flags: Any) -> None:
 @click.command()
 @options.database_option
 @options.wait_option
-@click.option(
-    "--check",
-    is_flag=True,
-    help="Change nothing: wait until another process has migrated; fail if none does.",
-)
+@options.flag("--check", "Change nothing: wait until another process has migrated, or fail.")
 @options.debug_option
 def migrate(wait: float, check: bool, **flags: Any) -> None:
     """Bring the schemas in PostgreSQL up to date.

@@ -78,10 +78,7 @@ class Session(Struct, frozen=True, kw_only=True):
 
     def print(self, answer: object, lines: Callable[[], Iterable[str]]) -> None:
         """Print an answer as JSON, or as lines."""
-        if self.as_json:
-            output.print_json(answer)
-        else:
-            output.print_lines(lines())
+        output.print_answer(answer, lines, as_json=self.as_json)
 
     def print_text(self, answer: Any) -> None:
         """Print an answer as JSON, or its text."""

@@ -59,12 +59,7 @@ class WorkerProgramSettings(WorkerSettings, frozen=True, kw_only=True):
 @options.health_option
 @options.setting("--name", "worker_name", "Name of the worker; by default a new one each start.")
 @options.slots_option
-@options.repeated(
-    "--job",
-    "jobs",
-    "NAME",
-    "Serve only this job; may be repeated. By default the worker serves all.",
-)
+@options.repeated("--job", "jobs", "NAME", "Serve only this job; may be repeated. By default all.")
 @options.debug_option
 def worker(jobs: tuple[str, ...], **flags: Any) -> None:
     """Run a worker, which runs the jobs of your app.

@@ -4,7 +4,7 @@ import functools
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 from uuid import UUID
@@ -56,6 +56,23 @@ def collected(name: str, struct: type[Struct], *declared: Decorator) -> Decorato
     return decorate
 
 
+def flag(name: str, description: str, parameter: str | None = None) -> Decorator:
+    """Declare an option without a value."""
+    names = (name,) if parameter is None else (name, parameter)
+    return click.option(*names, is_flag=True, help=description)
+
+
+def text(name: str, metavar: str, description: str, **attributes: Any) -> Decorator:
+    """Declare an option that takes a text."""
+    return click.option(name, metavar=metavar, help=description, **attributes)
+
+
+def choice(name: str, values: Sequence[str], description: str, **attributes: Any) -> Decorator:
+    """Declare an option that takes one of some words."""
+    attributes = {"type": click.Choice(values), "show_default": True, **attributes}
+    return click.option(name, help=description, **attributes)
+
+
 def repeated(flag: str, name: str, metavar: str, description: str, **attributes: Any) -> Decorator:
     """Declare an option that may be repeated."""
     attributes = {"metavar": metavar, "multiple": True, **attributes}
@@ -102,11 +119,8 @@ def identity(context: click.Context, parameter: click.Parameter, value: Any) -> 
     try:
         return None if value is None else UUID(value)
     except ValueError:
-        raise click.BadParameter(
-            f"invalid id {value!r}: ids look like 0f0e7c1a-5b1f-4a8e-9c51-2d9d1c9f7e55",
-            context,
-            parameter,
-        ) from None
+        problem = f"invalid id {value!r}: ids look like 0f0e7c1a-5b1f-4a8e-9c51-2d9d1c9f7e55"
+        raise click.BadParameter(problem, context, parameter) from None
 
 
 def id_option(flag: str, description: str) -> Decorator:
@@ -121,16 +135,26 @@ def read_pairs(
     pairs = [text.partition("=") for text in value]
     for name, equals, rest in pairs:
         if not name or not equals:
-            raise click.BadParameter(
-                f"invalid pair {name + equals + rest!r}: write NAME=VALUE", context, parameter
-            )
+            problem = f"invalid pair {name + equals + rest!r}: write NAME=VALUE"
+            raise click.BadParameter(problem, context, parameter)
     return {name: rest for name, _, rest in pairs}
+
+
+def pairs(name: str, parameter: str, metavar: str, description: str) -> Decorator:
+    """Declare an option that takes NAME=VALUE, and may be repeated."""
+    return repeated(name, parameter, metavar, description, callback=read_pairs)
 
 
 def data_option(description: str) -> Decorator:
     """Declare `--data`, the data folder of a `headway up`."""
     folder, usual = click.Path(path_type=Path, file_okay=False), Path(".headway")
     return click.option("--data", type=folder, default=usual, show_default=True, help=description)
+
+
+def number(name: str, kind: Any, description: str, *, usual: float, **attributes: Any) -> Decorator:
+    """Declare an option that takes a number, by default the usual one."""
+    attributes = {"type": kind, "default": usual, "show_default": True, **attributes}
+    return click.option(name, help=description, **attributes)
 
 
 def count_option(description: str, *, least: int = 1, most: int = 10_000, usual: int) -> Decorator:

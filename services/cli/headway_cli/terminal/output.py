@@ -6,7 +6,7 @@ of it.
 
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 import click
@@ -28,6 +28,14 @@ def print_lines(lines: Iterable[str]) -> None:
     """Print lines without control characters."""
     for line in lines:
         click.echo(printable(line.expandtabs()))
+
+
+def print_answer(answer: object, lines: Callable[[], Iterable[str]], *, as_json: bool) -> None:
+    """Print an answer as JSON, or as lines."""
+    if as_json:
+        print_json(answer)
+    else:
+        print_lines(lines())
 
 
 def window_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:

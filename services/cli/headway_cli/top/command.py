@@ -26,19 +26,13 @@ if TYPE_CHECKING:
     from headway.client.http_control import HttpControl
 
 _RUNS = 50
+_INTERVAL = click.FloatRange(min=0.2, max=3600)
 # Width of the output without a terminal.
 _COLUMNS = 120
 
 
 @command()
-@options.seconds_option(
-    "--every",
-    "every",
-    "Interval between updates.",
-    type=click.FloatRange(min=0.2, max=3600),
-    default=2.0,
-    show_default=True,
-)
+@options.number("--every", _INTERVAL, "Seconds between updates.", usual=2.0, metavar="SECONDS")
 def top(session: Session, every: float) -> None:
     """Show the live state of the system.
 

@@ -17,7 +17,6 @@ from msgspec import Struct
 
 from headway_cli.serve import settings
 from headway_cli.serve.find_app import load_app
-from headway_cli.up.processes import WorkerCommand
 
 _ANY_PORT = "127.0.0.1:0"
 
@@ -40,7 +39,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     app: str
     has_bodies: bool
-    worker_commands: Sequence[WorkerCommand]
+    worker_commands: Sequence[str]
     definitions: Definitions
     data: Path
     seconds: float | None
@@ -52,7 +51,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 def make_plan(
-    app: str, flags: Mapping[str, Any], *, worker_commands: Sequence[WorkerCommand], **terms: Any
+    app: str, flags: Mapping[str, Any], *, worker_commands: Sequence[str], **terms: Any
 ) -> Plan:
     """Read the app and all settings; raises the problems of all parts together."""
     given = {name: value for name, value in os.environ.items() if value}

@@ -126,18 +126,10 @@ async def _show_lines(stream: asyncio.StreamReader, show_line: ShowLine) -> None
         show_line(line.decode(errors="replace").rstrip("\r\n"))
 
 
-class WorkerCommand(Struct, frozen=True):
-    """A program to run: the text that was given, and its words."""
-
-    text: str
-    words: list[str]
-
-
-def read_commands(
+def check_commands(
     context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
-) -> list[WorkerCommand]:
-    """Split the commands into words, and check that each names a program."""
-    commands = []
+) -> tuple[str, ...]:
+    """Check that each worker command names a program."""
     for text in given:
         try:
             words = shlex.split(text)
@@ -145,13 +137,9 @@ def read_commands(
             raise click.BadParameter(f"{text!r}: {error}.", context, parameter) from None
         if not words or shutil.which(words[0]) is None:
             program = words[0] if words else ""
-            raise click.BadParameter(
-                f"there is no program {program!r} to run: install it, or give its path.",
-                context,
-                parameter,
-            )
-        commands.append(WorkerCommand(text, words))
-    return commands
+            problem = f"there is no program {program!r} to run: install it, or give its path."
+            raise click.BadParameter(problem, context, parameter)
+    return given
 
 
 def next_pause(pause: float | None, ran_for: float) -> float:
@@ -164,12 +152,10 @@ def next_pause(pause: float | None, ran_for: float) -> float:
 class CommandWorker:
     """One worker command, kept running until it is stopped."""
 
-    def __init__(
-        self, command: WorkerCommand, environment: Mapping[str, str], show_line: ShowLine
-    ) -> None:
+    def __init__(self, command: str, environment: Mapping[str, str], show_line: ShowLine) -> None:
         environment = {name: value for name, value in environment.items() if name != _NAME}
-        self._name = command.text
-        self._process = WorkerProcess(command.text, command.words, environment, show_line)
+        self._name = command
+        self._process = WorkerProcess(command, shlex.split(command), environment, show_line)
         self._runs = False
         self._keeping: asyncio.Task[None]
 

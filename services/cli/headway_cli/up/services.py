@@ -23,10 +23,10 @@ from msgspec.structs import replace
 from headway_cli.serve.running import PartEnded
 from headway_cli.serve.servers import reach_broker, reach_database
 from headway_cli.serve.services import apply_migrations
-from headway_cli.up import summary
 from headway_cli.up.local_console import Credentials, read_or_make, start_local_console
 from headway_cli.up.plan import Plan
 from headway_cli.up.processes import CommandWorker, Part, ShowLine, WorkerProcess
+from headway_cli.up.summary import queries, read_value
 
 _WORKER_SECONDS = 30.0
 _GIVE_UP_AFTER = 3
@@ -49,7 +49,7 @@ class Servers(Struct, frozen=True, kw_only=True):
     parts: list[Part]
 
 
-class Services(Struct, frozen=True, kw_only=True):
+class Services(Struct, frozen=True):
     """The running scheduler, dispatcher, console and workers."""
 
     scheduler: Service
@@ -85,7 +85,7 @@ async def start_servers(stack: AsyncExitStack, plan: Plan, say: Say) -> Servers:
     terms: Any = {"credentials": plan.settings.nats_creds, "wait": plan.wait}
     async with reach_broker(urls["nats_url"], name="headway-up", **terms):
         await apply_migrations(database)
-    since = await summary.read_now(database)
+    since = await read_value(database, queries["now"])
     return Servers(urls=urls, database=database, since=since, parts=parts)
 
 
@@ -132,14 +132,7 @@ async def start_services(
         health = _shared_health([scheduler, dispatcher, console])
         await health.start(plan.settings.health_address)
         stack.push_async_callback(health.stop)
-    return Services(
-        scheduler=scheduler,
-        dispatcher=dispatcher,
-        console=console,
-        workers=workers,
-        console_url=console_url,
-        credentials=credentials,
-    )
+    return Services(scheduler, dispatcher, console, workers, console_url, credentials)
 
 
 async def _start_worker(
@@ -158,7 +151,7 @@ async def _start_worker(
     await worker.start()
     stack.push_async_callback(worker.stop)
     deadline = monotonic() + _WORKER_SECONDS
-    while not await summary.count_workers(servers.database, servers.since):
+    while not await read_value(servers.database, queries["workers_heard"], servers.since):
         await worker.check()
         if monotonic() > deadline:
             raise PartEnded(
@@ -183,9 +176,17 @@ async def check_all(services: Services, servers: Servers) -> None:
 async def settle(services: Services, servers: Servers, stop: asyncio.Event) -> None:
     """Stop deciding, and let decided work finish."""
     database, since = servers.database, servers.since
+
+    async def under_way() -> bool:
+        return bool(await read_value(database, queries["under_way"], since))
+
+    async def unsettled() -> bool:
+        now = await read_value(database, queries["now"])
+        return bool(await read_value(database, queries["to_come"], now)) or await under_way()
+
     await services.scheduler.end_pass("tick")
     began = monotonic()
-    while await summary.count_unsettled(database, since):
+    while await unsettled():
         # A signal during this wait means that the user is waiting.
         patience = _HURRIED_SECONDS if stop.is_set() else _SETTLE_SECONDS
         if monotonic() - began > patience:
@@ -193,7 +194,7 @@ async def settle(services: Services, servers: Servers, stop: asyncio.Event) -> N
         await asyncio.sleep(0.05)
     await asyncio.gather(*(worker.stop() for worker in services.workers))
     deadline = monotonic() + _HAND_BACK_SECONDS
-    while monotonic() < deadline and await summary.count_under_way(database, since):
+    while monotonic() < deadline and await under_way():
         await asyncio.sleep(0.05)
 
 

@@ -31,31 +31,8 @@ async def read_summary(database: Database, since: datetime) -> Summary:
         )
 
 
-async def read_now(database: Database) -> datetime:
-    """Read the database's time."""
-    now: datetime = await _read(database, queries["now"])
-    return now
-
-
-async def count_under_way(database: Database, since: datetime) -> int:
-    """Count work that is with workers, or on its way to them, since a time."""
-    count: int = await _read(database, queries["under_way"], since)
-    return count
-
-
-async def count_unsettled(database: Database, since: datetime) -> int:
-    """Count work that is under way, or will be without a new decision."""
-    to_come: int = await _read(database, queries["to_come"], await read_now(database))
-    return to_come + await count_under_way(database, since)
-
-
-async def count_workers(database: Database, since: datetime) -> int:
-    """Count workers that have sent a heartbeat since a time."""
-    count: int = await _read(database, queries["workers_heard"], since)
-    return count
-
-
-async def _read(database: Database, query: str, *arguments: Any) -> Any:
+async def read_value(database: Database, query: str, *arguments: Any) -> Any:
+    """Read one value."""
     async with database.acquire() as connection:
         return await connection.fetchval(query, *arguments)
 

@@ -24,13 +24,14 @@ from headway_cli.serve.services import exporting
 from headway_cli.terminal import options
 from headway_cli.up import services as parts
 from headway_cli.up.plan import Plan, make_plan
-from headway_cli.up.processes import read_commands
+from headway_cli.up.processes import check_commands
 from headway_cli.up.screen import Screen
-from headway_cli.up.summary import read_now, read_report, read_summary, report_text
+from headway_cli.up.summary import queries, read_report, read_summary, read_value, report_text
 
 log = get_logger(__name__)
 
 _CHECK_SECONDS = 0.5
+_PORT_HELP = "Port of the console; by default a free port, kept for the next start."
 
 
 @click.command()
@@ -40,22 +41,14 @@ _CHECK_SECONDS = 0.5
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON summary as the last line.")
 @options.slots_option
 @options.repeated(
-    "--worker-command",
-    "worker_commands",
-    "COMMAND",
+    *("--worker-command", "worker_commands", "COMMAND"),
     "Run another worker, such as 'node worker.js'; may be repeated. An app in YAML needs one.",
-    callback=read_commands,
+    callback=check_commands,
 )
 @options.database_option
 @options.nats_option
 @options.health_option
-@click.option(
-    "--console-port",
-    "console_port",
-    type=click.IntRange(0, 65_535),
-    metavar="N",
-    help="Port of the console and the API; by default a free port, kept for the next start.",
-)
+@options.text("--console-port", "N", _PORT_HELP, type=click.IntRange(0, 65_535))
 @options.wait_option
 @options.debug_option
 def up(app: str, as_json: bool, **terms: Any) -> None:
@@ -97,7 +90,7 @@ async def _up(plan: Plan, screen: Screen) -> dict[str, Any]:
                 )
             )
             screen.say(f"console: {services.console_url}{_sign_in(services, screen)}")
-            running_since = await read_now(servers.database)
+            running_since = await read_value(servers.database, queries["now"])
             await _watch(plan, servers, services, stop, screen)
             screen.say(
                 "stopping: no new work, runs under way may finish (Ctrl-C ends them at once)"

@@ -2,7 +2,6 @@
 
 import sys
 from collections import Counter
-from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
@@ -28,6 +27,7 @@ from headway_cli.terminal.times import PastMoment, age_text, shown
 NOT_ALL = 1
 _DONE = ("retried", "waits", "acknowledged")
 _COUNTED = 1000
+_STATES = ("awaiting", "retried", "acknowledged", "all")
 _LISTED = 20
 _HEADINGS = (
     *("DEAD LETTER", "AGE", "JOB", "MANIFEST", "ATTEMPTS", "FAILURE", "FINGERPRINT"),
@@ -42,9 +42,7 @@ def _age_option(flag: str, name: str) -> options.Decorator:
 
 _letter_filters = options.together(
     filters,
-    click.option(
-        "--fingerprint", help="Only of this failure; with @VERSION only of that code version."
-    ),
+    click.option("--fingerprint", help="Only of this failure; with @VERSION of that code version."),
     _age_option("--older-than", "created_before"),
     _age_option("--newer-than", "created_after"),
 )
@@ -69,13 +67,7 @@ def dead_letters(context: click.Context) -> None:
 
 @command("list", of=dead_letters)
 @_letter_filters
-@click.option(
-    "--state",
-    type=click.Choice(["awaiting", "retried", "acknowledged", "all"]),
-    default="awaiting",
-    show_default=True,
-    help="Only in this state; awaiting means open.",
-)
+@options.choice("--state", _STATES, "Only in this state; awaiting means open.", default="awaiting")
 @options.most_option
 def _list_command(session: Session, state: str, most: int, **given: Any) -> None:
     """List dead letters, the newest first."""
@@ -167,18 +159,15 @@ def _resolve(
             return f"{verb} more than {_COUNTED} dead letters"
         return f"{verb} {counted(len(found), 'dead letter')}" if found else None
 
-    async def act(client: Client) -> list[LetterResult]:
-        done: Awaitable[list[LetterResult]]
+    async def act(client: Client) -> Any:
         if letters:
-            done = getattr(client, verb)(*letters, **terms)
-        else:
-            terms["on_page"] = lambda page: advance(len(page))
-            done = getattr(client, f"{verb}_all")(LetterFilter(**given), **terms)
-        return await done
+            return await getattr(client, verb)(*letters, **terms)
+        terms["on_page"] = lambda page: advance(len(page))
+        return await getattr(client, f"{verb}_all")(LetterFilter(**given), **terms)
 
     confirm(describe, yes=yes or bool(letters))
     with progressing(title, quiet=session.as_json) as advance:
-        results = session.ask(act)
+        results: list[LetterResult] = session.ask(act)
     failed = [result for result in results if result.result not in _DONE]
 
     def lines() -> list[str]:

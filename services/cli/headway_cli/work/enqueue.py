@@ -19,11 +19,7 @@ from headway_cli.terminal.times import read_moment
 @click.option("--group", help="A group other than the job's.", shell_complete=complete_groups)
 @options.priority_option
 @options.seconds_option("--delay", "delay", "Do not start before this time has passed.")
-@click.option(
-    "--start-by",
-    metavar="TIME",
-    help="The work expires if it has not started by then; ISO 8601 or '2027-03-28 03:15', in UTC.",
-)
+@options.text("--start-by", "TIME", "The work expires if it has not started by then, in UTC.")
 @click.option("--key", help="Idempotency key: the same key of a job enqueues only once.")
 @wait_option
 def enqueue(
@@ -48,7 +44,7 @@ def enqueue(
 
 
 @command()
-@click.option("--refused", "refused_only", is_flag=True, help="Only refused work.")
+@options.flag("--refused", "Only refused work.", "refused_only")
 def enqueued(session: Session, refused_only: bool) -> None:
     """List enqueued work that is not queued yet or was refused."""
     session.print_items(

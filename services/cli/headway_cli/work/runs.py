@@ -9,14 +9,7 @@ from headway_clock import utc_now
 from headway_contract.operations import WorkerStatus
 from headway_contract.work_queue import CancelAnswer, RunAnswer, RunStatus, WorkAnswer, WorkStatus
 
-from headway_cli.serve.names import (
-    complete_groups,
-    complete_manifests,
-    complete_workers,
-    filters,
-    work_filter,
-    worker_filter,
-)
+from headway_cli.serve import names
 from headway_cli.serve.session import Session, asking, command
 from headway_cli.terminal import options
 from headway_cli.terminal.interaction import confirm, yes_option
@@ -25,6 +18,8 @@ from headway_cli.terminal.times import age_text, duration_text
 
 NOT_ALL = 1
 _CANCELLED = ("settled", "asked_to_stop", "asked")
+_WORK_STATES = ("queued", "dispatched", "waiting", "settled")
+_RUN_STATES = ("pending", "in_progress", "completed", "failed", "cancelled")
 _LISTED = 20
 _COUNTED = 1000
 _MANY = f"more than {_COUNTED} works"
@@ -34,8 +29,8 @@ _id_argument = click.argument("identity", metavar="[ID]", required=False, callba
 
 @command()
 @click.argument("ids", metavar="[ID]...", nargs=-1, callback=options.identity)
-@click.option("--manifest", help="All work of this manifest.", shell_complete=complete_manifests)
-@click.option("--group", help="All work of this group.", shell_complete=complete_groups)
+@names.named("--manifest", "ID", "All work of this manifest.", names.complete_manifests)
+@names.named("--group", "NAME", "All work of this group.", names.complete_groups)
 @click.option("--reason", default="", help="Reason, for the record and the running job.")
 @yes_option
 def cancel(
@@ -88,12 +83,8 @@ def cancel(
 
 @command()
 @_id_argument
-@click.option(
-    "--state",
-    type=click.Choice(["queued", "dispatched", "waiting", "settled"]),
-    help="Only in this state; by default all that is not settled.",
-)
-@filters
+@options.choice("--state", _WORK_STATES, "Only in this state; by default all that is not settled.")
+@names.filters
 @click.option("--reason", help="Only with this reason to wait; of settled work, its outcome.")
 @options.most_option
 def work(session: Session, identity: UUID | None, most: int, **given: Any) -> None:
@@ -118,14 +109,10 @@ def work(session: Session, identity: UUID | None, most: int, **given: Any) -> No
 
 @command()
 @_id_argument
-@click.option(
-    "--state",
-    type=click.Choice(["pending", "in_progress", "completed", "failed", "cancelled"]),
-    help="Only in this state.",
-)
-@filters
-@work_filter
-@worker_filter
+@options.choice("--state", _RUN_STATES, "Only in this state.")
+@names.filters
+@names.work_filter
+@names.worker_filter
 @options.since_option
 @options.until_option
 @options.most_option
@@ -250,16 +237,14 @@ def workers(context: click.Context, session: Session) -> None:
 
 
 @command("drain", of=workers)
-@click.argument(
-    "names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_workers
-)
-def _drain_command(session: Session, names: tuple[str, ...]) -> int:
+@names.several("workers", "NAME...", names.complete_workers)
+def _drain_command(session: Session, workers: tuple[str, ...]) -> int:
     """Drain workers: they take no new orders, finish their runs, and exit.
 
     A worker that starts later under the same name is not affected. The exit code is 1 if a worker
     is unknown.
     """
-    found = session.ask(lambda headway: headway.drain(*names))
+    found = session.ask(lambda headway: headway.drain(*workers))
     session.print(found, lambda: [result.text for result in found])
     return UNKNOWN_WORKER if any(result.result == "unknown" for result in found) else 0
 
