@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import click
 import pytest
 from headway_cli.commands import headway
-from headway_cli.serve.databases import DatabaseSettings
+from headway_cli.serve.servers import DatabaseSettings
 from headway_cli.serve.worker import WorkerProgramSettings
 from headway_console.access.tokens import Tokens
 from headway_console.settings import ConsoleSettings

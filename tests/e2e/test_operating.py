@@ -138,7 +138,7 @@ async def test_what_is_wrong_with_a_command_is_one_line(night):
         (["dead-letters", "retry", letter, "--input-file", "gone"], "'gone' does not exist"),
         (["dead-letters", "retry", "7"], "invalid id '7': ids look like"),
         (["dead-letters", "show", str(uuid4())], "see 'headway dead-letters list --state all'"),
-        (["dead-letters", "list", "--older-than", "soon"], "invalid age 'soon': write 45s, 30m"),
+        (["dead-letters", "list", "--older-than", "soon"], "or an age such as 30m, 2h or 3d"),
         (["dead-letters", "list", "--state", "dead"], "'dead' is not one of"),
         (["cancel"], "give ids of runs or work, or --manifest, or --group"),
         (["cancel", "--manifest", "a", "--group", "b"], "or --manifest, or --group"),

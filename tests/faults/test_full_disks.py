@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from headway_cli.doctor.nats import gather_broker, judge_broker
-from headway_cli.doctor.postgresql import gather_database, judge_database
+from headway_cli.doctor.nats import check_broker
+from headway_cli.doctor.postgresql import check_database
 from headway_contract import subjects
 from headway_dispatcher.provisioning import provision_by
 from headway_dispatcher.settings import DispatcherSettings
@@ -68,8 +68,8 @@ def small_disk(size: int) -> Iterator[SmallDisk]:
 
 
 async def storage_found(broker: Broker) -> tuple[str, str, str]:
-    facts = await gather_broker(broker, SETTINGS, [])
-    [found] = [finding for finding in judge_broker(facts) if finding.check == "storage"]
+    findings = await check_broker(broker, SETTINGS, [])
+    [found] = [finding for finding in findings if finding.check == "storage"]
     assert await stream_info(broker, "HEADWAY_DOCTOR") is None, "the trial leaves nothing"
     return found.verdict, found.found, found.remedy
 
@@ -126,7 +126,7 @@ async def test_doctor_finds_a_full_disk_of_postgresql():
         database = await Database.connect(server.url, name="test")
 
         async def disk_found() -> list[str]:
-            findings = judge_database(await gather_database(database))
+            findings = await check_database(database)
             return [
                 f"{finding.verdict}: {finding.found}"
                 for finding in findings

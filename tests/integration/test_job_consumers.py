@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from headway_cli.doctor.postgresql import gather_database, judge_database
+from headway_cli.doctor.postgresql import check_database
 from headway_clock import utc_now
 from headway_contract import encode, event, subjects
 from headway_contract.work import JobChanged
@@ -110,7 +110,7 @@ async def test_doctor_says_why_one_cannot_be_made(world):
     await tell(world, JobChanged(job="second", version=2))
     await world.until("SELECT consumer_error FROM dispatcher.job_limit WHERE name = 'second'")
     await beat(world, "stranger", ["nobody"])
-    found = judge_database(await gather_database(world.database))
+    found = await check_database(world.database)
     told = [(one.verdict, one.found) for one in found if one.check == "consumers"]
     assert [verdict for verdict, _ in told] == ["warning", "trouble"]
     assert "a worker serves job nobody, which no application declares" in told[0][1]

@@ -1,34 +1,22 @@
 """The findings of `headway doctor`."""
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from headway_cli.doctor import nats, postgresql
 from headway_cli.doctor.findings import Area, Finding
-from headway_cli.doctor.local import check_local
-from headway_cli.doctor.nats import BrokerFacts, judge_broker, judge_services
-from headway_cli.doctor.postgresql import DatabaseFacts, judge_database
-from headway_cli.doctor.system import (
-    ConsoleFacts,
-    Job,
-    Person,
-    judge_console,
-    judge_failure,
-    judge_jobs,
-)
-from headway_console.reading.system import (
-    Backlog,
-    Counts,
-    Dispatcher,
-    Health,
-    Leader,
-    Overview,
-    Throughput,
-)
+from headway_cli.doctor.system import Job, check_local, judge_failure, judge_system
+from headway_clock import utc_now
+from headway_console.reading.overview import Counts, Overview, Throughput
+from headway_console.reading.system import Backlog, Dispatcher, Health, Leader
 from headway_console.streams import Answering
 from headway_dispatcher.public import Inspected
 from headway_errors import RequestFailed
+from headway_postgres_kit import DatabaseUnavailable, SchemaMismatch
 from msgspec.structs import replace
 
 NOW = datetime(2027, 6, 1, 12, 0, tzinfo=UTC)
@@ -46,12 +34,6 @@ SERVER = {
     "reads": True,
     "transaction_age": 1000,
 }
-DATABASE = DatabaseFacts(
-    where="db:5432/headway",
-    server=SERVER,
-    ours=NOW,
-    schemas={"scheduler": "", "dispatcher": ""},
-)
 ANSWERING = [
     Answering(name=name, processes=2, versions=["0.1.0"], endpoints=9)
     for name in ("headway-dispatcher", "headway-scheduler")
@@ -80,16 +62,6 @@ def consumer(**counts: int) -> Inspected:
     return Inspected(kind="consumer", name="HEADWAY_WORK/dispatcher", info=info)
 
 
-BROKER = BrokerFacts(
-    where="nats://n:4222",
-    version="2.15.1",
-    max_payload=1024**2,
-    ours=NOW,
-    storage=10,
-    storage_limit=1000,
-    provisioned=[stream(), consumer()],
-    services=ANSWERING,
-)
 NOTHING = Throughput(at=NOW, completed=0, failed=0, cancelled=0)
 OVERVIEW = Overview(
     now=NOW,
@@ -108,13 +80,35 @@ OVERVIEW = Overview(
     failures=[],
     groups=[],
 )
-CONSOLE = ConsoleFacts(
-    where="http://c",
-    person=Person(name="ada", role="viewer"),
-    overview=OVERVIEW,
-    ours=NOW,
-    jobs=[Job(name="import", manifests=2, workers=1), Job(name="idle", manifests=0, workers=0)],
-)
+JOBS = [Job(name="import", manifests=2, workers=1), Job(name="idle", manifests=0, workers=0)]
+
+
+def judged(judge: Callable[..., None], *facts: Any, **others: Any) -> Area:
+    area = Area("x")
+    judge(area, *facts, **others)
+    return area
+
+
+def server(**changes: Any) -> Area:
+    facts = {**SERVER, **changes}
+    return judged(postgresql.judge_server, facts, where="db:5432/headway", ours=NOW)
+
+
+def storage(used: int = 10, write_errors: dict[str, str] | None = None, untested: str = "") -> Area:
+    account = {"storage": used, "limits": {"max_storage": 1000}}
+    return judged(nats.judge_storage, account, write_errors or {}, untested)
+
+
+def broker(version: tuple[int, ...] = (2, 15, 1), max_payload: int = 1024**2) -> Area:
+    return judged(nats.judge_server, version, max_payload, "nats://n:4222")
+
+
+def items(*inspected: Inspected) -> Area:
+    return judged(nats.judge_items, list(inspected), NOW)
+
+
+def services(answering: list[Answering], version: str = "0.1.0") -> Area:
+    return judged(nats.judge_services, answering, version)
 
 
 def problems(findings: Iterable[Finding]) -> list[tuple[str, str]]:
@@ -124,11 +118,20 @@ def problems(findings: Iterable[Finding]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("judge", "facts"),
-    [(judge_database, DATABASE), (judge_broker, BROKER), (judge_console, CONSOLE)],
+    "findings",
+    [
+        server(),
+        judged(postgresql.judge_reading, True, []),
+        judged(postgresql.judge_dispatching, [], []),
+        judged(postgresql.judge_transactions, []),
+        broker(),
+        storage(),
+        items(stream(), consumer()),
+        services(ANSWERING),
+        judge_system(OVERVIEW, JOBS),
+    ],
 )
-def test_a_healthy_part_has_only_ok_findings(judge, facts):
-    findings = judge(facts)
+def test_a_healthy_part_has_only_ok_findings(findings):
     assert problems(findings) == []
     assert findings
 
@@ -146,64 +149,143 @@ def test_a_healthy_part_has_only_ok_findings(judge, facts):
         ({"autovacuum": "off"}, "trouble", "safety: autovacuum is off"),
         ({"transaction_age": 1_500_000_000}, "warning", "safety: the oldest transaction id"),
         ({"connections": 90}, "warning", "connections: 90 of 100 are in use"),
-        ({"reads": None}, "trouble", "reading: the console's role headway_reader does not exist"),
-        ({"reads": False}, "warning", "reading: this user is not a member"),
     ],
 )
 def test_a_server_with_a_problem(change, verdict, words):
-    [(found, text)] = problems(judge_database(replace(DATABASE, server={**SERVER, **change})))
+    [(found, text)] = problems(server(**change))
     assert (found, text.startswith(words)) == (verdict, True), text
 
 
 @pytest.mark.parametrize(
-    ("change", "verdict", "words"),
+    ("judge", "facts", "verdict", "words"),
     [
         (
-            {
-                "schemas": {
-                    "scheduler": "the schema lacks migrations from 0002_x on: run 'headway migrate'"
-                }
-            },
+            postgresql.judge_reading,
+            (None, []),
             "trouble",
-            "schema: the schema lacks migrations from 0002_x on",
+            "reading: the console's role headway_reader does not exist",
         ),
-        ({"write_error": "full"}, "trouble", "disk: PostgreSQL cannot write 20 MB: full"),
-        ({"writable": ["scheduler.job"]}, "trouble", "reading: the role headway_reader can change"),
-        ({"no_enqueue_role": True}, "warning", "enqueuing: no role headway_enqueue may enqueue"),
-        ({"missing_days": [date(2027, 6, 2)]}, "warning", "history: there is no partition for 202"),
+        (postgresql.judge_reading, (False, []), "warning", "reading: this user is not a member"),
         (
-            {
-                "transactions": [
-                    {"pid": 7, "name": "psql", "state": "idle in transaction", "seconds": 70}
-                ]
-            },
+            postgresql.judge_reading,
+            (True, ["scheduler.job"]),
+            "trouble",
+            "reading: the role headway_reader can change",
+        ),
+        (
+            postgresql.judge_dispatching,
+            ([date(2027, 6, 2)], []),
+            "warning",
+            "history: there is no partition for 202",
+        ),
+        (
+            postgresql.judge_transactions,
+            ([{"pid": 7, "name": "psql", "state": "idle in transaction", "seconds": 70}],),
             "warning",
             "transactions: psql (pid 7) has one open for 70 s (idle in transaction)",
         ),
     ],
 )
-def test_a_database_with_a_problem(change, verdict, words):
-    [(found, text)] = problems(judge_database(replace(DATABASE, **change)))
+def test_a_database_with_a_problem(judge, facts, verdict, words):
+    [(found, text)] = problems(judged(judge, *facts))
     assert (found, text.startswith(words)) == (verdict, True), text
+
+
+class SparseDatabase:
+    """A database that answers, but cannot write to its disk."""
+
+    where = "db"
+
+    async def fetch(self, query: str, *_: object) -> list[dict[str, Any]]:
+        return [{**SERVER, "now": utc_now()}] if query == postgresql.queries["server"] else []
+
+    @asynccontextmanager
+    async def acquire(self) -> AsyncIterator["SparseDatabase"]:
+        yield self
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator["SparseDatabase"]:
+        raise DatabaseUnavailable("full")
+        yield self
+
+
+class Schema:
+    """The migrations of a schema, with the problem that their check finds."""
+
+    def __init__(self, schema: str, problem: str = "") -> None:
+        self.schema, self.problem = schema, problem
+
+    async def check(self, database: object) -> None:
+        if self.problem:
+            raise SchemaMismatch(self.problem)
 
 
 @pytest.mark.parametrize(
-    ("change", "verdict", "words"),
+    ("schemas", "expected"),
     [
-        ({"version": "2.10.9"}, "trouble", "version: nats-server 2.10.9"),
-        ({"version": "2.12.1"}, "warning", "version: nats-server 2.12.1"),
-        ({"max_payload": 1000}, "warning", "payload: the largest message is 1,000 bytes"),
-        ({"problem": "JetStream is not enabled"}, "trouble", "jetstream: JetStream is not enabled"),
-        ({"storage": 800}, "warning", "storage: 800 bytes of 1000 bytes used"),
-        ({"storage": 950}, "trouble", "storage: 950 bytes of"),
-        ({"write_errors": {"X": "full"}}, "trouble", "storage: NATS cannot store messages of X"),
-        ({"untested": "timeout"}, "warning", "storage: it is unknown whether NATS can write"),
-        ({"services": ANSWERING[:1]}, "trouble", "services: no scheduler answers on headway.con"),
+        (
+            [Schema("scheduler"), Schema("dispatcher")],
+            [("warning", "enqueuing: no role headway_enqueue may enqueue by SQL")],
+        ),
+        (
+            [Schema("scheduler", "lacks 1 migration(s): run 'headway migrate'")],
+            [("trouble", "schema: lacks 1 migration(s)")],
+        ),
     ],
 )
-def test_a_broker_with_a_problem(change, verdict, words):
-    [(found, text)] = problems(judge_broker(replace(BROKER, **change)))
+async def test_disk_schemas_and_the_role_that_enqueues(monkeypatch, schemas, expected):
+    async def missing(database: object) -> bool:
+        return True
+
+    monkeypatch.setattr(postgresql, "MIGRATIONS", schemas)
+    monkeypatch.setattr(postgresql, "enqueue_role_is_missing", missing)
+    disk, *others = problems(await postgresql.check_database(SparseDatabase()))
+    assert disk == ("trouble", "disk: PostgreSQL cannot write 20 MB: full")
+    assert others == expected
+
+
+@pytest.mark.parametrize(
+    ("findings", "verdict", "words"),
+    [
+        (broker(version=(2, 10, 9)), "trouble", "version: nats-server 2.10.9"),
+        (broker(version=(2, 12, 1)), "warning", "version: nats-server 2.12.1"),
+        (broker(max_payload=1000), "warning", "payload: the largest message is 1,000 bytes"),
+        (storage(800), "warning", "storage: 800 bytes of 1000 bytes used"),
+        (storage(950), "trouble", "storage: 950 bytes of"),
+        (
+            storage(write_errors={"X": "full"}),
+            "trouble",
+            "storage: NATS cannot store messages of X",
+        ),
+        (
+            storage(untested="timeout"),
+            "warning",
+            "storage: it is unknown whether NATS can write",
+        ),
+        (services(ANSWERING[:1]), "trouble", "services: no scheduler answers on headway.con"),
+    ],
+)
+def test_a_broker_with_a_problem(findings, verdict, words):
+    [(found, text)] = problems(findings)
     assert (found, text.startswith(words)) == (verdict, True), text
+
+
+class WithoutJetStream:
+    """A broker whose JetStream does not answer."""
+
+    where = "x"
+    client = SimpleNamespace(
+        connected_server_version=SimpleNamespace(major=2, minor=15, patch=1),
+        max_payload=1024**2,
+    )
+
+    async def api(self, verb: str) -> None:
+        raise RuntimeError("JetStream is not enabled")
+
+
+async def test_a_broker_without_jetstream():
+    found = problems(await nats.check_broker(WithoutJetStream(), None, []))
+    assert found == [("trouble", "jetstream: JetStream is not enabled")]
 
 
 LAGGING = {"name": "c", "replicas": [{"name": "n2", "current": False}, {"name": "n3"}]}
@@ -237,17 +319,17 @@ LAGGING = {"name": "c", "replicas": [{"name": "n2", "current": False}, {"name": 
     ],
 )
 def test_a_stream_or_consumer_with_a_problem(item, verdict, words):
-    [(found, text)] = problems(judge_broker(replace(BROKER, provisioned=[item])))
+    [(found, text)] = problems(items(item))
     assert (found, text.startswith(words)) == (verdict, True), text
 
 
-def test_several_versions_of_services_are_reported():
-    [(verdict, text), _] = problems(judge_services(ANSWERING, "0.2.0"))
+def test_services_of_several_versions_are_said():
+    [(verdict, text), _] = problems(services(ANSWERING, "0.2.0"))
     assert (verdict, text) == ("warning", "services: 2 schedulers, version 0.1.0")
 
 
-def overview(**changes: object) -> ConsoleFacts:
-    return replace(CONSOLE, overview=replace(OVERVIEW, **changes))
+def overview(**changes: object) -> Area:
+    return judge_system(replace(OVERVIEW, **changes), JOBS)
 
 
 STUCK = Backlog(name="tick", waiting=3, oldest_at=NOW - timedelta(seconds=90))
@@ -255,7 +337,7 @@ LATE = Backlog(name="dispatcher_outbox", waiting=1, oldest_at=NOW - timedelta(se
 
 
 @pytest.mark.parametrize(
-    ("facts", "verdict", "words"),
+    ("findings", "verdict", "words"),
     [
         (
             overview(health=replace(OVERVIEW.health, leader=None)),
@@ -292,15 +374,10 @@ LATE = Backlog(name="dispatcher_outbox", waiting=1, oldest_at=NOW - timedelta(se
             "trouble",
             "manifests: 1 cannot be scheduled",
         ),
-        (
-            replace(CONSOLE, ours=NOW - timedelta(minutes=5)),
-            "trouble",
-            "clock: it is 300 s ahead",
-        ),
     ],
 )
-def test_a_system_with_a_problem(facts, verdict, words):
-    [(found, text)] = problems(judge_console(facts))
+def test_a_system_with_a_problem(findings, verdict, words):
+    [(found, text)] = problems(findings)
     assert (found, text.startswith(words)) == (verdict, True), text
 
 
@@ -313,14 +390,14 @@ def test_a_system_with_a_problem(facts, verdict, words):
     ],
 )
 def test_a_console_that_does_not_answer(problem, remedy):
-    finding = judge_failure("http://c", RequestFailed(problem))
+    [finding] = judged(judge_failure, "http://c", RequestFailed(problem))
     assert problems([finding]) == [("trouble", f"reach: http://c: {problem.splitlines()[0]}")]
     assert finding.remedy.startswith(remedy)
 
 
-def test_an_unserved_job_is_trouble_if_it_is_used():
+def test_a_job_that_nobody_serves_is_trouble_if_it_is_used():
     jobs = [Job(name="import", manifests=2, workers=0), Job(name="idle", manifests=0, workers=0)]
-    [(verdict, text)] = problems(judge_jobs(jobs))
+    [(verdict, text)] = problems(judge_system(OVERVIEW, jobs))
     assert (verdict, text) == (
         "trouble",
         "jobs: no live worker serves job import of 2 manifests",
@@ -349,5 +426,5 @@ def test_local_settings_and_the_data_folder_are_checked(tmp_path, monkeypatch):
 
 def test_clocks_that_nearly_agree_agree():
     for seconds, verdict in ((1.9, "ok"), (-1.9, "ok"), (2.1, "warning"), (-31, "trouble")):
-        finding = Area("x").clock(NOW + timedelta(seconds=seconds), NOW, "why")
-        assert finding.verdict == verdict
+        area = judged(Area.clock, NOW + timedelta(seconds=seconds), NOW, "why")
+        assert [finding.verdict for finding in area] == [verdict]

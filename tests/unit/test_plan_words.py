@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from headway_cli.schedules.fire_changes import fire_lines
+from headway_cli.schedules.apply import fire_lines
 from headway_cli.schedules.show import fire_row
 from headway_contract.definitions import ApplyAnswer, FireChange, FiresLeftOut
 from headway_contract.manifests import FireTime

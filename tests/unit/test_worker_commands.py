@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from headway_cli.up.worker_commands import next_pause
+from headway_cli.up.processes import next_pause
 
 BUILD = Path(__file__).parents[2] / "libs" / "worker-typescript" / "build"
 

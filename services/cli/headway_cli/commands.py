@@ -22,12 +22,12 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Set up": {
         "migrate": ("serve.services", "Bring the schemas in PostgreSQL up to date."),
         "provision": ("serve.services", "Create or update the streams and consumers in NATS."),
-        "token": ("operate.access", "Create tokens for the API and the console."),
-        "sign-in": ("operate.access", "Print a link that signs you in to the console of 'up'."),
-        "settings": ("operate.settings", "Show the settings in effect and their sources."),
+        "token": ("operate.set_up", "Create tokens for the API and the console."),
+        "sign-in": ("operate.set_up", "Print a link that signs you in to the console of 'up'."),
+        "settings": ("operate.set_up", "Show the settings in effect and their sources."),
         "doctor": ("doctor.command", "Check the set-up and print remedies."),
-        "notify": ("operate.access", "Test the webhook for notifications, or create its secret."),
-        "completion": ("serve.completion", "Print a script that completes commands and names."),
+        "notify": ("operate.set_up", "Test the webhook for notifications, or create its secret."),
+        "completion": ("serve.names", "Print a script that completes commands and names."),
     },
     "Look": {
         "top": ("top.command", "Show the live state of the system."),
@@ -38,18 +38,18 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "jobs": ("schedules.show", "List jobs with their limits and workers."),
         "work": ("work.runs", "List work that is not settled, or show one piece of work."),
         "runs": ("work.runs", "List runs, the newest first, or show one run."),
-        "workers": ("work.workers", "List workers, or drain some."),
+        "workers": ("work.runs", "List workers, or drain some."),
         "events": ("work.events", "Show past events, or follow new ones."),
         "audit": ("history.audit", "Show who changed what, the newest first."),
         "preview": ("schedules.show", "Show the next fire times of a manifest."),
         "explain": ("schedules.show", "Explain why a manifest ran or did not, or why work waits."),
     },
     "Operate": {
-        "trigger": ("schedules.trigger", "Run manifests now, in addition to their schedules."),
+        "trigger": ("schedules.operate", "Run manifests now, in addition to their schedules."),
         "cancel": ("work.runs", "Cancel runs or work."),
         "dead-letters": ("work.dead_letters", "List, show, retry or acknowledge dead letters."),
-        "pause": ("schedules.pause", "Pause manifests for a while."),
-        "resume": ("schedules.pause", "Resume paused manifests."),
+        "pause": ("schedules.operate", "Pause manifests for a while."),
+        "resume": ("schedules.operate", "Resume paused manifests."),
         "enable": ("schedules.change", "Enable manifests."),
         "disable": ("schedules.change", "Disable manifests."),
         "change": ("schedules.change", "Change the operator settings of a manifest."),
@@ -72,7 +72,7 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "bench": ("bench.command", "Measure Headway on this machine."),
     },
 }
-_COMMANDS = {name: command for section in _SECTIONS.values() for name, command in section.items()}
+COMMANDS = {name: command for section in _SECTIONS.values() for name, command in section.items()}
 
 
 class OnDemand(click.Group):
@@ -80,39 +80,29 @@ class OnDemand(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
         """List the names of the commands."""
-        return list(_COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Load a command."""
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"headway_cli.{_COMMANDS[cmd_name][0]}")
+        module = import_module(f"headway_cli.{COMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
-    def help_line(self, name: str) -> str:
-        """Return the line of help of a command."""
-        return _COMMANDS[name][1]
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of commands in the help."""
-        width = max(map(len, _COMMANDS))
+        width = max(map(len, COMMANDS))
         for title, section in _SECTIONS.items():
+            rows = [(name.ljust(width), line) for name, (_, line) in section.items()]
             with formatter.section(title):
-                formatter.write_dl(
-                    [(name.ljust(width), line) for name, (_, line) in section.items()]
-                )
+                formatter.write_dl(rows)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete commands and options without loading a command."""
-        return [
-            *(
-                CompletionItem(name, help=line)
-                for name, (_, line) in _COMMANDS.items()
-                if name.startswith(incomplete)
-            ),
-            *click.Command.shell_complete(self, ctx, incomplete),
-        ]
+        found = {name: line for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)}
+        commands = [CompletionItem(name, help=line) for name, line in found.items()]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
 @click.group(cls=OnDemand, context_settings={"help_option_names": ["-h", "--help"]})

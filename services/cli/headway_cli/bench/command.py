@@ -9,33 +9,18 @@ from typing import Any
 import click
 from headway_service_kit.process import run, stop_on_signals
 
-from headway_cli.bench.counters import Cost
 from headway_cli.bench.scenarios import SCENARIOS, Figures
 from headway_cli.bench.servers import Bench
 from headway_cli.serve.servers import unless_stopped
 from headway_cli.terminal import options
 from headway_cli.terminal.interaction import progressing
-from headway_cli.terminal.output import json_option, print_json, print_lines, table
-
-_WORK = 5000
+from headway_cli.terminal.output import json_option, print_answer, table
 
 
 @click.command()
 @click.argument("scenarios", nargs=-1, type=click.Choice(list(SCENARIOS)), metavar="[SCENARIO]...")
-@click.option(
-    "--work",
-    type=click.IntRange(min=10, max=1_000_000),
-    default=_WORK,
-    show_default=True,
-    help="Amount of work of each scenario.",
-)
-@click.option(
-    "--slots",
-    type=click.IntRange(min=1),
-    default=50,
-    show_default=True,
-    help="Concurrent runs of the worker.",
-)
+@options.number("--work", click.IntRange(10, 1_000_000), "Work of each scenario.", usual=5000)
+@options.number("--slots", click.IntRange(1), "Concurrent runs of the worker.", usual=50)
 @json_option
 @options.debug_option
 def bench(scenarios: tuple[str, ...], work: int, slots: int, as_json: bool) -> None:
@@ -47,19 +32,15 @@ def bench(scenarios: tuple[str, ...], work: int, slots: int, as_json: bool) -> N
     """
     # In their own order, because later ones build on earlier ones.
     chosen = [name for name in SCENARIOS if name in scenarios or not scenarios]
-    found = run(_measure(chosen, work, slots))
-    if as_json:
-        print_json(found)
-    else:
-        print_lines(_lines(found))
+
+    async def measure() -> dict[str, Figures]:
+        return await unless_stopped(_measure(chosen, work, slots), stop_on_signals())
+
+    found = run(measure())
+    print_answer(found, lambda: _lines(found), as_json=as_json)
 
 
 async def _measure(chosen: Sequence[str], work: int, slots: int) -> dict[str, Figures]:
-    stop = stop_on_signals()
-    return await unless_stopped(_run(chosen, work, slots), stop)
-
-
-async def _run(chosen: Sequence[str], work: int, slots: int) -> dict[str, Figures]:
     found: dict[str, Figures] = {}
     with tempfile.TemporaryDirectory(prefix="headway-bench-") as folder:
         async with AsyncExitStack() as stack:
@@ -70,8 +51,6 @@ async def _run(chosen: Sequence[str], work: int, slots: int) -> dict[str, Figure
             for name in chosen:
                 click.echo(f"measuring {name}", err=True)
                 with progressing(name):
-                    if name in ("latency", "burst"):
-                        await bench.need_worker()
                     found[name] = await SCENARIOS[name](bench, work)
     return found
 
@@ -82,35 +61,20 @@ def _lines(found: dict[str, Figures]) -> list[str]:
         (name, figure.replace("_", " "), _shown(value))
         for name, figures in found.items()
         for figure, value in figures.items()
-        if not isinstance(value, Cost)
+        if figure != "cost_each"
     ]
-    costs = {
-        name: value
-        for name, figures in found.items()
-        for value in figures.values()
-        if isinstance(value, Cost)
-    }
+    costs: dict[str, dict[str, Any]] = {}
+    for name, figures in found.items():
+        if "cost_each" in figures:
+            counts = {kind.replace("_", " "): n for kind, n in figures["cost_each"].items()}
+            times = counts.pop("processor ms")
+            costs[name] = {f"{process}, CPU ms": ms for process, ms in times.items()} | counts
     lines = table(("scenario", "figure", "value"), rows)
     if costs:
-        lines += ["", *table(("cost of each work", *costs), _cost_rows(costs))]
+        kinds = dict.fromkeys(kind for cost in costs.values() for kind in cost)
+        cost_rows = [(kind, *(_shown(cost.get(kind)) for cost in costs.values())) for kind in kinds]
+        lines += ["", *table(("cost of each work", *costs), cost_rows)]
     return lines
-
-
-def _cost_rows(costs: dict[str, Cost]) -> list[tuple[str, ...]]:
-    processes = dict.fromkeys(name for cost in costs.values() for name in cost.processor_ms)
-    rows = [
-        (
-            f"{name}, CPU ms",
-            *(_shown(cost.processor_ms.get(name)) for cost in costs.values()),
-        )
-        for name in processes
-    ]
-    kinds = ("statements", "row_operations", "commits", "messages_in", "messages_out")
-    rows += [
-        (kind.replace("_", " "), *(_shown(getattr(cost, kind)) for cost in costs.values()))
-        for kind in kinds
-    ]
-    return rows
 
 
 def _shown(value: Any) -> str:

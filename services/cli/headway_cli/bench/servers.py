@@ -1,14 +1,18 @@
-"""Embedded servers with counters, and the services of a benchmark as processes."""
+"""Embedded servers, the services of a benchmark as processes, and the cost of work in each."""
 
 import asyncio
+import contextlib
+import json
 import os
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from subprocess import DEVNULL
 from typing import Any
 
+import psutil
 from headway import Client
 from headway.client.client import RequestFailed
 from headway_clock import monotonic
@@ -16,16 +20,18 @@ from headway_console.in_process import open_client
 from headway_embedded import NatsServer, PostgresServer, SupervisedProcess, free_port, last_lines
 from headway_postgres_kit import Database, Queries
 
-from headway_cli.bench.counters import Counters
 from headway_cli.serve.running import PartEnded
 from headway_cli.serve.services import apply_migrations
 
 queries = Queries("headway_cli", "sql/bench.sql")
 
 APP = "headway_cli.bench.measured_app:app"
-SERVICE_SECONDS = 30.0
+_SERVICE_SECONDS = 30.0
+_SCENARIO_SECONDS = 300.0
 _STREAM_BYTES = 512 * 1024**2
 _POLL_SECONDS = 0.02
+# PostgreSQL's sessions report their counts once a second.
+_COUNT_DELAY_SECONDS = 1.2
 
 
 class Bench:
@@ -35,70 +41,61 @@ class Bench:
         self._stack = stack
         self._slots = slots
         self._log = folder / "services.log"
-        monitor = free_port()
+        monitor = f"127.0.0.1:{free_port()}"
+        self._monitor_url = f"http://{monitor}/varz"
         self._postgres = PostgresServer(
             folder, settings={"shared_preload_libraries": "pg_stat_statements"}
         )
-        self._nats = NatsServer(folder, config_extra=f'http: "127.0.0.1:{monitor}"')
-        self._monitor_url = f"http://127.0.0.1:{monitor}"
+        self._nats = NatsServer(folder, config_extra=f'http: "{monitor}"')
         self._services: dict[str, SupervisedProcess] = {}
+        # The CPU time of a process before it is counted, by its name and id.
+        self._processes: dict[tuple[str, int], float] = {}
+        self.nats_url = ""
+        self.database: Database
+        self.client: Client
 
     async def start(self) -> None:
         """Start the servers, then scheduler and dispatcher; workers start when needed."""
         for server in (self._postgres, self._nats):
             await server.start()
             self._stack.push_async_callback(server.stop)
+        self.nats_url = self._nats.url
+        self._processes["postgresql", self._postgres.process_id] = 0.0
+        self._processes["nats", self._nats.process_id] = 0.0
         self.database = await Database.connect(self._postgres.url, name="headway-bench")
         self._stack.push_async_callback(self.database.close)
         await apply_migrations(self.database)
         async with self.database.acquire() as connection:
             await connection.execute(queries["count_statements"])
-        self.counters = Counters(
-            self.database,
-            self._monitor_url,
-            {"postgresql": self._postgres.process_id, "nats": self._nats.process_id},
-        )
         await self._start("dispatcher", "dispatcher")
         await self._start("scheduler", "scheduler")
-        self.client: Client = await self._stack.enter_async_context(
+        self.client = await self._stack.enter_async_context(
             open_client(self._postgres.url, self._nats.url, actor="headway-bench")
         )
-        await self.until(self._scheduler_answers, what="the scheduler", within=SERVICE_SECONDS)
+        await self.until(self._scheduler_answers, "the scheduler", within=_SERVICE_SECONDS)
 
-    @property
-    def nats_url(self) -> str:
-        """The URL of NATS."""
-        return self._nats.url
-
-    async def need_worker(self) -> None:
-        """Start a worker, unless one runs."""
-        if not await self.count(queries["workers"]):
-            await self.start_worker()
-
-    async def start_worker(self) -> None:
-        """Start another worker and wait for its first heartbeat; its start-up costs nothing."""
-        before = await self.count(queries["workers"])
+    async def start_worker(self, *, another: bool = True) -> None:
+        """Start a worker, unless one runs and no other is wanted; its start-up costs nothing."""
+        before = await self.value(queries["workers"])
+        if before and not another:
+            return
         name = f"worker {before + 1}"
         await self._start(name, "worker", "--slots", str(self._slots))
 
         async def heard() -> bool:
-            return await self.count(queries["workers"]) > before
+            return bool(await self.value(queries["workers"]) > before)
 
-        await self.until(heard, what="the first heartbeat of the worker", within=SERVICE_SECONDS)
-        self.counters.watch(name, self._services[name].process_id)
+        await self.until(heard, "the first heartbeat of the worker", within=_SERVICE_SECONDS)
+        self._count_from_now(name)
 
-    async def count(self, query: str) -> int:
-        """Read one number from the database."""
+    async def value(self, query: str, *arguments: Any) -> Any:
+        """Read one value from the database."""
         async with self.database.acquire() as connection:
-            number: int = await connection.fetchval(query)
-            return number
+            return await connection.fetchval(query, *arguments)
 
-    async def holds(self, query: str, *arguments: Any) -> bool:
-        """Evaluate a cheap condition in the database."""
-        async with self.database.acquire() as connection:
-            return bool(await connection.fetchval(query, *arguments))
-
-    async def until(self, done: Callable[[], Awaitable[bool]], *, what: str, within: float) -> None:
+    async def until(
+        self, done: Callable[[], Awaitable[Any]], what: str, *, within: float = _SCENARIO_SECONDS
+    ) -> None:
         """Wait for a condition; a service that exits ends the benchmark."""
         deadline = monotonic() + within
         while not await done():
@@ -108,6 +105,45 @@ class Bench:
             if monotonic() > deadline:
                 raise self._failed(f"waited {within:.0f} s for {what}")
             await asyncio.sleep(_POLL_SECONDS)
+
+    @asynccontextmanager
+    async def measuring(self, figures: dict[str, Any], *, work: int) -> AsyncIterator[None]:
+        """Add the cost of each work to the figures of a scenario."""
+        before = await self._read_counters()
+        used_before = self._processor_seconds()
+        yield
+        # Read before the counters: waiting for them must not count.
+        used = self._processor_seconds()
+        after = await self._read_counters()
+        processor_ms = {
+            name: round((seconds - used_before.get(name, 0.0)) * 1000 / work, 3)
+            for name, seconds in used.items()
+        }
+        counts = {name: round((after[name] - before[name]) / work, 2) for name in after}
+        figures["cost_each"] = {"processor_ms": processor_ms, **counts}
+
+    async def _read_counters(self) -> dict[str, int]:
+        """Read the counters of PostgreSQL and NATS, after they have updated them."""
+        await asyncio.sleep(_COUNT_DELAY_SECONDS)
+        async with self.database.acquire() as connection:
+            [row] = await connection.fetch(queries["counters"])
+        traffic = await asyncio.to_thread(self._read_traffic)
+        return {**row, "messages_in": traffic["in_msgs"], "messages_out": traffic["out_msgs"]}
+
+    def _read_traffic(self) -> dict[str, int]:
+        with urllib.request.urlopen(self._monitor_url) as answer:  # noqa: S310 - loopback
+            traffic: dict[str, int] = json.load(answer)
+        return traffic
+
+    def _processor_seconds(self) -> dict[str, float]:
+        return {
+            name: _processor_seconds(pid) - offset
+            for (name, pid), offset in self._processes.items()
+        }
+
+    def _count_from_now(self, name: str) -> None:
+        pid = self._services[name].process_id
+        self._processes[name, pid] = _processor_seconds(pid)
 
     async def _scheduler_answers(self) -> bool:
         try:
@@ -120,22 +156,9 @@ class Bench:
         return PartEnded(f"{what}; the last log lines of the services:\n{last_lines(self._log)}")
 
     async def _start(self, name: str, *arguments: str) -> None:
-        with self._log.open("ab") as log:
-            process = await SupervisedProcess.start(
-                [sys.executable, "-m", "headway_cli", *arguments],
-                env=self._environment(),
-                cwd=Path.cwd(),
-                stdout=DEVNULL,
-                stderr=log.fileno(),
-            )
-        self._stack.push_async_callback(process.stop)
-        self._services[name] = process
-        self.counters.watch(name, process.process_id)
-
-    def _environment(self) -> dict[str, str]:
-        """Remove the user's settings: a benchmark measures the defaults."""
+        # Without the user's settings: a benchmark measures the defaults.
         kept = {name: value for name, value in os.environ.items() if name[:8] != "HEADWAY_"}
-        return {
+        environment = {
             **kept,
             "HEADWAY_DATABASE_URL": self._postgres.url,
             "HEADWAY_NATS_URL": self._nats.url,
@@ -144,3 +167,24 @@ class Bench:
             "HEADWAY_STREAM_MAX_BYTES": str(_STREAM_BYTES),
             "HEADWAY_MAX_ACTIVE": str(max(100, 2 * self._slots)),
         }
+        words = [sys.executable, "-m", "headway_cli", *arguments]
+        with self._log.open("ab") as log:
+            process = await SupervisedProcess.start(
+                words, env=environment, cwd=Path.cwd(), stdout=DEVNULL, stderr=log.fileno()
+            )
+        self._stack.push_async_callback(process.stop)
+        self._services[name] = process
+        self._count_from_now(name)
+
+
+def _processor_seconds(pid: int) -> float:
+    """Read the CPU time of a process and its descendants, living or gone."""
+    root = psutil.Process(pid)
+    total = 0.0
+    for process in (root, *root.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            total += times.user + times.system
+            # The times of ended processes are added to their parents.
+            total += getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
+    return total

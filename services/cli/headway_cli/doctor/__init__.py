@@ -1,8 +1,7 @@
 """`headway doctor`: checks a set-up and prints a remedy for each problem.
 
-It checks what is configured: this machine (`local`), the console and the system behind it
-(`system`), PostgreSQL (`postgresql`) and NATS (`nats`). Each module gathers facts, and pure
-functions turn them into findings. Schemas are checked by the migrations themselves, streams and
-consumers by the inspection that services use at their start, passes by the console's overview. If
-a server cannot be reached, that is one finding, and the others are still checked.
+It checks what is configured: this machine, the console and the system behind it (`system`),
+PostgreSQL (`postgresql`) and NATS (`nats`). Each module gathers facts, and pure functions turn them
+into findings. Schemas are checked by the migrations themselves, streams and consumers by the
+inspection that services use at their start, passes by the console's overview.
 """

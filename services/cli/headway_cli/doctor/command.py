@@ -4,55 +4,35 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any
 
 import click
 from headway_dispatcher.public import DispatcherSettings
-from headway_errors import RequestFailed
 from headway_jetstream_kit import BrokerUnavailable
 from headway_postgres_kit import DatabaseUnavailable, SessionsShared
 from headway_service_kit.process import run
 from headway_service_kit.settings import InvalidSettings
-from msgspec import Struct
 
 from headway_cli.doctor.findings import Area, Finding
-from headway_cli.doctor.local import check_local
-from headway_cli.doctor.nats import gather_broker, judge_broker
-from headway_cli.doctor.postgresql import gather_database, judge_database
-from headway_cli.doctor.system import ask_console, judge_console, judge_failure, read_system
+from headway_cli.doctor.nats import check_broker
+from headway_cli.doctor.postgresql import check_database
+from headway_cli.doctor.system import Job, check_console, check_local, read_system
 from headway_cli.serve import settings
-from headway_cli.serve.running import NothingRuns, find_alive
+from headway_cli.serve.running import NothingRuns, Running, find_alive
 from headway_cli.serve.servers import reach_broker, reach_database
-from headway_cli.serve.session import ConsoleAddress, Session, asking
+from headway_cli.serve.session import ConsoleAddress, Session, command
 from headway_cli.terminal import options
 from headway_cli.terminal.interaction import progressing
 from headway_cli.terminal.output import counted, print_json, printable
 
-Target = TypeVar("Target")
-
 IN_TROUBLE = 1
 _REACH_SECONDS = 3.0
 _COLOURS = {"ok": "green", "warning": "yellow", "trouble": "red"}
-_VARIABLES = {
-    "console": "HEADWAY_URL",
-    "postgresql": "HEADWAY_DATABASE_URL",
-    "nats": "HEADWAY_NATS_URL",
-}
 
 
-class Targets(Struct, frozen=True, kw_only=True):
-    """The addresses to check; those of an `up` are `embedded`."""
-
-    console: ConsoleAddress | None
-    database_url: str | None
-    nats_url: str | None
-    embedded: bool = False
-
-
-@click.command()
+@command()
 @options.database_option
 @options.nats_option
-@asking
 def doctor(session: Session, database_url: str | None, nats_url: str | None) -> int:
     """Check the set-up and print remedies.
 
@@ -61,8 +41,12 @@ def doctor(session: Session, database_url: str | None, nats_url: str | None) -> 
     nothing, but tests whether PostgreSQL and NATS can write to their disks. The exit code is 1 if
     anything is in trouble; warnings do not count.
     """
-    targets = _find_targets(session, database_url, nats_url)
-    if not (targets.console or targets.database_url or targets.nats_url):
+    given = {"url": session.url, "token": None, "database_url": database_url, "nats_url": nats_url}
+    known = {name: value or settings.get(name) or "" for name, value in given.items()}
+    named = known["url"] or known["database_url"] or known["nats_url"]
+    # An `up` is checked as a whole: its servers do not belong to a console that was named.
+    targets = Running(pid=0, **known) if named else find_alive(session.data)
+    if targets is None:
         raise NothingRuns(
             "there is nothing to check: set HEADWAY_URL, HEADWAY_DATABASE_URL or "
             f"HEADWAY_NATS_URL, or start 'headway up' (none runs in {session.data})"
@@ -76,95 +60,68 @@ def doctor(session: Session, database_url: str | None, nats_url: str | None) -> 
     return IN_TROUBLE if any(finding.verdict == "trouble" for finding in findings) else 0
 
 
-def _find_targets(session: Session, database_url: str | None, nats_url: str | None) -> Targets:
-    url = session.url or settings.get("url")
-    database_url = database_url or settings.get("database_url")
-    nats_url = nats_url or settings.get("nats_url")
-    running = find_alive(session.data)
-    # An `up` is checked as a whole: its servers do not belong to a console that was named.
-    if running is not None and not (url or database_url or nats_url):
-        return Targets(
-            console=ConsoleAddress(url=running.url, token=running.token),
-            database_url=running.database_url,
-            nats_url=running.nats_url,
-            embedded=True,
-        )
-    console = ConsoleAddress(url=url, token=settings.get("token")) if url else None
-    return Targets(console=console, database_url=database_url, nats_url=nats_url)
-
-
-async def _check(targets: Targets) -> list[Finding]:
+async def _check(targets: Running) -> list[Finding]:
     """Check the console, then both servers at the same time."""
-    served: list[str] = []
-    answered = False
+    jobs: list[Job] | None = None
+    patience: Any = {"name": "headway-doctor", "wait": _REACH_SECONDS}
 
-    async def check_console(address: ConsoleAddress) -> list[Finding]:
-        nonlocal answered
-        try:
-            facts = await ask_console(address)
-        except RequestFailed as error:
-            return [judge_failure(address.url, error)]
-        answered = True
-        served.extend(job.name for job in facts.jobs if job.workers)
-        return judge_console(facts)
+    async def by_console(url: str) -> Area:
+        nonlocal jobs
+        area, jobs = await check_console(ConsoleAddress(url=url, token=targets.token or None))
+        return area
 
-    async def check_database(url: str) -> list[Finding]:
-        database = await reach_database(url, name="headway-doctor", wait=_REACH_SECONDS)
-        try:
-            facts = await gather_database(database)
-            found = judge_database(facts)
-            if not answered and not any(facts.schemas.values()):
+    async def by_database(url: str) -> Area:
+        async with reach_database(url, **patience) as database:
+            area = await check_database(database)
+            migrated = all(found.verdict == "ok" for found in area if found.check == "schema")
+            if jobs is None and migrated:
                 seconds = _dispatcher_settings(targets).orphan_timeout_seconds
-                found += await read_system(database, seconds)
-            return found
-        finally:
-            await database.close()
+                area += await read_system(database, seconds)
+            return area
 
-    async def check_broker(url: str) -> list[Finding]:
+    async def by_broker(url: str) -> Area:
         credentials = settings.get("nats_creds")
-        broker = await reach_broker(
-            url, name="headway-doctor", credentials=credentials, wait=_REACH_SECONDS
-        )
-        try:
-            return judge_broker(await gather_broker(broker, _dispatcher_settings(targets), served))
-        finally:
-            await broker.close()
+        async with reach_broker(url, credentials=credentials, **patience) as broker:
+            served = [job.name for job in jobs or () if job.workers]
+            return await check_broker(broker, _dispatcher_settings(targets), served)
 
-    console = await _guard("console", targets.console, check_console)
-    servers = await asyncio.gather(
-        _guard("postgresql", targets.database_url, check_database),
-        _guard("nats", targets.nats_url, check_broker),
+    console = await _guard("console", "HEADWAY_URL", targets.url, by_console)
+    database, broker = await asyncio.gather(
+        _guard("postgresql", "HEADWAY_DATABASE_URL", targets.database_url, by_database),
+        _guard("nats", "HEADWAY_NATS_URL", targets.nats_url, by_broker),
     )
-    return [*console, *servers[0], *servers[1]]
+    return [*console, *database, *broker]
 
 
 async def _guard(
-    name: str, target: Target | None, check: Callable[[Target], Awaitable[list[Finding]]]
-) -> list[Finding]:
+    name: str, variable: str, target: str | None, check: Callable[[str], Awaitable[Area]]
+) -> Area:
     """Return the findings of a check, or the error that prevented it."""
-    area, variable = Area(name), _VARIABLES[name]
-    if target is None:
+    area = Area(name)
+    if not target:
         text = f"not checked: {variable} is not set, and no 'headway up' runs here"
-        return [area.warning("reach", text, f"set {variable} to check it")]
+        area.warning("reach", text, f"set {variable} to check it")
+        return area
     try:
         return await check(target)
     except (DatabaseUnavailable, BrokerUnavailable) as error:
         remedy = f"start it (its log says why it ended), or correct {variable}"
-        return [area.trouble("reach", str(error), remedy)]
+        area.trouble("reach", str(error), remedy)
     except SessionsShared as error:
-        return [area.trouble("sessions", error.found, error.remedy)]
+        area.trouble("sessions", error.found, error.remedy)
     except InvalidSettings as error:
-        return [area.trouble("settings", str(error).replace("\n", "; "), "correct the settings")]
+        area.trouble("settings", str(error).replace("\n", "; "), "correct the settings")
     except Exception as error:  # noqa: BLE001 - a failed check must not hide the others
         text = f"the check itself failed: {type(error).__name__}: {error}"
-        return [area.trouble("check", text, "remove its cause, or run it with --debug")]
+        area.trouble("check", text, "remove its cause, or run it with --debug")
+    return area
 
 
-def _dispatcher_settings(targets: Targets) -> DispatcherSettings:
-    """Read the settings that a dispatcher would read here."""
-    local = {"HEADWAY_STREAM_MAX_BYTES": str(settings.LOCAL_STREAM_BYTES)}
+def _dispatcher_settings(targets: Running) -> DispatcherSettings:
+    """Read the settings that a dispatcher would read here; an `up` has smaller streams."""
+    local = {"HEADWAY_STREAM_MAX_BYTES": str(settings.LOCAL_STREAM_BYTES)} if targets.pid else {}
     addresses = {"HEADWAY_DATABASE_URL": "postgresql://", "HEADWAY_NATS_URL": "nats://anywhere"}
-    environment = {**(local if targets.embedded else {}), **os.environ, **addresses}
+    environment: dict[str, Any] = {**local, **os.environ, **addresses}
     return settings.read(DispatcherSettings, {}, environment)
 
 

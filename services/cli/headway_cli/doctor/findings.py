@@ -18,35 +18,32 @@ class Finding(Struct, frozen=True):
     remedy: str = ""
 
 
-class Area(Struct, frozen=True):
-    """Makes the findings of one area."""
+class Area(list[Finding]):
+    """The findings of one area."""
 
-    name: str
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
 
-    def ok(self, check: str, found: str) -> Finding:
-        """Report that a check passed."""
-        return Finding(self.name, check, "ok", found)
+    def ok(self, check: str, found: str) -> None:
+        """Add a check that passed."""
+        self.append(Finding(self._name, check, "ok", found))
 
-    def warning(self, check: str, found: str, remedy: str) -> Finding:
-        """Report a problem that does not stop work yet."""
-        return Finding(self.name, check, "warning", found, remedy)
+    def warning(self, check: str, found: str, remedy: str) -> None:
+        """Add a problem that does not stop work yet."""
+        self.append(Finding(self._name, check, "warning", found, remedy))
 
-    def trouble(self, check: str, found: str, remedy: str) -> Finding:
-        """Report a problem that stops work, or soon will."""
-        return Finding(self.name, check, "trouble", found, remedy)
+    def trouble(self, check: str, found: str, remedy: str) -> None:
+        """Add a problem that stops work, or soon will."""
+        self.append(Finding(self._name, check, "trouble", found, remedy))
 
-    def clock(self, theirs: datetime, ours: datetime, why: str) -> Finding:
+    def clock(self, theirs: datetime, ours: datetime, why: str) -> None:
         """Compare another clock with that of this machine; `why` says why it matters."""
         seconds = (theirs - ours).total_seconds()
         if abs(seconds) < 2:
-            return self.ok("clock", f"it agrees with this machine's ({seconds:+.2f} s)")
+            self.ok("clock", f"it agrees with this machine's ({seconds:+.2f} s)")
+            return
         relation = "ahead of" if seconds > 0 else "behind"
+        add = self.warning if abs(seconds) < 30 else self.trouble
         found = f"it is {abs(seconds):.0f} s {relation} this machine's"
-        report = self.warning if abs(seconds) < 30 else self.trouble
-        return report("clock", found, f"synchronize both by NTP: {why}")
-
-    def fill(self, check: str, found: str, part: float, remedy: str) -> Finding:
-        """Report how full something is."""
-        if part <= 0.7:
-            return self.ok(check, found)
-        return (self.trouble if part > 0.9 else self.warning)(check, found, remedy)
+        add("clock", found, f"synchronize both by NTP: {why}")

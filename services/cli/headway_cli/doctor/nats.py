@@ -1,6 +1,5 @@
 """Checks of NATS: version, JetStream, disk, streams and consumers, and the services on it."""
 
-from collections.abc import Iterator
 from datetime import datetime
 from importlib import metadata
 from typing import Any
@@ -13,12 +12,10 @@ from headway_dispatcher.public import DispatcherSettings, Inspected, inspect_pro
 from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_jetstream_kit.connection import ApiError
 from headway_jetstream_kit.provisioning import STREAM_NOT_FOUND
-from msgspec import Struct
 
-from headway_cli.doctor.findings import Area, Finding
+from headway_cli.doctor.findings import Area
 from headway_cli.terminal.output import counted
 
-_AREA = Area("nats")
 _RESETS, _OLDEST = (2, 14), (2, 11)
 _MANY_PENDING = 10_000
 _PAYLOAD = 1024**2
@@ -29,55 +26,43 @@ _TRIAL_SECONDS = 2.0
 _WRITE_FAILED = (10049, 10077, 10051)
 
 
-class BrokerFacts(Struct, frozen=True, kw_only=True):
-    """The state of NATS.
-
-    `problem` is set if JetStream does not answer. `write_errors` has the streams that NATS cannot
-    write, `untested` the reason why that is unknown.
-    """
-
-    where: str
-    version: str
-    max_payload: int
-    ours: datetime
-    problem: str = ""
-    storage: int = 0
-    storage_limit: int = 0
-    write_errors: dict[str, str] = {}
-    untested: str = ""
-    provisioned: list[Inspected] = []
-    services: list[Answering] = []
-
-
-async def gather_broker(
-    broker: Broker, settings: DispatcherSettings, jobs: list[str]
-) -> BrokerFacts:
-    """Read the state of NATS and test its disk; `jobs` are those that live workers serve."""
-    version = broker.client.connected_server_version
-    facts = BrokerFacts(
-        where=broker.where,
-        version=f"{version.major}.{version.minor}.{version.patch}",
-        max_payload=broker.client.max_payload,
-        ours=utc_now(),
+async def check_broker(broker: Broker, settings: DispatcherSettings, jobs: list[str]) -> Area:
+    """Check NATS and test its disk; `jobs` are those that live workers serve."""
+    area, client = Area("nats"), broker.client
+    version = client.connected_server_version
+    judge_server(
+        area, (version.major, version.minor, version.patch), client.max_payload, broker.where
     )
     try:
         account = await broker.api("INFO")
     except Exception as error:  # noqa: BLE001 - without JetStream nothing else can be read
-        return msgspec.structs.replace(facts, problem=str(error) or type(error).__name__)
+        remedy = "enable JetStream for this account; after a full disk free space and restart NATS"
+        area.trouble("jetstream", str(error) or type(error).__name__, remedy)
+        return area
     ours = utc_now()
-    provisioned = await inspect_provisioned(broker, settings, jobs)
-    present = [item.name for item in provisioned if item.kind == "stream" and item.info]
+    items = await inspect_provisioned(broker, settings, jobs)
+    present = [item.name for item in items if item.kind == "stream" and item.info]
     write_errors, untested = await _test_disk(broker, present, replicas=settings.stream_replicas)
-    return msgspec.structs.replace(
-        facts,
-        ours=ours,
-        storage=account.get("storage", 0),
-        storage_limit=max(0, account.get("limits", {}).get("max_storage", 0)),
-        write_errors=write_errors,
-        untested=untested,
-        provisioned=provisioned,
-        services=await read_services(broker),
-    )
+    judge_storage(area, account, write_errors, untested)
+    judge_items(area, items, ours)
+    judge_services(area, await read_services(broker), metadata.version("headway-jetstream-kit"))
+    return area
+
+
+def judge_server(area: Area, version: tuple[int, ...], max_payload: int, where: str) -> None:
+    """Judge the version of the server, and its largest message."""
+    name = f"nats-server {'.'.join(map(str, version))}"
+    if version[:2] < _OLDEST:
+        area.trouble("version", name, "upgrade it: claims need 2.11, and the tests run on 2.15")
+    elif version[:2] < _RESETS:
+        remedy = "upgrade it to 2.14: after a crash messages are redelivered only after ack_wait"
+        area.warning("version", name, remedy)
+    else:
+        area.ok("version", f"{name} at {where}")
+    if max_payload < _PAYLOAD:
+        text = f"the largest message is {max_payload:,} bytes"
+        remedy = "set max_payload: 1MB, or inputs and outputs of 256 KiB may not fit"
+        area.warning("payload", text, remedy)
 
 
 async def _test_disk(
@@ -89,13 +74,8 @@ async def _test_disk(
     stream has, and so nothing. A refused publish would prove nothing: it is refused before
     anything is written.
     """
-    trial = {
-        "name": _TRIAL_STREAM,
-        "subjects": [_TRIAL_SUBJECT],
-        "storage": "file",
-        "num_replicas": replicas,
-        "max_bytes": 1024,
-    }
+    trial = {"name": _TRIAL_STREAM, "subjects": [_TRIAL_SUBJECT], "max_bytes": 1024}
+    trial |= {"storage": "file", "num_replicas": replicas}
     requests: list[tuple[str, str, dict[str, Any] | None]] = [
         *((name, f"STREAM.PURGE.{name}", {"filter": _TRIAL_SUBJECT}) for name in names),
         ("new streams", f"STREAM.CREATE.{_TRIAL_STREAM}", trial),
@@ -115,129 +95,114 @@ async def _test_disk(
     return errors, ""
 
 
-def judge_broker(facts: BrokerFacts) -> list[Finding]:
-    """Judge the state of NATS."""
-    found = [_judge_version(facts)]
-    if facts.max_payload < _PAYLOAD:
-        text = f"the largest message is {facts.max_payload:,} bytes"
-        remedy = "set max_payload: 1MB, or inputs and outputs of 256 KiB may not fit"
-        found.append(_AREA.warning("payload", text, remedy))
-    if facts.problem:
-        remedy = "enable JetStream for this account; after a full disk free space and restart NATS"
-        return [*found, _AREA.trouble("jetstream", facts.problem, remedy)]
-    found += _judge_storage(facts)
-    times = [item.info["ts"] for item in facts.provisioned if item.info and "ts" in item.info]
+def judge_storage(
+    area: Area, account: dict[str, Any], write_errors: dict[str, str], untested: str
+) -> None:
+    """Judge the streams that NATS cannot write, or why that is unknown, and the space used."""
+    if write_errors:
+        reason = next(iter(write_errors.values()))
+        text = f"NATS cannot store messages of {', '.join(write_errors)}: {reason}"
+        remedy = "free space on its disk, then restart NATS: it writes to such a stream only then"
+        area.trouble("storage", text, remedy)
+        return
+    if untested:
+        text = f"it is unknown whether NATS can write to its disk: {untested}"
+        remedy = f"let this user purge streams and create {_TRIAL_STREAM}, or see the server's log"
+        area.warning("storage", text, remedy)
+    used, limit = account.get("storage", 0), max(0, account.get("limits", {}).get("max_storage", 0))
+    text = (
+        f"{_size(used)} of {_size(limit)} used" if limit else f"{_size(used)} used, without a limit"
+    )
+    if not _judge_fill(area, "storage", text, used, limit, "raise the limit"):
+        area.ok("storage", text)
+
+
+def _judge_fill(area: Area, check: str, text: str, used: int, limit: int, remedy: str) -> bool:
+    """Add a problem if a store with a limit is rather full; return whether it is."""
+    if limit and used > 0.7 * limit:
+        (area.trouble if used > 0.9 * limit else area.warning)(check, text, remedy)
+    return bool(limit) and used > 0.7 * limit
+
+
+def judge_items(area: Area, items: list[Inspected], ours: datetime) -> None:
+    """Judge the streams and consumers, and the clock of the server by the first answer."""
+    times = [item.info["ts"] for item in items if item.info and "ts" in item.info]
     if times:
         theirs = msgspec.convert(times[0], datetime, strict=False)
-        found.append(_AREA.clock(theirs, facts.ours, "messages expire by the server's clock"))
-    for item in facts.provisioned:
-        found += _judge_item(item)
-    return [*found, *judge_services(facts.services, metadata.version("headway-jetstream-kit"))]
+        area.clock(theirs, ours, "messages expire by the server's clock")
+    for item in items:
+        _judge_item(area, item)
 
 
-def _judge_version(facts: BrokerFacts) -> Finding:
-    name = f"nats-server {facts.version}"
-    version = tuple(int(part) for part in facts.version.split(".")[:2])
-    if version < _OLDEST:
-        remedy = "upgrade it: claims need 2.11, and the tests run on 2.15"
-        return _AREA.trouble("version", name, remedy)
-    if version < _RESETS:
-        remedy = "upgrade it to 2.14: after a crash messages are redelivered only after ack_wait"
-        return _AREA.warning("version", name, remedy)
-    return _AREA.ok("version", f"{name} at {facts.where}")
-
-
-def _judge_storage(facts: BrokerFacts) -> Iterator[Finding]:
-    if facts.write_errors:
-        reason = next(iter(facts.write_errors.values()))
-        text = f"NATS cannot store messages of {', '.join(facts.write_errors)}: {reason}"
-        remedy = "free space on its disk, then restart NATS: it writes to such a stream only then"
-        yield _AREA.trouble("storage", text, remedy)
-        return
-    if facts.untested:
-        text = f"it is unknown whether NATS can write to its disk: {facts.untested}"
-        remedy = f"let this user purge streams and create {_TRIAL_STREAM}, or see the server's log"
-        yield _AREA.warning("storage", text, remedy)
-    used, limit = _size(facts.storage), facts.storage_limit
-    if limit:
-        text = f"{used} of {_size(limit)} used"
-        yield _AREA.fill("storage", text, facts.storage / limit, "raise the limit")
-    else:
-        yield _AREA.ok("storage", f"{used} used, without a limit")
-
-
-def _judge_item(item: Inspected) -> list[Finding]:
+def _judge_item(area: Area, item: Inspected) -> None:
     """Judge a stream or a consumer."""
+    before = len(area)
     if item.info is None:
         remedy = "run 'headway provision', or let the dispatcher do it with HEADWAY_PROVISION=auto"
         if subjects.job_of_consumer(item.name.partition("/")[2]) is not None:
             remedy = "check that a dispatcher runs, which creates it; the area postgresql says more"
-        return [_AREA.trouble(item.kind, f"{item.name} is missing", remedy)]
-    problems = [*_stream_problems(item, item.info), *_consumer_problems(item, item.info)]
+        area.trouble(item.kind, f"{item.name} is missing", remedy)
+        return
+    (_judge_stream if item.kind == "stream" else _judge_consumer)(area, item.name, item.info)
     if item.differs:
         differences = ", ".join(
             f"{name} is {actual} and should be {wanted}"
             for name, (actual, wanted) in item.differs.items()
         )
         remedy = "run 'headway provision', or set HEADWAY_STREAM_… here as for the services"
-        problems.append(_AREA.warning(item.kind, f"{item.name}: {differences}", remedy))
-    messages = item.info.get("num_pending") or item.info.get("state", {}).get("messages", 0)
-    return problems or [_AREA.ok(item.kind, f"{item.name} ({messages} messages)")]
+        area.warning(item.kind, f"{item.name}: {differences}", remedy)
+    if len(area) == before:
+        messages = item.info.get("num_pending") or item.info.get("state", {}).get("messages", 0)
+        area.ok(item.kind, f"{item.name} ({messages} messages)")
 
 
-def _stream_problems(item: Inspected, info: dict[str, Any]) -> Iterator[Finding]:
+def _judge_stream(area: Area, name: str, info: dict[str, Any]) -> None:
     config, cluster = info["config"], info.get("cluster") or {}
-    used, limit = info.get("state", {}).get("bytes", 0), max(0, config.get("max_bytes", 0))
-    if limit:
-        text = f"{item.name} has {_size(used)} of {_size(limit)}"
-        remedy = "see why it is not read, or raise HEADWAY_STREAM_MAX_BYTES and provision"
-        filled = _AREA.fill(item.kind, text, used / limit, remedy)
-        yield from [filled] if filled.verdict != "ok" else []
+    used, limit = info["state"]["bytes"], max(0, config.get("max_bytes", 0))
+    text = f"{name} has {_size(used)} of {_size(limit)}"
+    remedy = "see why it is not read, or raise HEADWAY_STREAM_MAX_BYTES and provision"
+    _judge_fill(area, "stream", text, used, limit, remedy)
     lagging = [
         replica["name"]
         for replica in cluster.get("replicas") or []
         if replica.get("offline") or not replica.get("current", True)
     ]
-    if item.kind == "consumer":
-        return
     if cluster.get("name") and config.get("num_replicas", 1) == 1:
-        text = f"{item.name} has one copy in a cluster: it stops while its server is down"
+        text = f"{name} has one copy in a cluster: it stops while its server is down"
         remedy = "set HEADWAY_STREAM_REPLICAS=3 and run 'headway provision'"
-        yield _AREA.warning(item.kind, text, remedy)
+        area.warning("stream", text, remedy)
     elif lagging:
-        text = f"{item.name}: the copies on {', '.join(lagging)} are behind or offline"
-        remedy = "repair those servers: another failure may stop the stream"
-        yield _AREA.warning(item.kind, text, remedy)
+        text = f"{name}: the copies on {', '.join(lagging)} are behind or offline"
+        area.warning("stream", text, "repair those servers: another failure may stop the stream")
 
 
-def _consumer_problems(item: Inspected, info: dict[str, Any]) -> Iterator[Finding]:
+def _judge_consumer(area: Area, name: str, info: dict[str, Any]) -> None:
     pending, unacknowledged = info.get("num_pending", 0), info.get("num_ack_pending", 0)
     most = max(0, info["config"].get("max_ack_pending", 0))
     if pending > _MANY_PENDING:
         remedy = "start more of the service that reads it, or see its log"
-        yield _AREA.warning(item.kind, f"{pending:,} messages wait for {item.name}", remedy)
+        area.warning("consumer", f"{pending:,} messages wait for {name}", remedy)
     if most and unacknowledged >= most:
-        text = f"{item.name} delivers nothing more: {unacknowledged:,} are unacknowledged"
+        text = f"{name} delivers nothing more: {unacknowledged:,} are unacknowledged"
         remedy = "restart its reader, or raise HEADWAY_STREAM_MAX_ACK_PENDING and provision"
-        yield _AREA.trouble(item.kind, text, remedy)
+        area.trouble("consumer", text, remedy)
 
 
-def judge_services(services: list[Answering], version: str) -> Iterator[Finding]:
+def judge_services(area: Area, services: list[Answering], version: str) -> None:
     """Check that both services answer, and have this version."""
     answering = {service.name: service for service in services}
     for title in ("scheduler", "dispatcher"):
         found = answering.get(f"headway-{title}")
         if found is None:
-            remedy = f"start one with 'headway {title}', or see its log"
             text = f"no {title} answers on headway.control.{title}.*"
-            yield _AREA.trouble("services", text, remedy)
+            area.trouble("services", text, f"start one with 'headway {title}', or see its log")
             continue
         text = f"{counted(found.processes, title)}, version {', '.join(found.versions)}"
         if found.versions == [version]:
-            yield _AREA.ok("services", text)
+            area.ok("services", text)
         else:
             remedy = f"this command has version {version}: migrate, then use one version for all"
-            yield _AREA.warning("services", text, remedy)
+            area.warning("services", text, remedy)
 
 
 def _size(number: int) -> str:

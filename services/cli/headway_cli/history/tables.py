@@ -1,6 +1,7 @@
 """`headway history export` and `headway rebuild`."""
 
 import sys
+from collections.abc import Iterator
 from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
@@ -12,12 +13,13 @@ from headway_dispatcher.public import export as read_history
 from headway_dispatcher.public import rebuild as rebuild_tables
 from headway_postgres_kit import Database
 
-from headway_cli.serve.databases import Tables, reading_tables
+from headway_cli.serve.servers import Tables, reading_tables
 from headway_cli.terminal import options
 from headway_cli.terminal.interaction import confirm, progressing, yes_option
-from headway_cli.terminal.output import counted, json_option, print_json
+from headway_cli.terminal.output import counted, json_option, print_answer
 
 UNKNOWN_ROWS = 1
+_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.group()
@@ -28,12 +30,7 @@ def history() -> None:
 @history.command()
 @options.since_option
 @options.until_option
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="File to write, instead of standard output.",
-)
+@click.option("-o", "--output", type=_FILE, help="File to write, instead of standard output.")
 @reading_tables
 def export(
     tables: Tables, since: datetime | None, until: datetime | None, output: Path | None
@@ -57,11 +54,7 @@ def export(
 
 
 @click.command()
-@click.option(
-    "--delete-unknown",
-    is_flag=True,
-    help="Delete rows that history does not contain, instead of counting them.",
-)
+@options.flag("--delete-unknown", "Delete rows that history does not contain, not only count them.")
 @yes_option
 @json_option
 @reading_tables
@@ -78,29 +71,22 @@ def rebuild(tables: Tables, delete_unknown: bool, yes: bool, as_json: bool) -> i
         yes=yes,
     )
     with progressing("rebuilding work", quiet=as_json) as advance:
-        rebuilt = tables.read_while_stopped(
+        rebuilt = tables.read(
             lambda database: rebuild_tables(
                 database,
                 delete_unknown=delete_unknown,
                 on_page=lambda rebuilt: advance(rebuilt.works),
             )
         )
-    if as_json:
-        print_json(rebuilt)
-    else:
-        _print(rebuilt)
+    print_answer(rebuilt, lambda: _lines(rebuilt), as_json=as_json)
     return UNKNOWN_ROWS if rebuilt.left_alone else 0
 
 
-def _print(rebuilt: Rebuilt) -> None:
-    for verb, rows in (
-        ("added", rebuilt.added),
-        ("changed", rebuilt.changed),
-        ("deleted", rebuilt.deleted),
-        ("kept that history does not contain", rebuilt.left_alone),
-    ):
-        for table, number in rows.items():
-            click.echo(f"{table}: {counted(number, 'row')} {verb}")
+def _lines(rebuilt: Rebuilt) -> Iterator[str]:
+    changes = {"added": rebuilt.added, "changed": rebuilt.changed, "deleted": rebuilt.deleted}
+    changes["kept that history does not contain"] = rebuilt.left_alone
+    for verb, rows in changes.items():
+        yield from (f"{table}: {counted(number, 'row')} {verb}" for table, number in rows.items())
     if rebuilt.leases_made:
-        click.echo(f"lease: {counted(rebuilt.leases_made, 'row')} added for runs without one")
-    click.echo(f"{counted(rebuilt.works, 'work')} rebuilt from {counted(rebuilt.events, 'event')}")
+        yield f"lease: {counted(rebuilt.leases_made, 'row')} added for runs without one"
+    yield f"{counted(rebuilt.works, 'work')} rebuilt from {counted(rebuilt.events, 'event')}"

@@ -2,22 +2,26 @@
 
 import os
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import click
 from headway.define.definitions import Definitions
-from headway_contract.definitions import ApplyAnswer, PrunePolicy
+from headway_contract.definitions import ApplyAnswer, FireChange
+from headway_contract.manifests import FireTime
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from headway_cli.schedules.fire_changes import fire_lines
 from headway_cli.serve import settings
 from headway_cli.serve.find_app import load_app
-from headway_cli.serve.services import prune_choice
-from headway_cli.serve.session import Session, asking
+from headway_cli.serve.services import PRUNE
+from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
 from headway_cli.terminal.interaction import confirm, progressing, yes_option
 from headway_cli.terminal.output import counted, listed
+from headway_cli.terminal.times import CLOCK_CHANGES, shown
+
+# Fire times printed for one manifest.
+_MOST_SHOWN = 20
 
 
 class _Deployment(Struct, frozen=True, kw_only=True):
@@ -29,37 +33,21 @@ class _Deployment(Struct, frozen=True, kw_only=True):
 _definition_options = options.together(
     click.argument("app", required=False, envvar="HEADWAY_APP"),
     click.option("-f", "--file", "file", metavar="FILE", help="A YAML file with the definitions."),
-    click.option(
-        "--prune",
-        type=prune_choice,
-        help="Handling of manifests that are no longer declared; by default the scheduler's.",
+    options.choice(
+        "--prune", PRUNE, "Handling of undeclared manifests; by default the scheduler's."
     ),
-    click.option(
-        "--take-over",
-        is_flag=True,
-        help="Also if code declares the application; the code then declares nothing any more.",
+    options.flag(
+        "--take-over", "Also if code declares the application, which then no longer does."
     ),
 )
 
 
-@click.command()
+@command()
 @_definition_options
-@click.option(
-    "--days",
-    type=click.IntRange(0, 3660),
-    default=7,
-    show_default=True,
-    help="How far ahead fire times are compared.",
+@options.number(
+    "--days", click.IntRange(0, 3660), "How far ahead fire times are compared.", usual=7
 )
-@asking
-def plan(
-    session: Session,
-    app: str | None,
-    file: str | None,
-    days: int,
-    prune: PrunePolicy | None,
-    take_over: bool,
-) -> None:
+def plan(session: Session, app: str | None, file: str | None, **terms: Any) -> None:
     """Show what 'apply' would change, and which fire times.
 
     APP is your file.py, module or module:name, or a YAML file.
@@ -67,27 +55,16 @@ def plan(
     definitions = _definitions(app, file)
     size = counted(len(definitions.manifests), "manifest")
     with progressing(f"planning {size}", quiet=session.as_json):
-        answer = session.ask(
-            lambda client: client.plan(definitions, prune=prune, days=days, take_over=take_over)
-        )
+        answer = session.ask(lambda client: client.plan(definitions, **terms))
     title = f"plan for {answer.owner}: nothing has been changed"
-    session.print(answer, lambda: [title, *_changes(answer), *fire_lines(answer, days)])
-    if not session.as_json:
-        _warn(answer)
+    session.print(answer, lambda: [title, *_changes(answer), *fire_lines(answer, terms["days"])])
+    _warn(session, answer)
 
 
-@click.command()
+@command()
 @_definition_options
 @yes_option
-@asking
-def apply(
-    session: Session,
-    app: str | None,
-    file: str | None,
-    prune: PrunePolicy | None,
-    take_over: bool,
-    yes: bool,
-) -> None:
+def apply(session: Session, app: str | None, file: str | None, yes: bool, **terms: Any) -> None:
     """Apply definitions to a running scheduler, all or none.
 
     APP is your file.py, module or module:name, or a YAML file. Asks for confirmation before it
@@ -95,31 +72,23 @@ def apply(
     every start is refused, unless an admin takes it over.
     """
     definitions = _definitions(app, file)
-    confirm(lambda: _describe_deletion(session, definitions, prune, take_over=take_over), yes=yes)
+
+    def describe() -> str | None:
+        planned = session.ask(lambda client: client.plan(definitions, days=0, **terms))
+        # Whatever the policy: what has left a batch is deleted under each of them.
+        if not planned.pruned or planned.refused:
+            return None
+        number, names = counted(len(planned.pruned), "manifest"), listed(planned.pruned)
+        return f"apply it and delete {number} with all runs and dead letters ({names})"
+
+    confirm(describe, yes=yes)
     size = counted(len(definitions.manifests), "manifest")
     with progressing(f"applying {size}", quiet=session.as_json):
-        answer = session.ask(
-            lambda client: client.apply(definitions, prune=prune, take_over=take_over)
-        )
+        answer = session.ask(lambda client: client.apply(definitions, **terms))
     stale = f"nothing of {answer.owner} was applied"
     title = stale if answer.stale else f"applied {answer.owner}"
     session.print(answer, lambda: [title, *_changes(answer)])
-    if not session.as_json:
-        _warn(answer)
-
-
-def _describe_deletion(
-    session: Session, definitions: Definitions, prune: PrunePolicy | None, *, take_over: bool
-) -> str | None:
-    """Describe the deletions of an apply; `None` if there are none or it will be refused."""
-    planned = session.ask(
-        lambda client: client.plan(definitions, prune=prune, days=0, take_over=take_over)
-    )
-    # Whatever the policy: what has left a batch is deleted under each of them.
-    if not planned.pruned or planned.refused:
-        return None
-    number = counted(len(planned.pruned), "manifest")
-    return f"apply it and delete {number} with all runs and dead letters ({listed(planned.pruned)})"
+    _warn(session, answer)
 
 
 def _definitions(app: str | None, file: str | None) -> Definitions:
@@ -144,8 +113,56 @@ def _changes(answer: ApplyAnswer) -> Iterator[str]:
     yield f"  {counted(answer.unchanged, 'manifest')} unchanged"
 
 
-def _warn(answer: ApplyAnswer) -> None:
-    if answer.refused:
-        click.echo(f"headway: apply would be refused: {answer.refused}", err=True)
-    for warning in answer.warnings:
+def _warn(session: Session, answer: ApplyAnswer) -> None:
+    refused = [f"apply would be refused: {answer.refused}"] if answer.refused else []
+    for warning in () if session.as_json else (*refused, *answer.warnings):
         click.echo(f"headway: {warning}", err=True)
+
+
+def fire_lines(answer: ApplyAnswer, days: int) -> Iterator[str]:
+    """Return lines about the fire times that appear and vanish, manifest by manifest."""
+    ahead, left = f"of the next {counted(days, 'day')}", answer.left_out
+    if not answer.fires and left is None:
+        yield f"no fire times {ahead} change"
+        return
+    yield f"fire times {ahead} that change:"
+    for change in answer.fires:
+        yield from _fire_change(change)
+    if left is not None and left.changing:
+        many = "manifest changes" if left.changing == 1 else "manifests change"
+        yield (
+            f"  … and {left.changing:,} more {many}, not listed here: "
+            f"{left.appearing:,} times appear, {left.vanishing:,} vanish"
+        )
+    if left is not None and left.not_compared:
+        many = "manifest was" if left.not_compared == 1 else "manifests were"
+        yield f"  {left.not_compared:,} {many} not compared: too many times; ask for fewer --days"
+
+
+def _fire_change(change: FireChange) -> Iterator[str]:
+    counts = {
+        "appear": change.appearing,
+        "vanish": change.vanishing,
+        "unchanged": change.unchanged,
+    }
+    summary = ", ".join(f"{count:,} {verb}" for verb, count in counts.items() if count)
+    least = "at least " if change.compared_until is not None and summary else ""
+    yield f"  {change.manifest} ({change.zone}): {least}{summary or 'not all compared'}"
+    signed = [(fire.fire_at, "+", _time(fire)) for fire in change.appear]
+    signed += [(fire.fire_at, "-", _time(fire)) for fire in change.vanish]
+    shown_first = sorted(signed)[:_MOST_SHOWN]
+    yield from (f"    {sign} {line}" for _, sign, line in shown_first)
+    left = change.vanishing + change.appearing - len(shown_first)
+    if left > 0:
+        yield f"    … and {left:,} more"
+    if change.compared_until is not None:
+        until = shown(change.compared_until, change.zone)
+        yield f"    compared until {until}: there are more times than can be compared"
+
+
+def _time(fire: FireTime) -> str:
+    delay = round((fire.fire_at - fire.due_at).total_seconds())
+    notes = [f"{delay} s later by jitter"] if delay else []
+    notes += [f"excluded: {fire.excluded}"] if fire.excluded else []
+    notes += [CLOCK_CHANGES.get(fire.dst, fire.dst)] if fire.dst else []
+    return f"{fire.local}  {'; '.join(notes)}".rstrip()

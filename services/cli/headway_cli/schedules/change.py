@@ -7,108 +7,153 @@ import click
 from headway import Client
 from headway.define.definitions import API_OWNER
 from headway_contract.fields import Changed, Rate
-from headway_contract.manifests import ManifestStatus
+from headway_contract.manifests import ManifestResult, ManifestStatus
 from headway_decisions.capacity.rates import parse_rate
+from headway_errors import Conflict, Rejected
 
-from headway_cli.schedules.many import change_each, change_many
-from headway_cli.serve.completion import complete_groups, complete_jobs, complete_manifests
-from headway_cli.serve.names import check_choice, choosing, manifest_argument
-from headway_cli.serve.session import Session, asking
+from headway_cli.serve import names
+from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
 from headway_cli.terminal.interaction import confirm, yes_option
 from headway_cli.terminal.output import counted, listed
 
+_LISTED = 20
 
-@click.command()
-@choosing
+
+@command()
+@names.choosing
 @yes_option
-@asking
 def enable(session: Session, manifest_ids: tuple[str, ...], yes: bool, **chosen: Any) -> None:
     """Enable manifests.
 
     With --group, --label or --all it shows the number of manifests and asks for confirmation.
     """
-    check_choice(manifest_ids, **chosen)
+    names.check_choice(manifest_ids, **chosen)
     if manifest_ids:
-        change_each(session, manifest_ids, Client.enable)
+        _change_each(session, manifest_ids, Client.enable)
     else:
         change_many(session, "enable", chosen, yes=yes)
 
 
-@click.command()
-@choosing
+@command()
+@names.choosing
 @yes_option
-@asking
 def disable(session: Session, manifest_ids: tuple[str, ...], yes: bool, **chosen: Any) -> None:
     """Disable manifests.
 
     With --group, --label or --all it shows the number of manifests and asks for confirmation.
     """
-    check_choice(manifest_ids, **chosen)
+    names.check_choice(manifest_ids, **chosen)
     if manifest_ids:
-        change_each(session, manifest_ids, Client.disable)
+        _change_each(session, manifest_ids, Client.disable)
     else:
         change_many(session, "disable", chosen, yes=yes)
 
 
-@click.command()
-@click.argument(
-    "manifest_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_manifests
-)
+def change_many(
+    session: Session,
+    action: Literal["enable", "disable", "run"],
+    chosen: dict[str, Any],
+    manifest_ids: tuple[str, ...] = (),
+    *,
+    yes: bool,
+    key: str | None = None,
+) -> None:
+    """Ask for confirmation with the number of manifests, then change them."""
+
+    def change(*, dry_run: bool) -> list[ManifestResult]:
+        return session.ask(
+            lambda client: client.change_many(
+                *manifest_ids, action=action, dry_run=dry_run, key=key, **chosen
+            )
+        )
+
+    def describe() -> str:
+        found = [result.manifest for result in change(dry_run=True)]
+        return f"{action} {counted(len(found), 'manifest')} ({listed(found)})"
+
+    confirm(describe, yes=yes)
+    results = change(dry_run=False)
+    session.print(results, lambda: _some([item.text for item in results if item.done]))
+    if refused := [result.text for result in results if not result.done]:
+        raise Conflict("\n".join(_some(refused)))
+
+
+def _some(lines: list[str]) -> list[str]:
+    more = [f"and {len(lines) - _LISTED} more"] if len(lines) > _LISTED else []
+    return [*lines[:_LISTED], *more]
+
+
+def _change_each(session: Session, manifest_ids: tuple[str, ...], act: Any) -> None:
+    """Change manifests one after the other; refusals are raised together at the end."""
+    done: list[Any] = []
+    refused: list[str] = []
+
+    async def ask(client: Client) -> None:
+        for manifest_id in manifest_ids:
+            try:
+                done.append(await act(client, manifest_id))
+            except Rejected as error:
+                refused.append(str(error))
+                continue
+            if not session.as_json:
+                click.echo(done[-1].text)
+
+    session.ask(ask)
+    if session.as_json and done:
+        session.print(done, list)
+    if refused:
+        raise Conflict("\n".join(refused))
+
+
+@command()
+@names.several("manifest_ids", "ID...", names.complete_manifests)
 @yes_option
-@asking
 def delete(session: Session, manifest_ids: tuple[str, ...], yes: bool) -> None:
     """Delete manifests that no code declares.
 
     They were created at run time, or their application no longer declares them and they were
     kept. This also deletes their work, dead letters and runs.
     """
-    confirm(lambda: _describe_deletion(session, manifest_ids), yes=yes)
-    change_each(session, manifest_ids, Client.delete)
-
-
-def _describe_deletion(session: Session, manifest_ids: tuple[str, ...]) -> str | None:
-    """Describe a deletion; `None` if the scheduler will refuse it anyway."""
 
     async def ask(client: Client) -> list[ManifestStatus]:
         return [(await client.manifest(manifest_id)).status for manifest_id in manifest_ids]
 
-    found = [
-        status for status in session.ask(ask) if status.owner == API_OWNER or not status.declared
-    ]
-    if not found:
-        return None
-    names = listed([status.external_id for status in found])
-    return (
-        f"delete {counted(len(found), 'manifest')} ({names}) with all runs and dead letters, "
-        f"{sum(status.outstanding for status in found)} of work under way"
-    )
+    def describe() -> str | None:
+        found = [
+            status
+            for status in session.ask(ask)
+            if status.owner == API_OWNER or not status.declared
+        ]
+        if not found:  # the scheduler will refuse it anyway
+            return None
+        listing = listed([status.external_id for status in found])
+        return (
+            f"delete {counted(len(found), 'manifest')} ({listing}) with all runs and dead letters, "
+            f"{sum(status.outstanding for status in found)} of work under way"
+        )
+
+    confirm(describe, yes=yes)
+    _change_each(session, manifest_ids, Client.delete)
 
 
-def _give_back_option(*names: str) -> options.Decorator:
-    return click.option(
-        "--give-back",
-        "give_back",
-        type=click.Choice(names),
-        multiple=True,
-        help="Reset this setting to the code's; may be repeated.",
-    )
+def _give_back_option(*fields: str) -> options.Decorator:
+    text, choice = "Reset this setting to the code's; may be repeated.", click.Choice(fields)
+    return click.option("--give-back", "give_back", type=choice, multiple=True, help=text)
 
 
-@click.command()
-@manifest_argument
+@command()
+@names.manifest_argument
 @click.option("--attempts", type=click.IntRange(1), help="Attempts of its work.")
 @options.seconds_option("--interval", "interval", "Wait before the second attempt.")
 @options.seconds_option(
     "--jitter", "jitter", "Largest random delay of a fire.", type=click.FloatRange(0, 86_400)
 )
 @_give_back_option("enabled", "attempts", "interval", "jitter", "retry")
-@asking
 def change(session: Session, manifest_id: str, give_back: tuple[Any, ...], **changes: Any) -> None:
     """Change the operator settings of a manifest."""
-    _change(
-        session, Client.change, manifest_id, changes, give_back, "--attempts, --interval, --jitter"
-    )
+    flags = "--attempts, --interval, --jitter"
+    _change(session, Client.change, manifest_id, changes, give_back, flags)
 
 
 def _read_limit(
@@ -128,39 +173,32 @@ def _read_limit(
 
 
 _limit_options = options.together(
-    click.option(
-        "--max-active",
-        metavar="N|none",
-        callback=_read_limit,
-        help="Concurrent runs; none removes the limit.",
+    options.text(
+        "--max-active", "N|none", "Concurrent runs; none removes the limit.", callback=_read_limit
     ),
-    click.option(
-        "--rate",
-        metavar="N/UNIT|none",
+    options.text(
+        *("--rate", "N/UNIT|none", "Rate of starts, such as 100/minute; none removes the limit."),
         callback=_read_limit,
-        help="Rate of starts, such as 100/minute; none removes the limit.",
     ),
 )
 
 
-@click.command()
-@click.argument("name", metavar="NAME", shell_complete=complete_groups)
+@command()
+@click.argument("name", metavar="NAME", shell_complete=names.complete_groups)
 @_limit_options
 @click.option("--priority", type=click.IntRange(0, 31), help="Rank among groups, from 0 to 31.")
 @click.option("--enable/--disable", "enabled", default=None, help="Whether its manifests may run.")
 @_give_back_option("max-active", "rate", "priority", "enabled")
-@asking
 def group(session: Session, name: str, give_back: tuple[str, ...], **changes: Any) -> None:
     """Change the limits of a group."""
     flags = "--max-active, --rate, --priority, --enable, --disable"
     _change(session, Client.change_group, name, changes, give_back, flags)
 
 
-@click.command()
-@click.argument("name", metavar="NAME", shell_complete=complete_jobs)
+@command()
+@click.argument("name", metavar="NAME", shell_complete=names.complete_jobs)
 @_limit_options
 @_give_back_option("max-active", "rate")
-@asking
 def job(session: Session, name: str, give_back: tuple[str, ...], **changes: Any) -> None:
     """Change the limits of a job, over all groups."""
     _change(session, Client.change_job, name, changes, give_back, "--max-active, --rate")

@@ -1,7 +1,6 @@
 """`headway schedule`: create, change and delete manifests at run time, which no code declares."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -14,26 +13,19 @@ from headway_contract.manifests import ManifestStatus
 from headway_errors import Conflict, NotFound
 
 from headway_cli.schedules.change import delete
-from headway_cli.serve import settings
-from headway_cli.serve.completion import complete_groups, complete_jobs, complete_manifests
-from headway_cli.serve.names import manifest_argument
-from headway_cli.serve.session import Session, asking
+from headway_cli.serve import names, settings
+from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
 from headway_cli.terminal.times import shown
 
-_STEP = re.compile(r"([0-9]+)([smh])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours"}
 
 
-def _read_step(
-    context: click.Context, parameter: click.Parameter, text: str | None
-) -> dict[str, int] | None:
-    if text is None:
-        return None
-    match = _STEP.fullmatch(text)
-    if match is None:
+def _read_step(context: click.Context, parameter: click.Parameter, text: str | None) -> Any:
+    match = re.fullmatch(r"([0-9]+)([smh])", text or "")
+    if text is not None and match is None:
         raise click.BadParameter(f"invalid step {text!r}: write 30s, 5m or 2h", context, parameter)
-    return {_UNITS[match[2]]: int(match[1])}
+    return match and {_UNITS[match[2]]: int(match[1])}
 
 
 def _read_values(
@@ -53,36 +45,28 @@ def _read_values(
 
 
 _manifest_options = options.together(
-    click.option("--job", "job", metavar="NAME", shell_complete=complete_jobs, help="Job to run."),
-    click.option("--cron", metavar="EXPR", help="Cadence: a cron expression, or @daily."),
-    click.option("--daily", metavar="HH:MM", help="Cadence: once a day."),
+    names.named("--job", "NAME", "Job to run.", names.complete_jobs),
+    options.text("--cron", "EXPR", "Cadence: a cron expression, or @daily."),
+    options.text("--daily", "HH:MM", "Cadence: once a day."),
     click.option("--every", metavar="STEP", callback=_read_step, help="Cadence: 30s, 5m, 2h."),
     click.option("--once", metavar="TIME", help="Cadence: once, at '2027-06-01 09:00'."),
     click.option("--manual", is_flag=True, default=None, help="Runs only when triggered."),
-    click.option(
-        "--depends-on", metavar="ID", shell_complete=complete_manifests,
-        help="After each success of another manifest.",
-    ),
-    click.option(
-        "--dormant/--not-dormant", default=None,
-        help="With --depends-on: only when a run of the parent activates it.",
-    ),
+    names.named("--depends-on", "ID", "After each of its successes.", names.complete_manifests),
+    click.option("--dormant/--not-dormant", default=None, help="Only if its parent activates it."),
     click.option("--tz", metavar="ZONE", help="Time zone of its times."),
     click.option("--input", "input_text", metavar="JSON", help="Input of its work."),
-    click.option("--group", metavar="NAME", shell_complete=complete_groups, help="Its group."),
+    names.named("--group", "NAME", "Its group.", names.complete_groups),
     options.priority_option,
     options.seconds_option("--timeout", "timeout", "Time limit of a run.", type=float),
     click.option("--enabled/--disabled", default=None, help="Whether it fires."),
-    click.option(
-        "--label", "labels", metavar="KEY=VALUE", multiple=True, callback=options.read_pairs,
-        help="A label; may be repeated.",
-    ),
-    click.option(
-        "--set", "others", metavar="KEY=YAML", multiple=True, callback=_read_values,
-        help="Any other field of a manifest in YAML, such as overlap=queue_one "
+    options.pairs("--label", "labels", "KEY=VALUE", "A label; may be repeated."),
+    options.repeated(
+        *("--set", "others", "KEY=YAML"),
+        "Any other field of a manifest in YAML, such as overlap=queue_one "
         "or 'weekly={days: mon, at: \"09:00\"}'; may be repeated.",
+        callback=_read_values,
     ),
-)  # fmt: skip
+)
 
 
 @click.group()
@@ -93,10 +77,9 @@ def schedule() -> None:
     """
 
 
-@schedule.command()
+@command(of=schedule)
 @click.argument("manifest_id", metavar="ID")
 @_manifest_options
-@asking
 def add(session: Session, manifest_id: str, **stated: Any) -> None:
     """Create a manifest of a job that some application declares.
 
@@ -119,10 +102,9 @@ def add(session: Session, manifest_id: str, **stated: Any) -> None:
     _print(session, *session.ask(ask))
 
 
-@schedule.command()
-@manifest_argument
+@command(of=schedule)
+@names.manifest_argument
 @_manifest_options
-@asking
 def change(session: Session, manifest_id: str, **stated: Any) -> None:
     """Change a manifest that was created at run time; other fields stay as they are.
 
@@ -164,19 +146,13 @@ async def _apply(client: Client, definitions: Definitions) -> tuple[ApplyAnswer,
 
 
 def _print(session: Session, answer: ApplyAnswer, status: ManifestStatus) -> None:
-    session.print(answer, lambda: _lines(answer, status))
-    if not session.as_json:
-        for warning in answer.warnings:
-            click.echo(f"headway: {warning}", err=True)
-
-
-def _lines(answer: ApplyAnswer, status: ManifestStatus) -> Iterator[str]:
     done = "created" if answer.created else "changed" if answer.changed else "nothing to change"
-    cadence = status.cadence
+    cadence, fires = status.cadence, ""
     if status.depends_on is not None:
         cause = "activations by" if status.dormant else "each success of"
         cadence = f"after {cause} {status.depends_on!r}"
-    fires = ""
     if status.next_fire_at is not None:
         fires = f"; next fire at {shown(status.next_fire_at, status.zone)} ({status.zone})"
-    yield f"{status.external_id}: {done}; {cadence}{fires}"
+    session.print(answer, lambda: [f"{status.external_id}: {done}; {cadence}{fires}"])
+    for warning in () if session.as_json else answer.warnings:
+        click.echo(f"headway: {warning}", err=True)

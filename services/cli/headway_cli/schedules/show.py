@@ -1,7 +1,5 @@
 """Commands that show manifests, groups, jobs, previews and explanations."""
 
-from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -9,131 +7,112 @@ import click
 import msgspec
 from headway import Client
 from headway_contract.fields import Rate
-from headway_contract.http import API
 from headway_contract.manifests import (
     ExplainAnswer,
-    FieldOwner,
     FireTime,
     ManifestAnswer,
     ManifestStatus,
     PreviewAnswer,
 )
-from headway_contract.operations import GroupOccupancy, GroupStatus
 from headway_contract.work import WorkTerms
-from headway_contract.work_queue import ExplainWorkAnswer, GateStatus
+from headway_contract.work_queue import ExplainWorkAnswer
 from headway_decisions.capacity.rates import rate_in_words
 from headway_errors import NotFound
-from msgspec import Struct
 
-from headway_cli.serve.completion import complete_manifests
-from headway_cli.serve.names import manifest_argument
-from headway_cli.serve.session import Session, asking, read_manifest_time
-from headway_cli.terminal.output import fields, window_table
+from headway_cli.serve.names import complete_manifests, manifest_argument, several
+from headway_cli.serve.session import Session, command, read_manifest_time
+from headway_cli.terminal import options
+from headway_cli.terminal.output import counted, fields, waiting_text, window_table
 from headway_cli.terminal.times import CLOCK_CHANGES, shown
 
 _TIME_HELP = "ISO 8601, '2027-03-28 03:15' or 03:15; without an offset in the manifest's zone."
 
 
-class JobStatus(Struct, frozen=True, kw_only=True):
-    """The fields of a job that the table shows."""
-
-    name: str
-    max_active: int | None = None
-    rate: Rate | None = None
-    attempts: int | None = None
-    active: int = 0
-    manifests: int = 0
-    workers: int = 0
-    touched: list[str] = []
-    retired_at: datetime | None = None
-
-
-@click.command()
-@asking
+@command()
 def manifests(session: Session) -> None:
     """List manifests and their state."""
     session.print_items(
         session.ask(lambda client: client.manifests()),
         ("MANIFEST", "JOB", "GROUP", "NEXT FIRE", "STATUS", "LAST", "CADENCE"),
-        _manifest_row,
+        lambda status: (
+            *(status.external_id, status.job, status.group),
+            *(shown(status.next_fire_at, status.zone), _state(status)),
+            *(status.last_outcome, _cadence(status)),
+        ),
         empty="no manifests are declared",
     )
 
 
-@click.command()
+@command()
 @manifest_argument
-@asking
 def manifest(session: Session, manifest_id: str) -> None:
     """Show one manifest with its definition."""
     found = session.ask(lambda client: client.manifest(manifest_id))
     session.print(found, lambda: _manifest_lines(found))
 
 
-@click.command()
-@click.option("--occupancy", is_flag=True, help="Runs in progress, waiting work and the reasons.")
-@asking
+@command()
+@options.flag("--occupancy", "Runs in progress, waiting work and the reasons.")
 def groups(session: Session, occupancy: bool) -> None:
     """List groups with their limits."""
     if occupancy:
         session.print_items(
             session.ask(lambda client: client.occupancy()),
             ("GROUP", "RUNNING", "ORDERED", "MAX ACTIVE", "WAITING", "WHY", "DEAD LETTERS"),
-            _occupancy_row,
+            lambda group: (
+                *(group.group, group.in_progress, group.pending, str(_limit(group.max_active))),
+                *(sum(group.waiting.values()), waiting_text(group.waiting), group.dead_letters),
+            ),
             empty="no work has arrived yet",
         )
     else:
         session.print_items(
             session.ask(lambda client: client.groups()),
             ("GROUP", "MAX ACTIVE", "RATE", "PRIORITY", "ENABLED", "MANIFESTS", "OVERRIDES"),
-            _group_row,
+            lambda group: (
+                *(group.name, _limit(group.max_active), _rate(group.rate), group.priority),
+                *(group.enabled, group.manifests, group.touched),
+            ),
             empty="there are no groups",
         )
 
 
-@click.command()
-@asking
+@command()
 def jobs(session: Session) -> None:
     """List jobs with their limits and workers."""
     session.print_items(
-        session.read_list(f"{API}/jobs"),
-        (
-            *("JOB", "MAX ACTIVE", "IN USE", "RATE", "ATTEMPTS"),
-            *("WORKERS", "MANIFESTS", "OVERRIDES"),
+        session.read_list("/jobs"),
+        ("JOB", "MAX ACTIVE", "IN USE", "RATE", "ATTEMPTS", "WORKERS", "MANIFESTS", "OVERRIDES"),
+        lambda job: (
+            f"{job['name']} (retired)" if job["retired_at"] else job["name"],
+            *(_limit(job["max_active"]), job["active"], _rate(job["rate"]), job["attempts"]),
+            *(job["workers"] or "none alive", job["manifests"], job["touched"]),
         ),
-        _job_row,
         empty="no jobs are declared: start an app with 'headway scheduler --app APP'",
     )
 
 
-@click.command()
+@command()
 @manifest_argument
-@click.option(
-    "-n",
-    "count",
-    type=click.IntRange(1, 1000),
-    default=20,
-    show_default=True,
-    help="How many fire times; excluded ones between them share a line.",
-)
+@options.count_option("Fire times; excluded ones between them share a line.", most=1000, usual=20)
 @click.option("--after", metavar="TIME", help=f"Start, instead of now. {_TIME_HELP}")
-@asking
-def preview(session: Session, manifest_id: str, count: int, after: str | None) -> None:
+def preview(session: Session, manifest_id: str, most: int, after: str | None) -> None:
     """Show the next fire times of a manifest."""
 
     async def ask(client: Client) -> PreviewAnswer:
         instant = await read_manifest_time(client, manifest_id, after, past=False)
-        return await client.preview(manifest_id, count, after=instant)
+        return await client.preview(manifest_id, most, after=instant)
 
     found = session.ask(ask)
-    session.print(found, lambda: _preview_lines(found))
+    rows = [fire_row(fire, found.zone) for fire in found.fires]
+    lines = [*window_table(("DUE", "FIRES", "NOTE"), rows), f"times are {found.zone}"]
+    note = [f"note: {found.note}"] if found.note else []
+    session.print(found, lambda: [*(lines if rows else ()), *note])
 
 
-@click.command()
-@click.argument(
-    "named", metavar="ID | work ID", nargs=-1, required=True, shell_complete=complete_manifests
-)
+@command()
+@several("named", "ID | work ID", complete_manifests)
 @click.option("--at", metavar="TIME", help=f"The time to explain. {_TIME_HELP}")
-@asking
 def explain(session: Session, named: tuple[str, ...], at: str | None) -> None:
     """Explain why a manifest ran or did not, or why work waits.
 
@@ -145,8 +124,17 @@ def explain(session: Session, named: tuple[str, ...], at: str | None) -> None:
         case ("work", work):
             if at is not None:
                 raise click.UsageError("--at is for manifests: work is explained as it is now")
-            waiting = session.ask(lambda client: _explain_work(client, work))
-            session.print(waiting, lambda: _gate_lines(waiting))
+            found = session.ask(lambda client: _explain_work(client, work))
+            rows = [
+                (
+                    gate.gate,
+                    *(("open", None) if gate.open else ("closed", gate.opens_at)),
+                    gate.text,
+                )
+                for gate in found.gates
+            ]
+            gates = window_table(("GATE", "NOW", "OPENS", "WHY"), rows) if rows else []
+            session.print(found, lambda: [*found.text.splitlines(), *gates])
         case (manifest_id,):
 
             async def ask(client: Client) -> ExplainAnswer:
@@ -170,55 +158,12 @@ async def _explain_work(client: Client, named: str) -> ExplainWorkAnswer:
         return await client.explain_work(found.status.work)
 
 
-def _gate_lines(found: ExplainWorkAnswer) -> Iterator[str]:
-    yield from found.text.splitlines()
-    if found.gates:
-        rows = [
-            (gate.gate, "open" if gate.open else "closed", _opens(gate), gate.text)
-            for gate in found.gates
-        ]
-        yield from window_table(("GATE", "NOW", "OPENS", "WHY"), rows)
+def _limit(value: int | None) -> object:
+    return "no limit" if value is None else value
 
 
-def _opens(gate: GateStatus) -> str:
-    return "-" if gate.open else shown(gate.opens_at)
-
-
-def _limit(value: int | Rate | None) -> object:
-    if value is None:
-        return "no limit"
-    return value if isinstance(value, int) else rate_in_words(value)
-
-
-def _group_row(group: GroupStatus) -> tuple[object, ...]:
-    return (
-        *(group.name, _limit(group.max_active), _limit(group.rate), group.priority),
-        *(group.enabled, group.manifests, ", ".join(group.touched)),
-    )
-
-
-def _occupancy_row(group: GroupOccupancy) -> tuple[object, ...]:
-    reasons = [f"{number} {why.replace('_', ' ')}" for why, number in group.waiting.items()]
-    return (
-        *(group.group, group.in_progress, group.pending, str(_limit(group.max_active))),
-        *(sum(group.waiting.values()), ", ".join(reasons), group.dead_letters),
-    )
-
-
-def _job_row(item: Any) -> tuple[object, ...]:
-    job = msgspec.convert(item, JobStatus)
-    return (
-        job.name if job.retired_at is None else f"{job.name} (retired)",
-        *(_limit(job.max_active), job.active, _limit(job.rate), job.attempts),
-        *(job.workers or "none alive", job.manifests, ", ".join(job.touched)),
-    )
-
-
-def _manifest_row(status: ManifestStatus) -> tuple[object, ...]:
-    return (
-        *(status.external_id, status.job, status.group, shown(status.next_fire_at, status.zone)),
-        *(_state(status), status.last_outcome, _cadence(status)),
-    )
+def _rate(value: Any) -> str:
+    return "no limit" if value is None else rate_in_words(msgspec.convert(value, Rate))
 
 
 def _state(status: ManifestStatus) -> str:
@@ -226,9 +171,7 @@ def _state(status: ManifestStatus) -> str:
         return status.held_by.replace("_", " ")
     if status.outstanding:
         return f"{status.outstanding} under way"
-    if status.owed:
-        return f"{status.owed} pending trigger{'' if status.owed == 1 else 's'}"
-    return "ready"
+    return counted(status.owed, "pending trigger") if status.owed else "ready"
 
 
 def _cadence(status: ManifestStatus) -> str:
@@ -247,40 +190,36 @@ def _manifest_lines(found: ManifestAnswer) -> list[str]:
         "cadence": _cadence(status),
         "status": _state(status),
         "next fire": shown(status.next_fire_at, status.zone),
-        "last outcome": status.last_outcome or "-",
+        "last outcome": status.last_outcome,
         "last settled": shown(status.last_settled_at, status.zone),
         "successes": status.success_number,
     }
-    for name in (
-        *("input", "jitter_seconds", "misfire", "overlap", "batch"),
-        *WorkTerms.__struct_fields__,
-    ):
+    names = ("input", "jitter_seconds", "misfire", "overlap", "batch")
+    for name in (*names, *WorkTerms.__struct_fields__):
         label = name.replace("_seconds", " (seconds)").replace("_", " ")
-        properties[label] = _plain(definition[name])
+        value = definition[name]
+        if isinstance(value, dict):
+            words = [f"{key.replace('_', ' ')} {item}" for key, item in value.items()]
+            value = ", ".join(words) or "default"
+        properties[label] = None if value is None else str(value)
     properties["retry"] = _retry(definition["retry"])
-    properties |= {f"{owner.field} (owner)": _owner(owner) for owner in found.owners}
+    for owner in found.owners:
+        source = {
+            "operator": f"set by an operator; reset it with '{owner.give_back}'",
+            "code": f"set by code ({owner.application})",
+            "api": "set at run time",
+        }.get(owner.owner, "the default")
+        properties[f"{owner.field} (owner)"] = f"{owner.value}: {source}"
     return fields(properties)
 
 
-def _owner(owner: FieldOwner) -> str:
-    """Name the owner of a field, and how an operator resets it."""
-    match owner.owner:
-        case "operator":
-            return f"{owner.value}: set by an operator; reset it with '{owner.give_back}'"
-        case "code":
-            return f"{owner.value}: set by code ({owner.application})"
-        case "api":
-            return f"{owner.value}: set at run time"
-    return f"{owner.value}: the default"
-
-
 def _retry(policy: dict[str, Any]) -> str:
-    if policy.get("attempts") == 1:
+    if policy["attempts"] == 1:
         return "1 attempt"
-    longest = max(policy["interval_seconds"], policy["max_interval_seconds"])
+    first, longest = policy["interval_seconds"], policy["max_interval_seconds"]
     text = (
-        f"{policy.get('attempts')} attempts, {policy.get('interval_seconds'):g} s apart at first"
-        f", then x{policy.get('backoff'):g} up to {longest:g} s"
+        f"{policy['attempts']} attempts, {first:g} s apart at first"
+        f", then x{policy['backoff']:g} up to {max(first, longest):g} s"
     )
     for name in ("retry_on", "abort_on"):
         if policy.get(name):
@@ -288,31 +227,13 @@ def _retry(policy: dict[str, Any]) -> str:
     return text
 
 
-def _plain(value: object) -> str:
-    if isinstance(value, dict):
-        words = [f"{key.replace('_', ' ')} {item}" for key, item in value.items()]
-        return ", ".join(words) or "default"
-    return "-" if value is None else str(value)
-
-
-def _preview_lines(found: PreviewAnswer) -> Iterator[str]:
-    if found.fires:
-        rows = [fire_row(fire, found.zone) for fire in found.fires]
-        yield from window_table(("DUE", "FIRES", "NOTE"), rows)
-        yield f"times are {found.zone}"
-    if found.note:
-        yield f"note: {found.note}"
-
-
 def fire_row(fire: FireTime, zone: str) -> tuple[object, ...]:
     """Make a table row of a fire time, or of a series of excluded ones."""
-    notes = []
-    if fire.excluded:
-        series = ""
-        if fire.until is not None:
-            number = f"{fire.times:,}" if fire.times else "all"
-            series = f"{number} times until {shown(fire.until, zone)}, "
-        notes.append(f"{series}excluded: {fire.excluded}")
+    notes, series = [], ""
+    if fire.until is not None:
+        number = f"{fire.times:,}" if fire.times else "all"
+        series = f"{number} times until {shown(fire.until, zone)}, "
+    notes += [f"{series}excluded: {fire.excluded}"] if fire.excluded else []
     notes += [CLOCK_CHANGES.get(fire.dst, fire.dst)] if fire.dst else []
     fires = "not at all" if fire.excluded else shown(fire.fire_at, zone)
     return fire.local, fires, "; ".join(notes) or " "

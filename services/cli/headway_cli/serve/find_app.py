@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import ModuleType
 
 from headway import App, InvalidDefinitions
 from headway.yaml_file import SUFFIXES, read_app
@@ -110,17 +110,11 @@ def _reason(error: BaseException, what: str) -> str:
 
 def _place(error: BaseException) -> str:
     """Name the last line of the user's code in the traceback."""
-    lines = [
-        f" ({Path(frame.f_code.co_filename).name}, line {line})"
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if _is_user_code(frame)
-    ]
-    return lines[-1] if lines else ""
-
-
-def _is_user_code(frame: FrameType) -> bool:
-    """Return whether code is not of Python, Headway or an installed package."""
-    package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-    installed = "site-packages" in Path(frame.f_code.co_filename).parts
-    ours = package == "headway" or package.startswith("headway_")
-    return not (installed or ours or package in sys.stdlib_module_names)
+    place = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        path = Path(frame.f_code.co_filename)
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        ours = package == "headway" or package.startswith("headway_")
+        if not (ours or "site-packages" in path.parts or package in sys.stdlib_module_names):
+            place = f" ({path.name}, line {line})"
+    return place

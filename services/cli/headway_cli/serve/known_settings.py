@@ -28,10 +28,7 @@ class CommandSettings(Struct, frozen=True, kw_only=True):
             "scheduler declares it, workers run its jobs."
         ),
     ] = None
-    url: Annotated[
-        str | None,
-        Meta(description="URL of the console that commands ask."),
-    ] = None
+    url: Annotated[str | None, Meta(description="URL of the console that commands ask.")] = None
     token: Annotated[
         str | None,
         Meta(description="Token for that console; see `headway token new`.", extra=SECRET),
@@ -43,7 +40,7 @@ class CommandSettings(Struct, frozen=True, kw_only=True):
     ] = "auto"
 
 
-class Section(Struct, frozen=True, kw_only=True):
+class Section(Struct, frozen=True):
     """The settings of one struct, without those of another section."""
 
     name: str
@@ -53,51 +50,24 @@ class Section(Struct, frozen=True, kw_only=True):
 
 
 SECTIONS = (
-    Section(
-        name="commands",
-        title="Every command",
-        struct=CommandSettings,
-    ),
-    Section(
-        name="services",
-        title="Scheduler and dispatcher",
-        struct=ServiceSettings,
-    ),
-    Section(
-        name="scheduler",
-        title="Scheduler",
-        struct=SchedulerSettings,
-        but=ServiceSettings,
-    ),
-    Section(
-        name="dispatcher",
-        title="Dispatcher",
-        struct=DispatcherSettings,
-        but=ServiceSettings,
-    ),
-    Section(
-        name="console",
-        title="Console",
-        struct=ConsoleSettings,
-        but=ServiceSettings,
-    ),
-    Section(
-        name="worker",
-        title="Worker",
-        struct=WorkerProgramSettings,
-        but=CommandSettings,
-    ),
-    Section(
-        name="definitions",
-        title="Defaults of definitions",
-        struct=DefinitionSettings,
-    ),
+    Section("commands", "Every command", CommandSettings),
+    Section("services", "Scheduler and dispatcher", ServiceSettings),
+    Section("scheduler", "Scheduler", SchedulerSettings, but=ServiceSettings),
+    Section("dispatcher", "Dispatcher", DispatcherSettings, but=ServiceSettings),
+    Section("console", "Console", ConsoleSettings, but=ServiceSettings),
+    Section("worker", "Worker", WorkerProgramSettings, but=CommandSettings),
+    Section("definitions", "Defaults of definitions", DefinitionSettings),
 )
 
 
 def settings_of(section: Section) -> list[Effective]:
     """Return the settings of a section that are in effect here, with the problem of each."""
-    problems = _problems(section)
+    problems = {}
+    try:
+        check([section.struct], {}, os.environ)
+    except InvalidSettings as error:
+        lines = (line.partition(": ") for line in str(error).splitlines())
+        problems = {variable: problem for variable, _, problem in lines}
     return [
         replace(setting, problem=setting.problem or problems.get(setting.variable))
         for setting in of_section(section, look(section.struct, os.environ))
@@ -114,13 +84,3 @@ def of_section(section: Section, settings: list[T]) -> list[T]:
     other = section.but.__struct_fields__ if section.but is not None else ()
     named = zip(section.struct.__struct_fields__, settings, strict=True)
     return [setting for name, setting in named if name not in other]
-
-
-def _problems(section: Section) -> dict[str, str]:
-    """Return what a service would refuse when it starts, by variable."""
-    try:
-        check([section.struct], {}, os.environ)
-    except InvalidSettings as error:
-        lines = (line.partition(": ") for line in str(error).splitlines())
-        return {variable: problem for variable, _, problem in lines}
-    return {}

@@ -1,47 +1,116 @@
-"""Arguments and options that name manifests, groups, jobs and workers, with completion."""
+"""Names in arguments and options, and their completion in a shell.
 
+Names of manifests, groups, jobs, workers and apps come from the console that the command would
+ask. If it does not answer within a second, nothing is completed and nothing is printed.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
+from urllib.request import Request, urlopen
 
 import click
+from click.shell_completion import CompletionItem, get_completion_class
 
-from headway_cli.serve.completion import (
-    complete_groups,
-    complete_jobs,
-    complete_manifests,
-    complete_workers,
-)
 from headway_cli.terminal import options
 
+VARIABLE = "_HEADWAY_COMPLETE"
+_SHELLS = ("bash", "zsh", "fish")
+_ANSWER_SECONDS = 1.0
+_MOST = 200
+
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(_SHELLS))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print a script that completes commands and names.
+
+    For bash put this line into ~/.bashrc:
+
+    \b
+      eval "$(headway completion bash)"
+
+    For zsh the same with zsh into ~/.zshrc, after compinit. For fish:
+
+    \b
+      headway completion fish > ~/.config/fish/completions/headway.fish
+    """  # noqa: D301 - click leaves a paragraph alone that begins so
+    made = get_completion_class(shell)
+    if made is None:
+        raise click.UsageError(f"this version of click has no completion script for {shell}")
+    click.echo(made(context.find_root().command, {}, "headway", VARIABLE).source())
+
+
+def _names_of(list_name: str, field: str, *, narrowed: bool = False) -> Complete:
+    """Complete names in a list of the API; `narrowed` if the list can be filtered by text."""
+
+    def complete(
+        context: click.Context, parameter: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        query = {"limit": str(_MOST), **({"text": incomplete} if narrowed and incomplete else {})}
+        taken = context.params.get(parameter.name or "") or ()
+        try:
+            found = _read_list(context, f"/{list_name}?{urlencode(query)}")
+        except Exception:  # noqa: BLE001 - an error message would garble the command line
+            return []
+        names = {str(item.get(field, "")) for item in found} - set(taken)
+        return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+
+    return complete
+
+
+def _read_list(context: click.Context, path: str) -> list[dict[str, object]]:
+    # Not above: `headway completion` itself needs neither.
+    from headway_contract.http import API  # noqa: PLC0415
+
+    from headway_cli.serve.session import Session  # noqa: PLC0415
+
+    data, url = context.params.get("data"), context.params.get("url")
+    address = Session(data=Path(data or ".headway"), url=url).address()
+    headers = {"Authorization": f"Bearer {address.token}"} if address.token else {}
+    request = Request(address.url.rstrip("/") + API + path, headers=headers)  # noqa: S310
+    with urlopen(request, timeout=_ANSWER_SECONDS) as reply:  # noqa: S310 - the URL is checked
+        items: list[dict[str, object]] = json.load(reply)["items"]
+    return items
+
+
+complete_manifests = _names_of("manifests", "external_id", narrowed=True)
+complete_groups = _names_of("groups", "name")
+complete_jobs = _names_of("jobs", "name", narrowed=True)
+complete_workers = _names_of("workers", "worker")
+complete_apps = _names_of("apps", "name")
+
+
+def named(flag: str, metavar: str, text: str, complete: Complete) -> options.Decorator:
+    """Declare an option that takes a name which a shell can complete."""
+    return click.option(flag, metavar=metavar, help=text, shell_complete=complete)
+
+
+def several(name: str, metavar: str, complete: Complete) -> options.Decorator:
+    """Declare an argument that takes one or more names."""
+    terms: Any = {"nargs": -1, "required": True, "shell_complete": complete}
+    return click.argument(name, metavar=metavar, **terms)
+
+
 manifest_argument = click.argument("manifest_id", metavar="ID", shell_complete=complete_manifests)
-group_filter = click.option(
-    "--group", metavar="NAME", help="Only of this group.", shell_complete=complete_groups
+worker_filter = named("--worker", "NAME", "Only by this worker.", complete_workers)
+work_filter = options.id_option("--work", "Only of this work.")
+filters = options.together(
+    named("--group", "NAME", "Only of this group.", complete_groups),
+    named("--job", "NAME", "Only of this job.", complete_jobs),
+    named("--manifest", "ID", "Only of this manifest.", complete_manifests),
 )
-job_filter = click.option(
-    "--job", metavar="NAME", help="Only of this job.", shell_complete=complete_jobs
-)
-manifest_filter = click.option(
-    "--manifest", metavar="ID", help="Only of this manifest.", shell_complete=complete_manifests
-)
-worker_filter = click.option(
-    "--worker", metavar="NAME", help="Only by this worker.", shell_complete=complete_workers
-)
-work_filter = click.option(
-    "--work", callback=options.identity, metavar="ID", help="Only of this work."
-)
-filters = options.together(group_filter, job_filter, manifest_filter)
 
 choosing = options.together(
     click.argument("manifest_ids", metavar="[ID]...", nargs=-1, shell_complete=complete_manifests),
-    click.option("--group", help="All manifests of a group.", shell_complete=complete_groups),
-    click.option(
-        "--label",
-        "labels",
-        metavar="NAME=VALUE",
-        multiple=True,
-        callback=options.read_pairs,
-        help="All manifests with this label; if repeated, with all of them.",
-    ),
-    click.option("--all", "everything", is_flag=True, help="All manifests."),
+    named("--group", "NAME", "All manifests of a group.", complete_groups),
+    options.pairs("--label", "labels", "NAME=VALUE", "Manifests with this label; may be repeated."),
+    options.flag("--all", "All manifests.", "everything"),
 )
 
 

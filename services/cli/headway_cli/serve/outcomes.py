@@ -30,8 +30,15 @@ def await_outcome(session: Session, work: UUID | None) -> int:
         return NOT_COMPLETED
     with progressing("waiting", quiet=session.as_json) as advance:
         found = session.ask(lambda client: _wait_until_settled(client, work, advance))
-    session.print(found, lambda: [outcome_text(found)])
-    return 0 if found.status.outcome == "completed" else NOT_COMPLETED
+    text = f"work {work}: {(found.status.outcome or '').replace('_', ' ')}"
+    completed = found.status.outcome == "completed"
+    for run in found.runs[-1:]:
+        if run.started_at is not None and run.finished_at is not None:
+            text += f" after {duration_text(run.started_at, run.finished_at)}"
+        if not completed and run.failure_kind:
+            text += f": {run.failure_kind}: {first_line(run.failure_message or '', 1000)}"
+    session.print(found, lambda: [text])
+    return 0 if completed else NOT_COMPLETED
 
 
 async def _wait_until_settled(client: Client, work: UUID, advance: Advance) -> WorkAnswer:
@@ -40,6 +47,17 @@ async def _wait_until_settled(client: Client, work: UUID, advance: Advance) -> W
     while True:
         try:
             found = await client.work(work)
+            status = found.status
+            if status.state == "settled":
+                return found
+            if status.run is None or status.state != "dispatched":
+                reason = (status.wait_reason or "").replace("_", " ")
+                advance(0, now=f"{status.state}{f' ({reason})' if reason else ''}")
+            else:
+                run = await client.run(status.run)
+                step = run.message or run.status.state.replace("_", " ")
+                advance(run.percent or 0, of=None if run.percent is None else 100, now=step)
+            answered_at = monotonic()
         except NotFound:
             answered_at = monotonic()
             advance(0, now="on its way")
@@ -47,34 +65,4 @@ async def _wait_until_settled(client: Client, work: UUID, advance: Advance) -> W
             if monotonic() - answered_at > _SILENCE_SECONDS:
                 raise
             advance(0, now="no answer; trying again")
-        else:
-            answered_at = monotonic()
-            if found.status.state == "settled":
-                return found
-            await _show_progress(client, found, advance)
         await asyncio.sleep(_POLL_SECONDS)
-
-
-async def _show_progress(client: Client, found: WorkAnswer, advance: Advance) -> None:
-    status = found.status
-    if status.run is None or status.state != "dispatched":
-        reason = (status.wait_reason or "").replace("_", " ")
-        advance(0, now=f"{status.state}{f' ({reason})' if reason else ''}")
-        return
-    run = await client.run(status.run)
-    step = run.message or run.status.state.replace("_", " ")
-    advance(run.percent or 0, of=None if run.percent is None else 100, now=step)
-
-
-def outcome_text(found: WorkAnswer) -> str:
-    """Describe the outcome of work in one line."""
-    status = found.status
-    last = found.runs[-1] if found.runs else None
-    text = f"work {status.work}: {(status.outcome or '').replace('_', ' ')}"
-    if last is None:
-        return text
-    if last.started_at is not None and last.finished_at is not None:
-        text += f" after {duration_text(last.started_at, last.finished_at)}"
-    if status.outcome != "completed" and last.failure_kind:
-        text += f": {last.failure_kind}: {first_line(last.failure_message or '', 1000)}"
-    return text

@@ -33,30 +33,14 @@ class Running(Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def noted(
-    folder: Path,
-    *,
-    nats_url: str,
-    database_url: str,
-    url: str = "",
-    token: str = "",
-    ticket_key: str = "",
-) -> Iterator[None]:
-    """Keep the note while the body runs; only this user can read it, since it holds secrets."""
-    path = folder / NOTE_NAME
-    running = Running(
-        nats_url=nats_url,
-        pid=os.getpid(),
-        database_url=database_url,
-        url=url,
-        token=token,
-        ticket_key=ticket_key,
-    )
-    write_secret(path, msgspec.json.encode(running))
+def noted(folder: Path, **known: str) -> Iterator[None]:
+    """Keep a note with the fields of `Running` while the body runs."""
+    running = Running(pid=os.getpid(), **known)
+    write_secret(folder / NOTE_NAME, msgspec.json.encode(running))
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)
+        (folder / NOTE_NAME).unlink(missing_ok=True)
 
 
 def write_secret(path: Path, content: bytes) -> None:
@@ -89,10 +73,9 @@ def find_running(folder: Path) -> Running:
 def find_alive(folder: Path) -> Running | None:
     """Find the `up` that runs on a data folder; `None` if there is none."""
     try:
-        running = read_note(folder)
+        return find_running(folder)
     except NothingRuns:
         return None
-    return running if running is not None and is_alive(running.pid) else None
 
 
 def read_note(folder: Path) -> Running | None:

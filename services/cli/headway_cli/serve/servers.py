@@ -1,13 +1,24 @@
-"""Connect to servers that may still be starting, and stop promptly on a signal."""
+"""Connections to servers that may still be starting, and to the database of an `up`."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from headway_clock import monotonic
+from headway_embedded import run_servers
 from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database, DatabaseUnavailable
+from headway_postgres_kit.database import describe_url
+from headway_service_kit.process import run
+from headway_service_kit.settings import DatabaseUrl
 from headway_tracing.log import get_logger
+from msgspec import Struct
+
+from headway_cli.serve import settings
+from headway_cli.serve.running import NothingRuns, display, find_alive
+from headway_cli.terminal import options
 
 log = get_logger(__name__)
 
@@ -21,23 +32,36 @@ class Stopped(Exception):
     """A signal came before the command had started."""
 
 
-async def reach_database(url: str, *, name: str, wait: float) -> Database:
-    """Connect to PostgreSQL; tries for `wait` seconds."""
-    deadline, pause = monotonic() + wait, 0.2
-    while True:
+@asynccontextmanager
+async def reach_database(url: str, *, name: str, wait: float) -> AsyncIterator[Database]:
+    """Connect to PostgreSQL while the body runs; tries for `wait` seconds."""
+    deadline, pause, database = monotonic() + wait, 0.2, None
+    while database is None:
         try:
-            return await Database.connect(url, name=name)
+            database = await Database.connect(url, name=name)
         except DatabaseUnavailable as error:
             if monotonic() + pause > deadline:
                 raise
             log.warning("PostgreSQL not reachable; trying again", error=error)
-        await asyncio.sleep(pause)
-        pause = min(pause * 2, _LONGEST_PAUSE)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+    try:
+        yield database
+    finally:
+        await database.close()
 
 
-async def reach_broker(url: str, *, name: str, credentials: str | None, wait: float) -> Broker:
-    """Connect to NATS; the client itself tries for `wait` seconds."""
-    return await Broker.connect(url, name=name, credentials=credentials, timeout=max(1.0, wait))
+@asynccontextmanager
+async def reach_broker(
+    url: str, *, name: str, credentials: str | None, wait: float
+) -> AsyncIterator[Broker]:
+    """Connect to NATS while the body runs; the client itself tries for `wait` seconds."""
+    timeout = max(1.0, wait)
+    broker = await Broker.connect(url, name=name, credentials=credentials, timeout=timeout)
+    try:
+        yield broker
+    finally:
+        await broker.close()
 
 
 async def unless_stopped(work: Coroutine[Any, Any, Result], stop: asyncio.Event) -> Result:
@@ -57,3 +81,70 @@ async def unless_stopped(work: Coroutine[Any, Any, Result], stop: asyncio.Event)
     if task.cancelled() or task.exception() is not None:
         raise Stopped
     return task.result()
+
+
+class DatabaseSettings(Struct, frozen=True, kw_only=True):
+    """The settings of a command that needs PostgreSQL only."""
+
+    database_url: DatabaseUrl
+
+
+class Tables(Struct, frozen=True, kw_only=True):
+    """The options that say how to reach the database."""
+
+    data: Path
+    database_url: str | None
+    wait: float
+
+    @property
+    def url(self) -> str | None:
+        """The URL that was given, or of the `up` that runs; `None` if there is neither."""
+        named = self.database_url or settings.get("database_url")
+        running = None if named else find_alive(self.data)
+        return named if running is None else running.database_url
+
+    @property
+    def where(self) -> str:
+        """The database in words, without secrets."""
+        url = self.url
+        return str(self.data) if url is None else describe_url(url)
+
+    def read(
+        self, read: Callable[[Database], Awaitable[Result]], *, stopped: bool = False
+    ) -> Result:
+        """Connect, read, and disconnect.
+
+        If an `up` may be stopped and only its data folder is known, run PostgreSQL on it meanwhile.
+        """
+
+        async def connected() -> Result:
+            async with (
+                self._server(stopped=stopped) as url,
+                reach_database(url, name="headway-look", wait=self.wait) as database,
+            ):
+                return await read(database)
+
+        return run(connected())
+
+    @asynccontextmanager
+    async def _server(self, *, stopped: bool) -> AsyncIterator[str]:
+        """Yield the URL of the database."""
+        if self.url is not None:
+            yield settings.read(DatabaseSettings, {"database_url": self.url}).database_url
+        elif stopped and self.data.is_dir():
+            async with run_servers(self.data, nats=False) as servers:
+                yield servers.database_url
+        else:
+            raise NothingRuns(
+                f"HEADWAY_DATABASE_URL is not set, and no 'headway up' runs in {display(self.data)}"
+            )
+
+
+reading_tables = options.collected(
+    "tables",
+    Tables,
+    options.database_option,
+    options.data_option("Data folder of a 'headway up', if no server is named."),
+    options.wait_option,
+    options.debug_option,
+)

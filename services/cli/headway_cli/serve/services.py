@@ -23,9 +23,8 @@ from headway_service_kit.service import Service
 from headway_service_kit.telemetry import start_exporting
 
 from headway_cli.serve import settings
-from headway_cli.serve.databases import DatabaseSettings
 from headway_cli.serve.find_app import load_app
-from headway_cli.serve.servers import reach_broker, reach_database, unless_stopped
+from headway_cli.serve.servers import DatabaseSettings, reach_broker, reach_database, unless_stopped
 from headway_cli.terminal import options
 
 MIGRATIONS = (SCHEDULER_MIGRATIONS, DISPATCHER_MIGRATIONS)
@@ -39,7 +38,9 @@ work in their own transactions, a user with that right must run:
   GRANT USAGE ON SCHEMA headway TO headway_enqueue;
   GRANT EXECUTE ON FUNCTION headway.enqueue TO headway_enqueue;"""
 
-prune_choice = click.Choice(["delete", "disable", "keep"])
+PRUNE = ("delete", "disable", "keep")
+_PRUNE, _TICK, _PROVISION = map(click.Choice, (PRUNE, ("on", "off"), ("auto", "manual")))
+_COUNT = {"type": click.IntRange(1), "metavar": "N"}
 
 
 @click.command()
@@ -47,15 +48,8 @@ prune_choice = click.Choice(["delete", "disable", "keep"])
 @options.database_option
 @options.nats_option
 @options.health_option
-@options.setting(
-    "--prune", "prune", "Handling of manifests that the app no longer declares.", type=prune_choice
-)
-@options.setting(
-    "--tick",
-    "tick",
-    "Off: declare and answer requests, but never fire.",
-    type=click.Choice(["on", "off"]),
-)
+@options.setting("--prune", "prune", "Handling of manifests no longer declared.", type=_PRUNE)
+@options.setting("--tick", "tick", "Off: declare and answer, but never fire.", type=_TICK)
 @options.debug_option
 def scheduler(app: str | None, **flags: Any) -> None:
     """Run a scheduler, which decides when work is due.
@@ -67,8 +61,7 @@ def scheduler(app: str | None, **flags: Any) -> None:
     given = settings.read(SchedulerSettings, flags)
     app = app or os.environ.get("HEADWAY_APP")
     definitions = load_app(app).definitions(settings.read_defaults()) if app else None
-    with exporting("headway-scheduler"):
-        run(_serve(start_scheduler(given, definitions)))
+    _serve("headway-scheduler", start_scheduler(given, definitions))
 
 
 @click.command()
@@ -76,10 +69,9 @@ def scheduler(app: str | None, **flags: Any) -> None:
 @options.nats_option
 @options.health_option
 @options.setting(
-    "--provision",
-    "provision",
+    *("--provision", "provision"),
     "Create missing streams in NATS (auto), or only report them (manual).",
-    type=click.Choice(["auto", "manual"]),
+    type=_PROVISION,
 )
 @options.debug_option
 def dispatcher(**flags: Any) -> None:
@@ -88,9 +80,7 @@ def dispatcher(**flags: Any) -> None:
     It respects the limits and follows work until it is settled. Run as many as you like: they
     share the work.
     """
-    given = settings.read(DispatcherSettings, flags)
-    with exporting("headway-dispatcher"):
-        run(_serve(start_dispatcher(given)))
+    _serve("headway-dispatcher", start_dispatcher(settings.read(DispatcherSettings, flags)))
 
 
 @click.command()
@@ -98,8 +88,7 @@ def dispatcher(**flags: Any) -> None:
 @options.nats_option
 @options.health_option
 @options.setting(
-    "--address",
-    "console_address",
+    *("--address", "console_address"),
     "Address to serve; anything but loopback needs authentication.",
     metavar="HOST:PORT",
 )
@@ -116,19 +105,13 @@ def console(**flags: Any) -> None:
     # Half a second that every other command is spared.
     from headway_console.wiring import start_console  # noqa: PLC0415
 
-    given = settings.read(ConsoleSettings, flags)
-    with exporting("headway-console"):
-        run(_serve(start_console(given)))
+    _serve("headway-console", start_console(settings.read(ConsoleSettings, flags)))
 
 
 @click.command()
 @options.database_option
 @options.wait_option
-@click.option(
-    "--check",
-    is_flag=True,
-    help="Change nothing: wait until another process has migrated; fail if none does.",
-)
+@options.flag("--check", "Change nothing: wait until another process has migrated, or fail.")
 @options.debug_option
 def migrate(wait: float, check: bool, **flags: Any) -> None:
     """Bring the schemas in PostgreSQL up to date.
@@ -136,36 +119,29 @@ def migrate(wait: float, check: bool, **flags: Any) -> None:
     Run it before you start services of a new version. Migrations go forward only; applied ones
     are skipped.
     """
-    given = settings.read(DatabaseSettings, flags)
+    url = settings.read(DatabaseSettings, flags).database_url
 
-    async def apply() -> tuple[list[str], bool]:
-        deadline = monotonic() + wait
-        database = await reach_database(given.database_url, name="headway-migrate", wait=wait)
-        try:
+    async def apply() -> None:
+        deadline, applied = monotonic() + wait, []
+        async with reach_database(url, name="headway-migrate", wait=wait) as database:
             if check:
                 await _until_migrated(database, deadline)
-                return [], False
-            return await apply_migrations(database), await enqueue_role_is_missing(database)
-        finally:
-            await database.close()
+            else:
+                applied = await apply_migrations(database)
+            for step in applied:
+                click.echo(f"applied {step}")
+            if not applied:
+                click.echo("the schemas are up to date")
+            if not check and await enqueue_role_is_missing(database):
+                click.echo(_ROLE_IS_MISSING)
 
-    applied, role_is_missing = run(apply())
-    for step in applied:
-        click.echo(f"applied {step}")
-    if not applied:
-        click.echo("the schemas are up to date")
-    if role_is_missing:
-        click.echo(_ROLE_IS_MISSING)
+    run(apply())
 
 
 @click.command()
 @options.nats_option
-@options.setting(
-    "--replicas", "stream_replicas", "Copies of each stream.", type=click.IntRange(1), metavar="N"
-)
-@options.setting(
-    "--max-bytes", "stream_max_bytes", "Largest stream.", type=click.IntRange(1), metavar="N"
-)
+@options.setting("--replicas", "stream_replicas", "Copies of each stream.", **_COUNT)
+@options.setting("--max-bytes", "stream_max_bytes", "Largest stream.", **_COUNT)
 @options.wait_option
 @options.debug_option
 def provision(wait: float, **flags: Any) -> None:
@@ -177,17 +153,13 @@ def provision(wait: float, **flags: Any) -> None:
     environment = {**os.environ, "HEADWAY_DATABASE_URL": "postgresql://"}
     given = settings.read(DispatcherSettings, flags, environment)
 
-    async def apply() -> list[str]:
-        broker = await reach_broker(
-            given.nats_url, name="headway-provision", credentials=given.nats_creds, wait=wait
-        )
-        try:
-            return await provision_by(broker, given)
-        finally:
-            await broker.close()
+    async def apply() -> None:
+        terms: Any = {"credentials": given.nats_creds, "wait": wait}
+        async with reach_broker(given.nats_url, name="headway-provision", **terms) as broker:
+            changed = await provision_by(broker, given)
+        click.echo(f"made {', '.join(changed)}" if changed else "everything is in place")
 
-    changed = run(apply())
-    click.echo(f"made {', '.join(changed)}" if changed else "everything is in place")
+    run(apply())
 
 
 async def apply_migrations(database: Database) -> list[str]:
@@ -197,16 +169,15 @@ async def apply_migrations(database: Database) -> list[str]:
 
 async def _until_migrated(database: Database, deadline: float) -> None:
     """Wait until both schemas have the version of this program; raises at the deadline."""
-    while True:
-        try:
-            for migrations in MIGRATIONS:
+    for migrations in MIGRATIONS:
+        while True:
+            try:
                 await migrations.check(database)
-        except SchemaMismatch:
-            if monotonic() + _POLL_SECONDS > deadline:
-                raise
+                break
+            except SchemaMismatch:
+                if monotonic() + _POLL_SECONDS > deadline:
+                    raise
             await asyncio.sleep(_POLL_SECONDS)
-        else:
-            return
 
 
 @contextmanager
@@ -223,8 +194,13 @@ def exporting(service: str) -> Iterator[None]:
             closing.join(_EXPORT_SECONDS)
 
 
-async def _serve(start: Coroutine[Any, Any, Service]) -> None:
+def _serve(name: str, start: Coroutine[Any, Any, Service]) -> None:
     """Run a service until a signal comes, also while it starts."""
-    stop = stop_on_signals()
-    service = await unless_stopped(start, stop)
-    await service.run_until(stop)
+
+    async def serve() -> None:
+        stop = stop_on_signals()
+        service = await unless_stopped(start, stop)
+        await service.run_until(stop)
+
+    with exporting(name):
+        run(serve())

@@ -1,13 +1,12 @@
 """The session of a command: which Headway it asks, with which token, and how it prints answers."""
 
-import functools
 import os
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
+import click
 from headway import Client
 from headway_clock import utc_now
 from headway_service_kit.process import run
@@ -19,12 +18,11 @@ from headway_cli.serve.running import find_running
 from headway_cli.terminal import options, output
 from headway_cli.terminal.times import has_offset, read_moment
 
+if TYPE_CHECKING:
+    from headway.client.http_control import HttpControl
+
 Result = TypeVar("Result")
 Item = TypeVar("Item")
-Question = Callable[[Client], Awaitable[Result]]
-Query = list[tuple[str, str]]
-
-_PAGE = 500
 
 
 class ConsoleAddress(Struct, frozen=True, kw_only=True):
@@ -33,14 +31,12 @@ class ConsoleAddress(Struct, frozen=True, kw_only=True):
     url: str
     token: str | None = None
 
+    def control(self) -> "HttpControl":
+        """Return a connection to the HTTP API."""
+        # Not above: loading it takes as long as a short command.
+        from headway.client.http_control import HttpControl  # noqa: PLC0415
 
-class HasText(Protocol):
-    """An answer that has a text for people."""
-
-    @property
-    def text(self) -> str:
-        """The answer in one or more sentences."""
-        ...
+        return HttpControl(self.url, token=self.token)
 
 
 class Session(Struct, frozen=True, kw_only=True):
@@ -50,7 +46,7 @@ class Session(Struct, frozen=True, kw_only=True):
     url: str | None
     as_json: bool = False
 
-    def ask(self, question: Question[Result]) -> Result:
+    def ask(self, question: Callable[[Client], Awaitable[Result]]) -> Result:
         """Connect a client, ask, and disconnect."""
         address = self.address()
 
@@ -61,28 +57,14 @@ class Session(Struct, frozen=True, kw_only=True):
         return run(answer())
 
     def read_list(
-        self, path: str, query: Iterable[tuple[str, str]] = (), *, most: int = 0
+        self, path: str, query: Mapping[str, Any] | None = None, *, most: int | None = None
     ) -> list[Any]:
-        """Read a list of the API page by page: all of it, or the first `most` items."""
+        """Read a list of the API: all of it, or the first `most` items."""
         address = self.address()
 
         async def read() -> list[Any]:
-            # Not above: most commands use the client only.
-            from headway.client.http_control import HttpControl  # noqa: PLC0415
-
-            found: list[Any] = []
-            cursor: Query = []
-            async with HttpControl(address.url, token=address.token) as control:
-                while True:
-                    limit = min(_PAGE, most - len(found)) if most else _PAGE
-                    body = await control.call(
-                        "GET", path, query=[*query, ("limit", str(limit)), *cursor]
-                    )
-                    page = msgspec.json.decode(body)
-                    found += page["items"]
-                    if page["next"] is None or len(found) == most:
-                        return found
-                    cursor = [("cursor", page["next"])]
+            async with address.control() as control:
+                return await control.list(path, query or {}, dict[str, Any], most=most)
 
         return run(read())
 
@@ -96,12 +78,9 @@ class Session(Struct, frozen=True, kw_only=True):
 
     def print(self, answer: object, lines: Callable[[], Iterable[str]]) -> None:
         """Print an answer as JSON, or as lines."""
-        if self.as_json:
-            output.print_json(answer)
-        else:
-            output.print_lines(lines())
+        output.print_answer(answer, lines, as_json=self.as_json)
 
-    def print_text(self, answer: HasText) -> None:
+    def print_text(self, answer: Any) -> None:
         """Print an answer as JSON, or its text."""
         self.print(answer, lambda: answer.text.splitlines() or [""])
 
@@ -114,29 +93,35 @@ class Session(Struct, frozen=True, kw_only=True):
         empty: str,
         most: int | None = None,
     ) -> None:
-        """Print a list as JSON or as a table."""
-        output.print_items(items, headings, row, empty=empty, as_json=self.as_json, most=most)
+        """Print a list as JSON or as a table; `most` items of it, and whether there are more."""
+        shown = items[:most]
+        if self.as_json:
+            output.print_json(shown)
+        elif not items:
+            click.echo(empty)
+        else:
+            output.print_lines(output.window_table(headings, [row(item) for item in shown]))
+            if len(items) > len(shown):
+                click.echo(f"there are more: use -n, or narrow the filters (shown: {most})")
 
 
-def asking(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a command that asks a console; it gets them as `session`."""
+_url_help = "URL of the console to ask, with the token of HEADWAY_TOKEN."
+asking = options.collected(
+    "session",
+    Session,
+    output.json_option,
+    options.setting("--url", "url", _url_help, metavar="URL"),
+    options.data_option("Data folder of the 'headway up' to ask if no URL is given."),
+    options.debug_option,
+)
 
-    @functools.wraps(command)
-    def called(
-        *arguments: Any, data: Path, url: str | None, as_json: bool = False, **rest: Any
-    ) -> Any:
-        session = Session(data=data, url=url, as_json=as_json)
-        return command(*arguments, session=session, **rest)
 
-    return options.together(
-        output.json_option,
-        options.setting(
-            "--url", "url", "URL of the console to ask, with the token of HEADWAY_TOKEN.",
-            metavar="URL",
-        ),
-        options.data_option("Data folder of the 'headway up' to ask if no URL is given."),
-        options.debug_option,
-    )(called)  # fmt: skip
+def command(
+    name: str | None = None, *, of: click.Group | None = None
+) -> Callable[[options.Command], click.Command]:
+    """Make a command, `of` a group or of its own, that gets the options above as `session`."""
+    make: Any = click.command if of is None else of.command
+    return lambda function: make(name)(asking(function))
 
 
 async def read_manifest_time(

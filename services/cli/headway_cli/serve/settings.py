@@ -18,15 +18,10 @@ from headway_service_kit import settings as kit
 from headway_service_kit.settings import InvalidSettings
 
 Settings = TypeVar("Settings", bound=msgspec.Struct)
+Check = Callable[[str], str | None]
 
 # Streams of an `up` without settings of its own are smaller than those of a deployment.
 LOCAL_STREAM_BYTES = 256 * 1024**2
-
-_HOST = r"(\[[0-9A-Fa-f:.]+\]|[^\s:/?#@,\[\]]*)(:\d{1,5})?"
-_DATABASE_URL = re.compile(rf"postgres(ql)?://([^/?#]*@)?{_HOST}(,{_HOST})*([/?].*)?")
-_NATS_URL = re.compile(rf"((nats|tls|ws|wss)://)?([^/?#]*@)?(?=[^:/]){_HOST}/?")
-_URL = re.compile(rf"https?://(?=[^:/]){_HOST}(/[^\s?#]*)?")
-_ADDRESS = re.compile(r"[^\s]*:(\d{1,5})")
 
 
 def read(
@@ -75,40 +70,15 @@ def _problems(
             yield f"{kit.variable_of(field.name)}: {problem}"
 
 
-def _check_database_url(text: str) -> str | None:
-    if _DATABASE_URL.fullmatch(text):
-        return None
-    return "not a PostgreSQL URL: write postgresql://user:password@host:5432/database"
+def _matches(pattern: str, problem: str) -> Check:
+    """Make a check that a text has a form."""
+    compiled = re.compile(pattern)
+    return lambda text: None if compiled.fullmatch(text) else problem.format(text)
 
 
-def _check_nats_url(text: str) -> str | None:
-    if all(_NATS_URL.fullmatch(url.strip()) for url in text.split(",")):
-        return None
-    return "not a NATS URL: write nats://host:4222, several separated by commas"
+def _parsed_by(parse: Callable[[str], object]) -> Check:
+    """Make a check that a function can parse a text."""
 
-
-def _check_file(text: str) -> str | None:
-    return None if Path(text).is_file() else f"there is no file {text!r}"
-
-
-def _check_address(text: str) -> str | None:
-    match = _ADDRESS.fullmatch(text)
-    if match and int(match[1]) <= 65_535:
-        return None
-    return f"invalid address {text!r}: write host:port, as in 127.0.0.1:8080"
-
-
-def _check_url(text: str) -> str | None:
-    if _URL.fullmatch(text):
-        return None
-    return f"invalid console URL {text!r}: write https://headway.example.org"
-
-
-def _check_zone(text: str) -> str | None:
-    return next(iter(timing_problems.about_zone(text)), None)
-
-
-def _check_by(parse: Callable[[str], object]) -> Callable[[str], str | None]:
     def check_text(text: str) -> str | None:
         try:
             parse(text)
@@ -119,16 +89,39 @@ def _check_by(parse: Callable[[str], object]) -> Callable[[str], str | None]:
     return check_text
 
 
-_CHECKS: dict[str, Callable[[str], str | None]] = {
-    "database_url": _check_database_url,
-    "nats_url": _check_nats_url,
+def _check_file(text: str) -> str | None:
+    return None if Path(text).is_file() else f"there is no file {text!r}"
+
+
+def _check_address(text: str) -> str | None:
+    port = text.rpartition(":")[2] if ":" in text and not re.search(r"\s", text) else ""
+    if re.fullmatch(r"\d{1,5}", port) and int(port) <= 65_535:
+        return None
+    return f"invalid address {text!r}: write host:port, as in 127.0.0.1:8080"
+
+
+_HOST = r"(\[[0-9A-Fa-f:.]+\]|[^\s:/?#@,\[\]]*)(:\d{1,5})?"
+_check_nats_server = _matches(
+    rf"\s*((nats|tls|ws|wss)://)?([^/?#]*@)?(?=[^:/]){_HOST}/?\s*",
+    "not a NATS URL: write nats://host:4222, several separated by commas",
+)
+_check_url = _matches(
+    rf"https?://(?=[^:/]){_HOST}(/[^\s?#]*)?",
+    "invalid console URL {!r}: write https://headway.example.org",
+)
+_CHECKS: dict[str, Check] = {
+    "database_url": _matches(
+        rf"postgres(ql)?://([^/?#]*@)?{_HOST}(,{_HOST})*([/?].*)?",
+        "not a PostgreSQL URL: write postgresql://user:password@host:5432/database",
+    ),
+    "nats_url": lambda text: next(filter(None, map(_check_nats_server, text.split(","))), None),
     "nats_creds": _check_file,
     "health_address": _check_address,
     "console_address": _check_address,
     "console_url": _check_url,
     "url": _check_url,
     "api_tokens_file": _check_file,
-    "worker_name": _check_by(lambda name: check_name("worker", name)),
-    "tz": _check_zone,
-    "misfire_policy": _check_by(parse_misfire),
+    "worker_name": _parsed_by(lambda name: check_name("worker", name)),
+    "tz": lambda text: next(iter(timing_problems.about_zone(text)), None),
+    "misfire_policy": _parsed_by(parse_misfire),
 }

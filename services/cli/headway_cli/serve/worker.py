@@ -58,13 +58,7 @@ class WorkerProgramSettings(WorkerSettings, frozen=True, kw_only=True):
 @options.health_option
 @options.setting("--name", "worker_name", "Name of the worker; by default a new one each start.")
 @options.slots_option
-@click.option(
-    "--job",
-    "jobs",
-    metavar="NAME",
-    multiple=True,
-    help="Serve only this job; may be repeated. By default the worker serves all.",
-)
+@options.repeated("--job", "jobs", "NAME", "Serve only this job; may be repeated. By default all.")
 @options.debug_option
 def worker(jobs: tuple[str, ...], **flags: Any) -> None:
     """Run a worker, which runs the jobs of your app.
@@ -81,7 +75,19 @@ def worker(jobs: tuple[str, ...], **flags: Any) -> None:
 
     async def serve() -> None:
         stop = stop_on_signals()
-        broker = await unless_stopped(_connect(given), stop)
+        connecting = keep_trying(
+            lambda: Broker.connect(
+                given.nats_url,
+                name="headway-worker",
+                credentials=given.nats_creds,
+                # Private, so that permissions can keep other workers from listening there.
+                inbox_prefix=f"_INBOX.{given.worker_name}" if given.worker_name else None,
+                ping_seconds=given.nats_ping_seconds,
+            ),
+            what="NATS at HEADWAY_NATS_URL is not reachable",
+            faults=(BrokerUnavailable,),
+        )
+        broker = await unless_stopped(connecting, stop)
         try:
             program = Worker(loaded, broker, given, only=jobs)
             health = _health(program, broker, given)
@@ -95,21 +101,6 @@ def worker(jobs: tuple[str, ...], **flags: Any) -> None:
 
     with exporting("headway-worker"):
         run(serve())
-
-
-async def _connect(given: WorkerProgramSettings) -> Broker:
-    return await keep_trying(
-        lambda: Broker.connect(
-            given.nats_url,
-            name="headway-worker",
-            credentials=given.nats_creds,
-            # Private, so that permissions can keep other workers from listening there.
-            inbox_prefix=f"_INBOX.{given.worker_name}" if given.worker_name else None,
-            ping_seconds=given.nats_ping_seconds,
-        ),
-        what="NATS at HEADWAY_NATS_URL is not reachable",
-        faults=(BrokerUnavailable,),
-    )
 
 
 def _health(program: Worker, broker: Broker, given: WorkerSettings) -> Health:
@@ -128,12 +119,8 @@ def _health(program: Worker, broker: Broker, given: WorkerSettings) -> Health:
             return f"no dispatcher has answered for {silent:.0f} s"
         return None
 
-    return Health(
-        "worker",
-        live=[],
-        ready=[broker_answers, dispatcher_answers],
-        meters=[meter_of(program, broker, given.worker_slots)],
-    )
+    meters = [meter_of(program, broker, given.worker_slots)]
+    return Health("worker", live=[], ready=[broker_answers, dispatcher_answers], meters=meters)
 
 
 def meter_of(worker: Worker, broker: Broker, slots: int) -> Meter:

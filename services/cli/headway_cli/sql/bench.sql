@@ -1,5 +1,5 @@
 -- name: count_statements
--- Lets PostgreSQL count statements; the server was started with the library loaded.
+-- Let PostgreSQL count statements; the server was started with the library loaded.
 CREATE EXTENSION IF NOT EXISTS pg_stat_statements
 
 -- name: counters
@@ -13,32 +13,32 @@ FROM pg_stat_database
 WHERE datname = current_database()
 
 -- name: enqueue
--- Puts work into the queue as an application would. $1 how much.
+-- Enqueue work as an application does. $1 how much.
 SELECT headway.enqueue('nothing', to_jsonb(number)) FROM generate_series(1, $1::integer) AS number
 
--- name: waiting
--- How much work the dispatcher has taken in and not settled.
-SELECT count(*) FROM dispatcher.work_queue WHERE state <> 'settled'
+-- name: is_queued
+-- Whether the dispatcher has so much work that is not settled. $1 how much.
+SELECT count(*) >= $1 FROM dispatcher.work_queue WHERE state <> 'settled'
 
--- name: outstanding
--- Whether there is work that the scheduler has not heard the outcome of, or not sent.
-SELECT EXISTS (SELECT FROM scheduler.work)
-    OR EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'waiting')
+-- name: is_settled
+-- Whether the scheduler has sent all work and received every outcome.
+SELECT NOT EXISTS (SELECT FROM scheduler.work)
+   AND NOT EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'waiting')
 
 -- name: workers
--- How many workers are known.
+-- Number of known workers.
 SELECT count(*) FROM dispatcher.worker
 
 -- name: started
--- When the bodies of some work began. $1 work ids.
+-- Start times of the bodies of some work. $1 work ids.
 SELECT work_id, started_at FROM dispatcher.metadata WHERE work_id = ANY($1::uuid[])
 
 -- name: first_start
--- When the first body began after a time. $1 time.
+-- Start of the first body after a time. $1 time.
 SELECT min(started_at) FROM dispatcher.metadata WHERE started_at > $1
 
 -- name: burst
--- How a burst that was due at one moment went: seconds until the last decision, and from the
+-- Delays of a burst that was due at one moment: seconds until the last decision, and from the
 -- due time to the start of the body. $1 due at.
 SELECT extract(epoch FROM (SELECT max(decided_at) FROM scheduler.occurrence
                            WHERE first_due_at = $1) - $1)::double precision AS decided_seconds,
@@ -50,6 +50,6 @@ SELECT extract(epoch FROM (SELECT max(decided_at) FROM scheduler.occurrence
 FROM dispatcher.metadata
 WHERE due_at = $1
 
--- name: due
--- Whether any manifest that was due at a time has not fired yet. $1 due at.
-SELECT EXISTS (SELECT FROM scheduler.manifest WHERE wake_at <= $1)
+-- name: is_fired
+-- Whether every manifest that was due at a time has fired. $1 due at.
+SELECT NOT EXISTS (SELECT FROM scheduler.manifest WHERE wake_at <= $1)

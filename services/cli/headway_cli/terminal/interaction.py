@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 import click
 
@@ -18,6 +17,9 @@ from headway_cli.terminal.output import printable
 _QUIET_SECONDS = 1.0
 
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+
+# Takes the amount done, `of` the total if it is known, and `now` the current step.
+Advance = Callable[..., None]
 
 
 def confirm(describe: Callable[[], str | None], *, yes: bool) -> None:
@@ -31,49 +33,32 @@ def confirm(describe: Callable[[], str | None], *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise click.UsageError(f"cannot ask for confirmation here: add --yes to {action}")
-    if not _agreed(f"{action}?"):
-        click.echo("headway: nothing was changed", err=True)
-        raise click.Abort
-
-
-def _agreed(question: str) -> bool:
     try:
-        return click.confirm(question, err=True)
+        agreed = click.confirm(f"{action}?", err=True)
     except click.Abort:  # Ctrl-C leaves the cursor in the middle of the line
         click.echo(err=True)
-        return False
-
-
-class Advance(Protocol):
-    """Reports progress: how far, of how much if that is known, and the current step."""
-
-    def __call__(self, done: float, *, of: float | None = None, now: str | None = None) -> None:
-        """Show it."""
-        ...
+        agreed = False
+    if not agreed:
+        click.echo("headway: nothing was changed", err=True)
+        raise click.Abort
 
 
 @contextmanager
 def progressing(title: str, *, quiet: bool = False) -> Iterator[Advance]:
     """Show progress while the body runs; yields the function that reports it."""
     if quiet or not sys.stderr.isatty():
-        yield _ignore
+        yield lambda *_, **__: None
         return
     # Not above: loading it takes as long as a short command.
+    from rich import progress  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-    )
 
-    bar = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
-        TextColumn("{task.fields[count]}", markup=False),
-        TimeElapsedColumn(),
+    bar = progress.Progress(
+        progress.SpinnerColumn(),
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(bar_width=24),
+        progress.TextColumn("{task.fields[count]}", markup=False),
+        progress.TimeElapsedColumn(),
         console=Console(stderr=True),
         transient=True,
     )
@@ -81,13 +66,8 @@ def progressing(title: str, *, quiet: bool = False) -> Iterator[Advance]:
 
     def advance(done: float, *, of: float | None = None, now: str | None = None) -> None:
         count = f"{done:,.0f}" if of is None else f"{done:,.0f} of {of:,.0f}"
-        bar.update(
-            task,
-            completed=done,
-            total=of,
-            count=count if done or of else "",
-            description=printable(now or title),
-        )
+        bar.update(task, completed=done, total=of, description=printable(now or title))
+        bar.update(task, count=count if done or of else "")
 
     timer = threading.Timer(_QUIET_SECONDS, bar.start)
     timer.daemon = True
@@ -98,7 +78,3 @@ def progressing(title: str, *, quiet: bool = False) -> Iterator[Advance]:
         timer.cancel()
         timer.join()
         bar.stop()
-
-
-def _ignore(done: float, *, of: float | None = None, now: str | None = None) -> None:
-    """Show nothing."""

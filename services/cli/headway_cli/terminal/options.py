@@ -1,20 +1,24 @@
 """Options that several commands share, each under one name with one meaning."""
 
+import functools
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 from uuid import UUID
 
 import click
 from headway_service_kit.process import LogForm, log_to_stderr
+from msgspec import Struct
 
 from headway_cli.terminal.times import MOMENT_HELP, PastMoment
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
+
+POSITIVE = click.FloatRange(min=0, min_open=True)
 
 
 def together(*decorators: Decorator) -> Decorator:
@@ -34,22 +38,57 @@ def setting(flag: str, name: str, description: str, **attributes: Any) -> Decora
     return click.option(flag, name, help=described, **attributes)
 
 
-def seconds_option(
-    flag: str, name: str, description: str, *, least: float = 0, **attributes: Any
-) -> Decorator:
+def collected(name: str, struct: type[Struct], *declared: Decorator) -> Decorator:
+    """Declare options, the last in the help, and pass them to the command as one struct."""
+
+    def decorate(command: Command) -> Command:
+        others = vars(command).pop("__click_params__", [])
+
+        @functools.wraps(command)
+        def called(*arguments: Any, **values: Any) -> Any:
+            known = {field: values.pop(field) for field in struct.__struct_fields__}
+            return command(*arguments, **{name: struct(**known)}, **values)
+
+        together(*declared)(called)
+        vars(called)["__click_params__"] += others
+        return called
+
+    return decorate
+
+
+def flag(name: str, description: str, parameter: str | None = None) -> Decorator:
+    """Declare an option without a value."""
+    names = (name,) if parameter is None else (name, parameter)
+    return click.option(*names, is_flag=True, help=description)
+
+
+def text(name: str, metavar: str, description: str, **attributes: Any) -> Decorator:
+    """Declare an option that takes a text."""
+    return click.option(name, metavar=metavar, help=description, **attributes)
+
+
+def choice(name: str, values: Sequence[str], description: str, **attributes: Any) -> Decorator:
+    """Declare an option that takes one of some words."""
+    attributes = {"type": click.Choice(values), "show_default": True, **attributes}
+    return click.option(name, help=description, **attributes)
+
+
+def repeated(flag: str, name: str, metavar: str, description: str, **attributes: Any) -> Decorator:
+    """Declare an option that may be repeated."""
+    attributes = {"metavar": metavar, "multiple": True, **attributes}
+    return click.option(flag, name, help=description, **attributes)
+
+
+def seconds_option(flag: str, name: str, description: str, **attributes: Any) -> Decorator:
     """Declare an option that takes a number of seconds."""
-    attributes.setdefault("type", click.FloatRange(min=least))
-    return click.option(
-        flag, name, metavar="SECONDS", callback=_check_seconds, help=description, **attributes
-    )
 
+    def check(context: click.Context, parameter: click.Parameter, value: float | None) -> Any:
+        if value is not None and not math.isfinite(value):
+            raise click.BadParameter(f"{value} is not a number of seconds.", context, parameter)
+        return value
 
-def _check_seconds(
-    context: click.Context, parameter: click.Parameter, value: float | None
-) -> float | None:
-    if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"{value} is not a number of seconds.", context, parameter)
-    return value
+    attributes = {"type": click.FloatRange(min=0), "metavar": "SECONDS", **attributes}
+    return click.option(flag, name, callback=check, help=description, **attributes)
 
 
 def start_logging(*, debug: bool = False) -> None:
@@ -60,11 +99,6 @@ def start_logging(*, debug: bool = False) -> None:
             f"HEADWAY_LOG_FORMAT: {chosen!r} is not a log format: use auto, json or text"
         )
     log_to_stderr(debug=debug, form=cast("LogForm", chosen))
-
-
-def _log_more(context: click.Context, parameter: click.Parameter, value: bool) -> None:  # noqa: ARG001
-    if value:
-        start_logging(debug=True)
 
 
 def read_json(text: str, hint: str = "'--input'") -> Any:
@@ -85,11 +119,13 @@ def identity(context: click.Context, parameter: click.Parameter, value: Any) -> 
     try:
         return None if value is None else UUID(value)
     except ValueError:
-        raise click.BadParameter(
-            f"invalid id {value!r}: ids look like 0f0e7c1a-5b1f-4a8e-9c51-2d9d1c9f7e55",
-            context,
-            parameter,
-        ) from None
+        problem = f"invalid id {value!r}: ids look like 0f0e7c1a-5b1f-4a8e-9c51-2d9d1c9f7e55"
+        raise click.BadParameter(problem, context, parameter) from None
+
+
+def id_option(flag: str, description: str) -> Decorator:
+    """Declare an option that takes an id."""
+    return click.option(flag, callback=identity, metavar="ID", help=description)
 
 
 def read_pairs(
@@ -99,21 +135,32 @@ def read_pairs(
     pairs = [text.partition("=") for text in value]
     for name, equals, rest in pairs:
         if not name or not equals:
-            raise click.BadParameter(
-                f"invalid pair {name + equals + rest!r}: write NAME=VALUE", context, parameter
-            )
+            problem = f"invalid pair {name + equals + rest!r}: write NAME=VALUE"
+            raise click.BadParameter(problem, context, parameter)
     return {name: rest for name, _, rest in pairs}
+
+
+def pairs(name: str, parameter: str, metavar: str, description: str) -> Decorator:
+    """Declare an option that takes NAME=VALUE, and may be repeated."""
+    return repeated(name, parameter, metavar, description, callback=read_pairs)
 
 
 def data_option(description: str) -> Decorator:
     """Declare `--data`, the data folder of a `headway up`."""
-    return click.option(
-        "--data",
-        type=click.Path(path_type=Path, file_okay=False),
-        default=Path(".headway"),
-        show_default=True,
-        help=description,
-    )
+    folder, usual = click.Path(path_type=Path, file_okay=False), Path(".headway")
+    return click.option("--data", type=folder, default=usual, show_default=True, help=description)
+
+
+def number(name: str, kind: Any, description: str, *, usual: float, **attributes: Any) -> Decorator:
+    """Declare an option that takes a number, by default the usual one."""
+    attributes = {"type": kind, "default": usual, "show_default": True, **attributes}
+    return click.option(name, help=description, **attributes)
+
+
+def count_option(description: str, *, least: int = 1, most: int = 10_000, usual: int) -> Decorator:
+    """Declare `-n`, the size of a list."""
+    size = click.IntRange(least, most)
+    return click.option("-n", "most", type=size, default=usual, show_default=True, help=description)
 
 
 debug_option = click.option(
@@ -122,7 +169,7 @@ debug_option = click.option(
     envvar="HEADWAY_DEBUG",
     expose_value=False,
     is_eager=True,
-    callback=_log_more,
+    callback=lambda _context, _parameter, value: start_logging(debug=True) if value else None,
     help="Log more, and show tracebacks.",
 )
 app_option = setting("--app", "app", "Your app: file.py, module or module:name.", metavar="APP")
@@ -149,11 +196,4 @@ since_option = click.option(
 until_option = click.option(
     "--until", type=PastMoment(), metavar="AGE|TIME", help=f"Before then. {MOMENT_HELP}"
 )
-most_option = click.option(
-    "-n",
-    "most",
-    type=click.IntRange(1, 10_000),
-    default=50,
-    show_default=True,
-    help="How many to list.",
-)
+most_option = count_option("How many to list.", usual=50)

@@ -7,12 +7,12 @@ of it.
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from datetime import datetime
 
 import click
 import msgspec
 
-Item = TypeVar("Item")
+from headway_cli.terminal.times import shown
 
 _NARROWEST_COLUMN = 10
 
@@ -30,31 +30,18 @@ def print_lines(lines: Iterable[str]) -> None:
         click.echo(printable(line.expandtabs()))
 
 
+def print_answer(answer: object, lines: Callable[[], Iterable[str]], *, as_json: bool) -> None:
+    """Print an answer as JSON, or as lines."""
+    if as_json:
+        print_json(answer)
+    else:
+        print_lines(lines())
+
+
 def window_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
     """Align columns, in a terminal no wider than the window."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     return table(headings, rows, width=width)
-
-
-def print_items(
-    items: Sequence[Item],
-    headings: Sequence[str],
-    row: Callable[[Item], Sequence[object]],
-    *,
-    empty: str,
-    as_json: bool,
-    most: int | None = None,
-) -> None:
-    """Print a list as JSON or as a table; `most` items of it, and whether there are more."""
-    shown = items[:most]
-    if as_json:
-        print_json(shown)
-    elif not items:
-        click.echo(empty)
-    else:
-        print_lines(window_table(headings, [row(item) for item in shown]))
-        if len(items) > len(shown):
-            click.echo(f"there are more: use -n, or narrow the filters (shown: {most})")
 
 
 def table(
@@ -65,52 +52,43 @@ def table(
     If a width is given, the longest cells are cut, but never the first column: users copy names
     and ids from it.
     """
-    cells = [[_cell(value) for value in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
+    lines = [list(headings), *([_cell(value) for value in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     if width is not None:
-        widths = _fit(widths, width)
-        cells = [
-            [cell if len(cell) <= most else f"{cell[: most - 1]}…" for cell, most in pairs]
-            for pairs in (zip(row, widths, strict=True) for row in cells)
-        ]
-    to_the_right = [
-        bool(rows) and all(type(row[index]) is int for row in rows)
-        for index in range(len(headings))
+        _narrow(widths, width)
+    numeric = [all(type(row[at]) is int for row in rows) for at in range(len(headings))]
+    return [
+        "  ".join(
+            cut(cell, most).rjust(most) if right else cut(cell, most).ljust(most)
+            for cell, most, right in zip(line, widths, numeric, strict=True)
+        ).rstrip()
+        for line in lines
     ]
-    return [_line(row, widths, to_the_right) for row in [list(headings), *cells]]
 
 
-def _fit(widths: Sequence[int], width: int) -> list[int]:
+def _narrow(widths: list[int], width: int) -> None:
     """Narrow the widest columns until all fit, or none can be narrowed further."""
-    fitted = list(widths)
-    excess = sum(fitted) + 2 * (len(fitted) - 1) - width
-    while excess > 0:
-        index = max(range(1, len(fitted)), key=fitted.__getitem__, default=0)
-        if index == 0 or fitted[index] <= _NARROWEST_COLUMN:
-            break
-        fitted[index] -= 1
-        excess -= 1
-    return fitted
-
-
-def _line(row: Sequence[str], widths: Sequence[int], to_the_right: Sequence[bool]) -> str:
-    padded = [
-        cell.rjust(width) if right else cell.ljust(width)
-        for cell, width, right in zip(row, widths, to_the_right, strict=True)
-    ]
-    return "  ".join(padded).rstrip()
+    while sum(widths) + 2 * (len(widths) - 1) > width:
+        index = max(range(1, len(widths)), key=widths.__getitem__, default=0)
+        if index == 0 or widths[index] <= _NARROWEST_COLUMN:
+            return
+        widths[index] -= 1
 
 
 def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return shown(value)
+    if isinstance(value, list):
+        value = ", ".join(map(str, value))
     return "-" if value is None or value == "" else printable(str(value))
 
 
 def fields(properties: Mapping[str, object]) -> list[str]:
     """List the properties of one thing, a line each."""
     width = max(map(len, properties))
-    return [f"{name.ljust(width)}  {printable(str(value))}" for name, value in properties.items()]
+    return [f"{name.ljust(width)}  {_cell(value)}" for name, value in properties.items()]
 
 
 def printable(text: str) -> str:
@@ -125,13 +103,22 @@ def json_text(value: object) -> str:
 
 def first_line(text: str, most: int = 60) -> str:
     """Take the first line of a text, cut to so many characters."""
-    line = text.strip().partition("\n")[0]
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return cut(text.strip().partition("\n")[0], most)
+
+
+def cut(text: str, most: int) -> str:
+    """Cut a text to so many characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def counted(number: int, noun: str) -> str:
     """Write a number with its noun, as in `3 manifests`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def waiting_text(numbers: Mapping[str, int]) -> str:
+    """Write how much there is by reason or result, as in `3 no worker, 1 rate`."""
+    return ", ".join(f"{number} {why.replace('_', ' ')}" for why, number in numbers.items())
 
 
 def listed(names: Sequence[str], most: int = 5) -> str:

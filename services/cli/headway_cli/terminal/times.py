@@ -20,21 +20,6 @@ _AGE = re.compile(r"(\d{1,7}(?:\.\d+)?)\s*([smhdw])", re.IGNORECASE)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-class Age(click.ParamType[timedelta]):
-    """A duration with its unit, such as 2h."""
-
-    name = "age"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        """Read the duration."""
-        age = _read_age(str(value))
-        if age is None:
-            self.fail(f"invalid age {value!r}: write 45s, 30m, 2h, 3d or 1w", param, ctx)
-        return age
-
-
 class PastMoment(click.ParamType[datetime]):
     """A past moment: an age such as 2h, or a time, which is UTC unless it has an offset."""
 
@@ -47,18 +32,13 @@ class PastMoment(click.ParamType[datetime]):
         if isinstance(value, datetime):
             return value
         now = utc_now()
-        age = _read_age(str(value))
+        age = _AGE.fullmatch(str(value).strip())
         if age is not None:
-            return now - age
+            return now - timedelta(**{_UNITS[age[2].lower()]: float(age[1])})
         try:
             return read_moment(str(value), "UTC", now=now, past=True)
         except click.BadParameter as error:
             self.fail(f"{error.message}, or an age such as 30m, 2h or 3d", param, ctx)
-
-
-def _read_age(text: str) -> timedelta | None:
-    match = _AGE.fullmatch(text.strip())
-    return None if match is None else timedelta(**{_UNITS[match[2].lower()]: float(match[1])})
 
 
 def age_text(since: datetime, now: datetime) -> str:

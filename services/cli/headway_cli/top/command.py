@@ -8,46 +8,31 @@ import termios
 import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-import msgspec
 from headway_console.public import Overview, RunRow
-from headway_contract.http import API
-from headway_errors import RequestFailed, Unavailable
+from headway_errors import Unavailable
 from headway_jetstream_kit.tasks import end
 from headway_service_kit.process import run, stop_on_signals
-from msgspec import Struct
 from rich.console import Console, Group
 from rich.live import Live
 
-from headway_cli.serve.session import ConsoleAddress, Session, asking
+from headway_cli.serve.session import ConsoleAddress, Session, command
 from headway_cli.terminal import options
-from headway_cli.terminal.output import print_json
 from headway_cli.top.frame import State, draw
 
 if TYPE_CHECKING:
     from headway.client.http_control import HttpControl
 
 _RUNS = 50
+_INTERVAL = click.FloatRange(min=0.2, max=3600)
 # Width of the output without a terminal.
 _COLUMNS = 120
 
 
-class _RunPage(Struct, frozen=True, kw_only=True):
-    items: list[RunRow]
-
-
-@click.command()
-@options.seconds_option(
-    "--every",
-    "every",
-    "Interval between updates.",
-    type=click.FloatRange(min=0.2, max=3600),
-    default=2.0,
-    show_default=True,
-)
-@asking
+@command()
+@options.number("--every", _INTERVAL, "Seconds between updates.", usual=2.0, metavar="SECONDS")
 def top(session: Session, every: float) -> None:
     """Show the live state of the system.
 
@@ -56,19 +41,19 @@ def top(session: Session, every: float) -> None:
     state once.
     """
     address = session.address()
-    if session.as_json:
-        print_json(run(_once(address)))
-    elif not sys.stdout.isatty():
-        state = run(_once(address))
-        for line in draw(state, where=address.url, columns=_COLUMNS):
-            click.echo(line.plain.rstrip())
-    else:
+    if sys.stdout.isatty() and not session.as_json:
         run(_watch(address, every))
+        return
 
+    async def read() -> State:
+        async with address.control() as control:
+            return await _read_state(control)
 
-async def _once(address: ConsoleAddress) -> State:
-    async with _control(address) as control:
-        return await _read_state(control)
+    state = run(read())
+    session.print(
+        state,
+        lambda: [line.plain.rstrip() for line in draw(state, where=address.url, columns=_COLUMNS)],
+    )
 
 
 async def _watch(address: ConsoleAddress, every: float) -> None:
@@ -79,21 +64,12 @@ async def _watch(address: ConsoleAddress, every: float) -> None:
     def pressed(key: str) -> None:
         (stop if key in "qQ" else again).set()
 
-    async with _control(address) as control:
+    async with address.control() as control:
         state, note = await _read_state(control), ""
-        with (
-            _listening(pressed),
-            Live(console=screen, screen=True, auto_refresh=False) as view,
-        ):
+        with _listening(pressed), Live(console=screen, screen=True, auto_refresh=False) as view:
             while not stop.is_set():
-                lines = draw(
-                    state,
-                    where=address.url,
-                    columns=screen.width,
-                    lines=screen.height,
-                    note=note,
-                )
-                view.update(Group(*lines), refresh=True)
+                size = {"columns": screen.width, "lines": screen.height}
+                view.update(Group(*draw(state, where=address.url, note=note, **size)), refresh=True)
                 await _pause(stop, again, every)
                 try:
                     state, note = await _read_state(control), ""
@@ -111,27 +87,10 @@ async def _pause(stop: asyncio.Event, again: asyncio.Event, seconds: float) -> N
 
 async def _read_state(control: "HttpControl") -> State:
     overview, runs = await asyncio.gather(
-        control.call("GET", f"{API}/overview"),
-        control.call("GET", f"{API}/runs", query=[("state", "in_progress"), ("limit", str(_RUNS))]),
+        control.show("/overview", Overview),
+        control.list("/runs", {"state": "in_progress"}, RunRow, most=_RUNS),
     )
-    return State(overview=_decode(overview, Overview), runs=_decode(runs, _RunPage).items)
-
-
-def _decode(body: bytes, kind: Any) -> Any:
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError as error:
-        raise RequestFailed(
-            f"the console's answer cannot be read ({error}): compare its version with 'headway "
-            "--version'"
-        ) from error
-
-
-def _control(address: ConsoleAddress) -> "HttpControl":
-    # Not above: loading it takes as long as a short command.
-    from headway.client.http_control import HttpControl  # noqa: PLC0415
-
-    return HttpControl(address.url, token=address.token)
+    return State(overview=overview, runs=runs)
 
 
 @contextmanager

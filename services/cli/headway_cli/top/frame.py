@@ -1,13 +1,13 @@
 """One frame: lines that fit into a window, drawn from the answer of the API."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 
-from headway_console.public import Coming, FailureGroup, GroupRow, Overview, RunRow, state_of
+from headway_console.public import GroupRow, Overview, RunRow, state_of
 from msgspec import Struct
 from rich.text import Text
 
-from headway_cli.terminal.output import counted, printable
+from headway_cli.terminal.output import counted, first_line, printable, waiting_text
 from headway_cli.terminal.times import age_text
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -25,37 +25,26 @@ class State(Struct, frozen=True, kw_only=True):
     runs: list[RunRow]
 
 
-class Section(Struct, frozen=True, kw_only=True):
-    """A part of the view: a heading, and lines, of which some may be omitted."""
-
-    heading: str
-    lines: list[Text]
-
-
 def draw(
     state: State, *, where: str, columns: int, lines: int | None = None, note: str = ""
 ) -> list[Text]:
     """Draw a frame of at most so many columns and lines (`None`: any number)."""
-    hint = "" if lines is None else "q quits"
-    head = [*_head(state.overview, where, hint)]
-    head += [Text(printable(note), style="bold red")] if note else []
-    sections = [
-        section
-        for section in (
-            _groups(state.overview),
-            _runs(state),
-            _coming(state.overview),
-            _letters(state.overview),
-        )
-        if section.lines
-    ]
-    room = None if lines is None else lines - len(head)
-    drawn = head
-    for section, share in zip(
-        sections, shares([len(s.lines) for s in sections], room), strict=True
-    ):
+    overview = state.overview
+    drawn = _head(overview, where, hint="" if lines is None else "q quits")
+    drawn += [Text(printable(note), style="bold red")] if note else []
+    width = max((len(row.name) for row in overview.groups), default=0)
+    drawings = {
+        f"{'GROUP'.ljust(width)}  ACTIVE": _groups(overview.groups, width),
+        "RUNS IN PROGRESS": _runs(state),
+        "NEXT FIRES": _coming(overview),
+        "DEAD LETTERS": _failures(overview),
+    }
+    sections = {heading: list(drawing) for heading, drawing in drawings.items()}
+    room = None if lines is None else lines - len(drawn)
+    given = shares([len(section) for section in sections.values()], room)
+    for (heading, section), share in zip(sections.items(), given, strict=True):
         if share:
-            drawn += [Text(), Text(section.heading, style="bold cyan"), *_cut(section.lines, share)]
+            drawn += [Text(), Text(heading, style="bold cyan"), *_cut(section, share)]
     for line in drawn:
         line.truncate(columns, overflow="ellipsis")
     return drawn if lines is None else drawn[:lines]
@@ -88,36 +77,29 @@ def _cut(lines: list[Text], most: int) -> list[Text]:
     return [*lines[: most - 1], Text(f"… and {len(lines) - most + 1} more", style="dim")]
 
 
-def _head(overview: Overview, where: str, hint: str) -> Iterator[Text]:
+def _head(overview: Overview, where: str, hint: str) -> list[Text]:
     parts = [Text("headway", style="bold"), Text(f"{overview.now:%Y-%m-%d %H:%M:%S} UTC")]
     parts += [Text(hint, style="dim")] if hint else []
-    yield Text("  ").join([*parts, Text(where)])
-    yield _services(overview)
-    yield _passes(overview)
-    yield _throughput(overview)
-    yield _counts(overview)
+    return [
+        Text("  ").join([*parts, Text(where)]),
+        *(_services(overview), _passes(overview), _throughput(overview), _counts(overview)),
+    ]
 
 
 def _services(overview: Overview) -> Text:
     leader, dispatchers = overview.health.leader, len(overview.health.dispatchers)
+    scheduler = Text("no scheduler has ticked yet", style="yellow")
+    if leader is not None:
+        scheduler = Text(f"leader {leader.holder.rpartition(':')[0] or leader.holder}")
+        if leader.ticked_at is not None:
+            scheduler.append(f", ticked {age_text(leader.ticked_at, overview.now)} ago")
+    workers = f"{counted(overview.counts.workers, 'worker')}, {overview.counts.slots} slots"
     parts = [
-        Text("no scheduler has ticked yet", style="yellow")
-        if leader is None
-        else Text(f"leader {leader.holder.rpartition(':')[0] or leader.holder}{_ticked(overview)}"),
+        scheduler,
         Text(counted(dispatchers, "dispatcher"), style="" if dispatchers else "bold red"),
-        Text(
-            f"{counted(overview.counts.workers, 'worker')}, {overview.counts.slots} slots",
-            style="" if overview.counts.workers else "bold red",
-        ),
+        Text(workers, style="" if overview.counts.workers else "bold red"),
     ]
     return Text(" · ").join(parts)
-
-
-def _ticked(overview: Overview) -> str:
-    leader = overview.health.leader
-    if leader is None or leader.ticked_at is None:
-        return ""
-    return f", ticked {age_text(leader.ticked_at, overview.now)} ago"
 
 
 def _passes(overview: Overview) -> Text:
@@ -160,44 +142,31 @@ def _counts(overview: Overview) -> Text:
     )
     parts = [Text(counted(counts.manifests, "manifest"))]
     parts += [Text(f"{number} {word}", style=style) for number, word, style in others if number]
-    letters = counts.dead_letters
-    style = "bold red" if letters else ""
-    parts.append(Text(counted(letters, "open dead letter"), style=style))
-    waiting: dict[str, int] = {}
-    for group in overview.groups:
-        for why, number in group.waiting.items():
-            waiting[why] = waiting.get(why, 0) + number
+    letters = counted(counts.dead_letters, "open dead letter")
+    parts.append(Text(letters, style="bold red" if counts.dead_letters else ""))
+    waiting = sum((Counter(group.waiting) for group in overview.groups), Counter[str]())
     if waiting:
-        words = [f"{number} {why.replace('_', ' ')}" for why, number in sorted(waiting.items())]
-        parts.append(Text(f"waiting: {', '.join(words)}", style="yellow"))
+        reasons = waiting_text(dict(sorted(waiting.items())))
+        parts.append(Text(f"waiting: {reasons}", style="yellow"))
     return Text(" · ").join(parts)
 
 
-def _groups(overview: Overview) -> Section:
-    rows = sorted(
-        overview.groups, key=lambda row: (-row.active - sum(row.waiting.values()), row.name)
-    )
-    width = max((len(row.name) for row in rows), default=0)
-    return Section(
-        heading=f"{'GROUP'.ljust(width)}  ACTIVE", lines=[_group(row, width) for row in rows]
-    )
-
-
-def _group(row: GroupRow, width: int) -> Text:
-    cap = "no cap" if row.max_active is None else f"of {row.max_active}"
-    why = ", ".join(f"{n} {reason.replace('_', ' ')}" for reason, n in row.waiting.items())
-    line = Text.assemble(f"{row.name.ljust(width)}  {row.active:>6} {cap:<8} ")
-    if row.max_active:
-        line.append(meter(row.active / row.max_active), style="cyan")
-    else:
-        line.append(" " * (_METER + 2))
-    if not row.enabled:
-        line.append("  disabled", style="yellow")
-    if why:
-        line.append(f"  waiting: {why}", style="yellow")
-    if row.dead_letters:
-        line.append(f"  {counted(row.dead_letters, 'dead letter')}", style="bold red")
-    return line
+def _groups(groups: Sequence[GroupRow], width: int) -> Iterator[Text]:
+    """Draw the groups, the busiest first."""
+    for row in sorted(groups, key=lambda row: (-row.active - sum(row.waiting.values()), row.name)):
+        cap = "no cap" if row.max_active is None else f"of {row.max_active}"
+        line = Text.assemble(f"{row.name.ljust(width)}  {row.active:>6} {cap:<8} ")
+        if row.max_active:
+            line.append(meter(row.active / row.max_active), style="cyan")
+        else:
+            line.append(" " * (_METER + 2))
+        if not row.enabled:
+            line.append("  disabled", style="yellow")
+        if row.waiting:
+            line.append(f"  waiting: {waiting_text(row.waiting)}", style="yellow")
+        if row.dead_letters:
+            line.append(f"  {counted(row.dead_letters, 'dead letter')}", style="bold red")
+        yield line
 
 
 def meter(part: float) -> str:
@@ -206,43 +175,31 @@ def meter(part: float) -> str:
     return f"[{'#' * full}{'.' * (_METER - full)}]"
 
 
-def _runs(state: State) -> Section:
-    now = state.overview.now
-    width = max((len(run.manifest or run.job) for run in state.runs), default=0)
-    return Section(
-        heading="RUNS IN PROGRESS", lines=[_run(run, now, min(width, 40)) for run in state.runs]
-    )
+def _runs(state: State) -> Iterator[Text]:
+    width = min(40, max((len(run.manifest or run.job) for run in state.runs), default=0))
+    for run in state.runs:
+        name = Text(printable(run.manifest or run.job).ljust(width))
+        name.truncate(width, overflow="ellipsis")
+        age = age_text(run.started_at or run.created_at, state.overview.now)
+        line = Text.assemble(name, f"  {age:>6}  ")
+        if run.percent is not None:
+            line.append(f"{meter(run.percent / 100)} {run.percent:3.0f} %  ", style="cyan")
+        if run.attempt > 1:
+            line.append(f"attempt {run.attempt}  ", style="yellow")
+        words = filter(None, (run.message, f"on {run.worker}" if run.worker else ""))
+        line.append(printable(" ".join(words)))
+        yield line
 
 
-def _run(run: RunRow, now: datetime, width: int) -> Text:
-    name = Text(printable(run.manifest or run.job).ljust(width))
-    name.truncate(width, overflow="ellipsis")
-    since = run.started_at or run.created_at
-    line = Text.assemble(name, f"  {age_text(since, now):>6}  ")
-    if run.percent is not None:
-        line.append(f"{meter(run.percent / 100)} {run.percent:3.0f} %  ", style="cyan")
-    if run.attempt > 1:
-        line.append(f"attempt {run.attempt}  ", style="yellow")
-    words = filter(None, (run.message, f"on {run.worker}" if run.worker else ""))
-    line.append(printable(" ".join(words)))
-    return line
+def _coming(overview: Overview) -> Iterator[Text]:
+    now = overview.now
+    for row in overview.coming:
+        when = "now" if row.fires_at <= now else f"in {age_text(now, row.fires_at)}"
+        yield Text.assemble(f"{when:>10}  ", printable(row.external_id), (f"  {row.job}", "dim"))
 
 
-def _coming(overview: Overview) -> Section:
-    return Section(heading="NEXT FIRES", lines=[_due(row, overview.now) for row in overview.coming])
-
-
-def _due(row: Coming, now: datetime) -> Text:
-    late = row.fires_at <= now
-    when = "now" if late else f"in {age_text(now, row.fires_at)}"
-    return Text.assemble(f"{when:>10}  ", printable(row.external_id), (f"  {row.job}", "dim"))
-
-
-def _letters(overview: Overview) -> Section:
-    return Section(heading="DEAD LETTERS", lines=[_failure(row) for row in overview.failures])
-
-
-def _failure(row: FailureGroup) -> Text:
-    first = row.failure_message.strip().partition("\n")[0]
-    words = printable(f"{', '.join(row.jobs)}: {row.failure_kind}: {first}")
-    return Text.assemble((f"{row.letters:>5}  ", "bold red"), words)
+def _failures(overview: Overview) -> Iterator[Text]:
+    for row in overview.failures:
+        message = first_line(row.failure_message, 1000)
+        words = printable(f"{', '.join(row.jobs)}: {row.failure_kind}: {message}")
+        yield Text.assemble((f"{row.letters:>5}  ", "bold red"), words)

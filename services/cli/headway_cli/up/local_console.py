@@ -42,10 +42,13 @@ async def start_local_console(
     settings: ConsoleSettings, credentials: Credentials, *, folder: Path, give_up_after: int
 ) -> ConsoleService:
     """Start the console; if any port will do, on its last port unless that is taken."""
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        # A container may run as a number that has no name.
+        name = "unknown"
+    person = LocalCredentials(name=name, token=credentials.token, ticket_key=credentials.ticket_key)
     settings = replace(settings, session_key=settings.session_key or credentials.session_key)
-    person = LocalCredentials(
-        name=_login_name(), token=credentials.token, ticket_key=credentials.ticket_key
-    )
     host, _, port = settings.console_address.rpartition(":")
     if port != "0":
         return await start_console(settings, local=person, give_up_after=give_up_after)
@@ -58,12 +61,3 @@ async def start_local_console(
         kept = replace(credentials, port=console.port)
         write_secret(folder / LOCAL_NAME, msgspec.json.encode(kept))
     return console
-
-
-def _login_name() -> str:
-    """Return the name of the account, for the audit."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        # A container may run as a number that has no name.
-        return "unknown"

@@ -17,7 +17,6 @@ from msgspec import Struct
 
 from headway_cli.serve import settings
 from headway_cli.serve.find_app import load_app
-from headway_cli.up.worker_commands import WorkerCommand
 
 _ANY_PORT = "127.0.0.1:0"
 
@@ -40,7 +39,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     app: str
     has_bodies: bool
-    worker_commands: list[WorkerCommand]
+    worker_commands: Sequence[str]
     definitions: Definitions
     data: Path
     seconds: float | None
@@ -52,27 +51,23 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 def make_plan(
-    app: str,
-    flags: Mapping[str, Any],
-    *,
-    worker_commands: Sequence[WorkerCommand],
-    data: Path,
-    seconds: float | None,
-    wait: float,
+    app: str, flags: Mapping[str, Any], *, worker_commands: Sequence[str], **terms: Any
 ) -> Plan:
     """Read the app and all settings; raises the problems of all parts together."""
     given = {name: value for name, value in os.environ.items() if value}
-    environment = {**_EMBEDDED, **given}
-    settings.check(
-        [
-            *(UpSettings, SchedulerSettings, DispatcherSettings, ConsoleSettings, WorkerSettings),
-            DefinitionSettings,
-        ],
-        flags,
-        environment,
-    )
+    # The console gets any free local port by default, and the streams are created, and small.
+    local = {
+        "HEADWAY_CONSOLE_ADDRESS": _ANY_PORT,
+        "HEADWAY_PROVISION": "auto",
+        "HEADWAY_STREAM_MAX_BYTES": str(settings.LOCAL_STREAM_BYTES),
+    }
+    environment = {**local, **_EMBEDDED, **given}
+    parts = (UpSettings, SchedulerSettings, DispatcherSettings, ConsoleSettings, WorkerSettings)
+    settings.check([*parts, DefinitionSettings], flags, environment)
     # The services cannot share one address: `up` serves it for all of them.
     shared = {**flags, "health_address": _ANY_PORT}
+    if flags.get("console_port") is not None:
+        shared["console_address"] = f"127.0.0.1:{flags['console_port']}"
     loaded = load_app(app)
     has_bodies = not isinstance(loaded, YamlApp)
     if not has_bodies and not worker_commands:
@@ -80,37 +75,17 @@ def make_plan(
             f"{app} declares jobs without bodies, so no worker would run them: name the program "
             "that does, as in --worker-command 'node worker.js'"
         )
+    definitions = loaded.definitions(settings.read_defaults(environment))
+    console = settings.read(ConsoleSettings, shared, environment)
+    check_exposure(console)
     return Plan(
         app=app,
         has_bodies=has_bodies,
-        worker_commands=list(worker_commands),
-        definitions=loaded.definitions(settings.read_defaults(environment)),
-        data=data,
-        seconds=seconds,
-        wait=wait,
+        worker_commands=worker_commands,
+        definitions=definitions,
         settings=settings.read(UpSettings, flags, given),
         scheduler=settings.read(SchedulerSettings, shared, environment),
-        dispatcher=settings.read(DispatcherSettings, {**shared, **_small_streams()}, environment),
-        console=_console(shared, environment),
+        dispatcher=settings.read(DispatcherSettings, shared, environment),
+        console=console,
+        **terms,
     )
-
-
-def _console(flags: Mapping[str, Any], environment: Mapping[str, str]) -> ConsoleSettings:
-    """Read the console's settings: any free local port by default; refuses an open console."""
-    port = flags.get("console_port")
-    given = {**flags, "console_address": None if port is None else f"127.0.0.1:{port}"}
-    read = settings.read(
-        ConsoleSettings, given, {"HEADWAY_CONSOLE_ADDRESS": _ANY_PORT, **environment}
-    )
-    check_exposure(read)
-    return read
-
-
-def _small_streams() -> dict[str, Any]:
-    """Create the streams automatically, and small ones, unless the environment says otherwise."""
-    wanted = {"provision": "auto", "stream_max_bytes": settings.LOCAL_STREAM_BYTES}
-    return {
-        name: value
-        for name, value in wanted.items()
-        if not os.environ.get(f"HEADWAY_{name.upper()}")
-    }

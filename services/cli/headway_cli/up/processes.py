@@ -1,18 +1,29 @@
-"""Child processes of `up`: workers run apart, so that a busy job delays no service."""
+"""Child processes of `up`: workers run apart, so that a busy job delays no service.
+
+The app's own worker must not fail. A worker command, in any language, may end because of a mistake
+that its author is about to fix. So it is restarted, with a growing pause if it ends at once.
+"""
 
 import asyncio
 import contextlib
 import os
+import shlex
+import shutil
 import signal
-import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from subprocess import PIPE
 
-from headway_embedded import SupervisedProcess
+import click
+from headway_clock import monotonic
+from headway_embedded import EmbeddedError, SupervisedProcess
+from headway_jetstream_kit.tasks import end
+from headway_tracing.log import get_logger
 from msgspec import Struct
 
 from headway_cli.serve.running import PartEnded
+
+log = get_logger(__name__)
 
 # `up` waits for runs before it stops the worker, so the worker's own drain is short unless the user
 # sets it. The worker needs some seconds more to cancel and hand back what is left.
@@ -21,8 +32,13 @@ _DRAIN_SECONDS = 1.0
 _HAND_BACK_SECONDS = 7.0
 _LAST_OUTPUT_SECONDS = 1.0
 
+# Pauses before a worker command is restarted; after so long the first one again.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_STEADY_SECONDS = 60.0
+# The app's own worker has this name; two workers must not share it.
+_NAME = "HEADWAY_WORKER_NAME"
+
 ShowLine = Callable[[str], None]
-Start = Callable[[], Awaitable[SupervisedProcess]]
 
 
 class Part(Struct, frozen=True, kw_only=True):
@@ -43,39 +59,24 @@ class Part(Struct, frozen=True, kw_only=True):
 class WorkerProcess:
     """A worker that cannot outlive this process, and whose output is shown line by line."""
 
-    def __init__(self, name: str, start: Start, show_line: ShowLine, drain: float) -> None:
+    def __init__(
+        self, name: str, words: Sequence[str], environment: Mapping[str, str], show_line: ShowLine
+    ) -> None:
+        drain = float(environment.get(_DRAIN) or _DRAIN_SECONDS)
         self._name = name
-        self._start = start
+        self._words = words
+        self._environment = {**environment, _DRAIN: str(drain)}
         self._show_line = show_line
         self._stop_seconds = drain + _HAND_BACK_SECONDS
-        self.part: Part
+        self._part: Part
         self._readers: list[asyncio.Task[None]]
 
-    @classmethod
-    async def start(
-        cls,
-        name: str,
-        words: Sequence[str],
-        *,
-        environment: Mapping[str, str],
-        show_line: ShowLine,
-    ) -> "WorkerProcess":
-        """Start a worker program."""
-        drain = float(environment.get(_DRAIN) or _DRAIN_SECONDS)
-
-        async def start() -> SupervisedProcess:
-            given = {**environment, _DRAIN: str(drain)}
-            return await SupervisedProcess.start(
-                words, env=given, cwd=Path.cwd(), stdout=PIPE, stderr=PIPE
-            )
-
-        made = cls(name, start, show_line, drain)
-        await made._begin()
-        return made
-
-    async def _begin(self) -> None:
-        process = await self._start()
-        self.part = Part(name=self._name, process=process, where="see its output above")
+    async def start(self) -> None:
+        """Start the program, for the first time or again."""
+        process = await SupervisedProcess.start(
+            self._words, env=self._environment, cwd=Path.cwd(), stdout=PIPE, stderr=PIPE
+        )
+        self._part = Part(name=self._name, process=process, where="see its output above")
         self._readers = [
             asyncio.create_task(_show_lines(stream, self._show_line))
             for stream in (process.stdout, process.stderr)
@@ -84,57 +85,114 @@ class WorkerProcess:
 
     async def check(self) -> None:
         """Raise if it failed, after its last output is shown; restart it if it has drained."""
-        if self.part.process.returncode is not None:
+        if self._part.process.returncode is not None:
             await self._show_last_output()
-        if self.part.process.returncode == 0:
+        if self._part.process.returncode == 0:
             self._show_line(f"{self._name} has drained; restarting it")
-            await self._begin()
-        self.part.check()
+            await self.start()
+        self._part.check()
 
     async def wait(self) -> int:
         """Wait until it ends and its last output is shown; returns its exit code."""
-        code = await self.part.process.wait()
+        code = await self._part.process.wait()
         await self._show_last_output()
         return code
 
     async def stop(self) -> None:
         """Let it drain, and show its output meanwhile."""
-        await self.part.process.stop(within=self._stop_seconds)
+        await self._part.process.stop(within=self._stop_seconds)
         await self._show_last_output()
 
     def kill_descendants(self) -> None:
         """Kill processes that an ended program has left in its group."""
         # Without any there is no such group, which macOS reports as a permission error.
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.part.process.process_id, signal.SIGKILL)
+            os.killpg(self._part.process.process_id, signal.SIGKILL)
 
     async def _show_last_output(self) -> None:
         # Limited: a process that a job has started may live on and keep the pipe open.
         await asyncio.wait(self._readers, timeout=_LAST_OUTPUT_SECONDS)
 
 
-async def start_app_worker(
-    app: str, *, slots: int | None, environment: Mapping[str, str], show_line: ShowLine
-) -> WorkerProcess:
-    """Start the worker of the app."""
-    flags = ["--slots", str(slots)] if slots is not None else []
-    return await WorkerProcess.start(
-        "the worker",
-        [sys.executable, "-m", "headway_cli", "worker", "--app", app, *flags],
-        environment={"PYTHONUNBUFFERED": "1", **environment},
-        show_line=show_line,
-    )
-
-
 async def _show_lines(stream: asyncio.StreamReader, show_line: ShowLine) -> None:
     while True:
         try:
             line = await stream.readline()
-        except (
-            ValueError
-        ):  # longer than the limit of the stream; keep reading, or the worker would block
+        except ValueError:  # longer than the limit; keep reading, or the worker would block
             show_line("(a very long line of the worker is omitted)")
             continue
         if not line:
             return
         show_line(line.decode(errors="replace").rstrip("\r\n"))
+
+
+def check_commands(
+    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Check that each worker command names a program."""
+    for text in given:
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise click.BadParameter(f"{text!r}: {error}.", context, parameter) from None
+        if not words or shutil.which(words[0]) is None:
+            program = words[0] if words else ""
+            problem = f"there is no program {program!r} to run: install it, or give its path."
+            raise click.BadParameter(problem, context, parameter)
+    return given
+
+
+def next_pause(pause: float | None, ran_for: float) -> float:
+    """Return the pause before a program that has ended is restarted."""
+    if pause is None or ran_for >= _STEADY_SECONDS:
+        return _FIRST_PAUSE
+    return min(pause * 2, _LONGEST_PAUSE)
+
+
+class CommandWorker:
+    """One worker command, kept running until it is stopped."""
+
+    def __init__(self, command: str, environment: Mapping[str, str], show_line: ShowLine) -> None:
+        environment = {name: value for name, value in environment.items() if name != _NAME}
+        self._name = command
+        self._process = WorkerProcess(command, shlex.split(command), environment, show_line)
+        self._runs = False
+        self._keeping: asyncio.Task[None]
+
+    async def start(self) -> None:
+        """Start it, and restart it whenever it ends."""
+        await self._process.start()
+        self._runs = True
+        self._keeping = asyncio.create_task(self._keep_running())
+
+    async def check(self) -> None:
+        """Raise if the restarts failed; that the program has ended is not an error."""
+        if self._keeping.done():
+            self._keeping.result()
+
+    async def stop(self) -> None:
+        """Stop the restarts, and let it drain."""
+        await end([self._keeping])
+        if self._runs:
+            self._runs = False
+            await self._process.stop()
+            self._process.kill_descendants()
+
+    async def _keep_running(self) -> None:
+        pause = None
+        while True:
+            began = monotonic()
+            try:
+                if not self._runs:
+                    await self._process.start()
+                    self._runs = True
+                how = f"exit code {await self._process.wait()}"
+                self._process.kill_descendants()
+                self._runs = False
+            except EmbeddedError as error:
+                how = f"cannot start: {error}"
+            pause = next_pause(pause, monotonic() - began)
+            log.warning(
+                "worker command ended; restarting", command=self._name, how=how, pause=pause
+            )
+            await asyncio.sleep(pause)

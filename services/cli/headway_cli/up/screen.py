@@ -5,9 +5,11 @@ and the worker's output are printed above it by the same console, or they would 
 """
 
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from typing import Any, TextIO
 
 import click
 from rich.console import Console, Group, RenderableType
@@ -16,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headway_cli.terminal.output import counted
-from headway_cli.up.summary import LatestRun, Progress, Summary, summary_text
+from headway_cli.up.summary import Summary
 
 Show = Callable[[Summary], None]
 
@@ -39,6 +41,7 @@ class Screen:
         self._is_live = self.is_terminal and not self._console.is_dumb_terminal
         # Seconds between two updates.
         self.pace = _LIVE_SECONDS if self._is_live else _LINE_SECONDS
+        self._last_line = ""
 
     def say(self, text: str) -> None:
         """Print a line of `up` itself."""
@@ -52,24 +55,25 @@ class Screen:
     def watching(self) -> Iterator[Show]:
         """Yield the function that shows progress; without a terminal it prints only changes."""
         if not self._is_live:
-            yield self._lines()
+            yield self._say_changes
             return
         with (
             Live(console=self._console, auto_refresh=False, transient=True) as view,
-            _logging_to(self.show_line),
+            # Now standard error is a proxy that prints above the view.
+            _logging_to(sys.stderr),
         ):
             yield lambda summary: view.update(_render(summary), refresh=True)
 
-    def _lines(self) -> Show:
-        last = ""
-
-        def show(summary: Summary) -> None:
-            nonlocal last
-            if (now := summary_text(summary)) != last:
-                last = now
-                self.say(now)
-
-        return show
+    def _say_changes(self, summary: Summary) -> None:
+        progress = summary.progress
+        line = (
+            f"{_manifests(summary)}, {progress['occurrences']} fired, "
+            f"{progress['running']} running, {progress['waiting']} waiting, "
+            f"{progress['completed']} completed, {progress['failed']} failed"
+        )
+        if line != self._last_line:
+            self._last_line = line
+            self.say(line)
 
     def _write(self, styled: Text, plain: str) -> None:
         if self._is_live:
@@ -79,87 +83,67 @@ class Screen:
             click.echo(plain, err=True)
 
 
-class _LineHandler(logging.Handler):
-    """Passes formatted log entries to a function."""
-
-    def __init__(self, show_line: Callable[[str], None]) -> None:
-        super().__init__()
-        self._show_line = show_line
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Show one log entry."""
-        self._show_line(self.format(record))
-
-
 @contextmanager
-def _logging_to(show_line: Callable[[str], None]) -> Iterator[None]:
-    """Send the log to a function while the body runs, in its usual format."""
-    root = logging.getLogger()
-    usual = root.handlers[:]
-    handler = _LineHandler(show_line)
-    handler.setFormatter(usual[0].formatter if usual else None)
-    root.handlers[:] = [handler]
+def _logging_to(stream: TextIO) -> Iterator[None]:
+    """Write the log to a stream while the body runs."""
+    root = logging.getLogger().handlers
+    handlers = [handler for handler in root if isinstance(handler, logging.StreamHandler)]
+    usual = [handler.setStream(stream) for handler in handlers]
     try:
         yield
     finally:
-        root.handlers[:] = usual
+        for handler, before in zip(handlers, usual, strict=True):
+            handler.setStream(before)
 
 
 def _render(summary: Summary) -> RenderableType:
-    """Draw counts, next fires and the latest runs."""
-    parts: list[RenderableType] = [Text(), _counts(summary.progress)]
+    """Draw counts, next fires and the latest runs; names and messages shrink first."""
+    parts: list[RenderableType] = [Text(), _counts(summary)]
     if summary.next_due:
-        parts += [Text("next due", style="dim"), _next_due(summary)]
+        table = Table.grid(padding=(0, 2, 0, 0))
+        for row in summary.next_due:
+            table.add_row(_cut(row["external_id"]), _when(row["next_due_at"], summary.now))
+        table.columns[1].no_wrap = True
+        parts += [Text("next due", style="dim"), table]
     if summary.latest:
-        parts += [Text("latest runs", style="dim"), _latest_runs(summary.latest)]
+        table = Table.grid(padding=(0, 2, 0, 0))
+        for run in summary.latest:
+            table.add_row(
+                _cut(run["manifest"] or ""),
+                Text(run["state"].replace("_", " "), style=_STATE_STYLES.get(run["state"], "")),
+                f"attempt {run['attempt']}" if run["attempt"] > 1 else "",
+                _duration(run),
+                _cut(" ".join((run["message"] or "").split()), style="dim"),
+            )
+        for column in table.columns[1:4]:
+            column.no_wrap = True
+        parts += [Text("latest runs", style="dim"), table]
     return Group(*parts)
 
 
-def _counts(progress: Progress) -> Text:
+def _manifests(summary: Summary) -> str:
+    return counted(summary.progress["manifests"], "manifest")
+
+
+def _counts(summary: Summary) -> Text:
+    progress = summary.progress
+    letters = counted(progress["dead_letters"], "dead letter")
     counts = [
-        (counted(progress.manifests, "manifest"), "bold"),
-        (f"{progress.occurrences} fired", ""),
-        (f"{progress.running} running", "cyan" if progress.running else "dim"),
-        (f"{progress.completed} completed", "green"),
-        (f"{progress.failed} failed", "red" if progress.failed else "dim"),
+        (_manifests(summary), "bold"),
+        (f"{progress['occurrences']} fired", ""),
+        (f"{progress['running']} running", "cyan" if progress["running"] else "dim"),
+        (f"{progress['completed']} completed", "green"),
+        (f"{progress['failed']} failed", "red" if progress["failed"] else "dim"),
     ]
     others = [
-        (f"{progress.waiting} waiting", progress.waiting, ""),
-        (f"{progress.skipped} skipped", progress.skipped, ""),
-        (counted(progress.dead_letters, "dead letter"), progress.dead_letters, "bold red"),
-        (f"{progress.blocked} blocked", progress.blocked, "bold red"),
-        (f"{progress.in_doubt} possibly started twice", progress.in_doubt, "yellow"),
+        ("waiting", f"{progress['waiting']} waiting", ""),
+        ("skipped", f"{progress['skipped']} skipped", ""),
+        ("dead_letters", letters, "bold red"),
+        ("blocked", f"{progress['blocked']} blocked", "bold red"),
+        ("in_doubt", f"{progress['in_doubt']} possibly started twice", "yellow"),
     ]
-    counts += [(text, style) for text, number, style in others if number]
+    counts += [(text, style) for name, text, style in others if progress[name]]
     return Text("  ").join(Text(*count) for count in counts)
-
-
-def _next_due(summary: Summary) -> Table:
-    table = _table("name", "when")
-    for external_id, next_due_at in summary.next_due:
-        table.add_row(_cut(external_id), _when(next_due_at, summary.now))
-    return table
-
-
-def _latest_runs(latest: list[LatestRun]) -> Table:
-    table = _table("name", "state", "attempt", "duration", "message")
-    for run in latest:
-        table.add_row(
-            _cut(run.manifest or ""),
-            Text(run.state.replace("_", " "), style=_STATE_STYLES.get(run.state, "")),
-            f"attempt {run.attempt}" if run.attempt > 1 else "",
-            _duration(run),
-            _cut(" ".join((run.message or "").split()), style="dim"),
-        )
-    return table
-
-
-def _table(*columns: str) -> Table:
-    """Make a table without lines; names and messages shrink first."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(no_wrap=column not in ("name", "message"))
-    return table
 
 
 def _cut(text: str, style: str = "") -> Text:
@@ -169,12 +153,10 @@ def _cut(text: str, style: str = "") -> Text:
 
 def _when(moment: datetime, now: datetime) -> str:
     seconds = max(0, round((moment - now).total_seconds()))
-    if seconds < 120:
-        return f"in {seconds} s"
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+    return f"in {seconds} s" if seconds < 120 else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _duration(run: LatestRun) -> str:
-    if run.started_at is None or run.finished_at is None:
+def _duration(run: Any) -> str:
+    if run["started_at"] is None or run["finished_at"] is None:
         return ""
-    return f"{(run.finished_at - run.started_at).total_seconds():.2f} s"
+    return f"{(run['finished_at'] - run['started_at']).total_seconds():.2f} s"

@@ -3,9 +3,11 @@
 import asyncio
 import logging
 import os
+import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import datetime
+from typing import Any
 
 from headway_clock import monotonic
 from headway_dispatcher.wiring import start_dispatcher
@@ -21,11 +23,10 @@ from msgspec.structs import replace
 from headway_cli.serve.running import PartEnded
 from headway_cli.serve.servers import reach_broker, reach_database
 from headway_cli.serve.services import apply_migrations
-from headway_cli.up import summary
 from headway_cli.up.local_console import Credentials, read_or_make, start_local_console
 from headway_cli.up.plan import Plan
-from headway_cli.up.processes import Part, ShowLine, WorkerProcess, start_app_worker
-from headway_cli.up.worker_commands import CommandWorker
+from headway_cli.up.processes import CommandWorker, Part, ShowLine, WorkerProcess
+from headway_cli.up.summary import queries, read_value
 
 _WORKER_SECONDS = 30.0
 _GIVE_UP_AFTER = 3
@@ -42,106 +43,96 @@ Say = Callable[[str], None]
 class Servers(Struct, frozen=True, kw_only=True):
     """PostgreSQL and NATS, and the time from which figures count."""
 
-    database_url: str
-    nats_url: str
+    urls: dict[str, str]
     database: Database
     since: datetime
     parts: list[Part]
 
 
-class Services(Struct, frozen=True, kw_only=True):
+class Services(Struct, frozen=True):
     """The running scheduler, dispatcher, console and workers."""
 
     scheduler: Service
     dispatcher: Service
     console: Service
-    worker: WorkerProcess | None
-    commands: list[CommandWorker]
+    workers: list[WorkerProcess | CommandWorker]
     console_url: str
     credentials: Credentials
 
 
 async def start_servers(stack: AsyncExitStack, plan: Plan, say: Say) -> Servers:
     """Start or reach the servers and migrate the schemas; the stack stops them."""
-    database_url, nats_url, parts = await _find_servers(stack, plan, say)
-    database = await reach_database(database_url, name="headway-up", wait=plan.wait)
-    stack.push_async_callback(database.close)
-    # Only to see that it answers: each service has a connection of its own.
-    broker = await reach_broker(
-        nats_url, name="headway-up", credentials=plan.settings.nats_creds, wait=plan.wait
-    )
-    await broker.close()
-    await apply_migrations(database)
-    return Servers(
-        database_url=database_url,
-        nats_url=nats_url,
-        database=database,
-        since=await summary.read_now(database),
-        parts=parts,
-    )
-
-
-async def _find_servers(stack: AsyncExitStack, plan: Plan, say: Say) -> tuple[str, str, list[Part]]:
-    """Return the URLs of both servers; starts those that were not given."""
-    database_url, nats_url = plan.settings.database_url, plan.settings.nats_url
-    if database_url and nats_url:
-        return database_url, nats_url, []
+    database_url, nats_url, parts = plan.settings.database_url, plan.settings.nats_url, []
     names = [name for name, url in (("PostgreSQL", database_url), ("NATS", nats_url)) if not url]
-    say(f"starting {' and '.join(names)} on the data folder {plan.data}")
-    servers = await stack.enter_async_context(
-        run_servers(plan.data, postgres=not database_url, nats=not nats_url)
+    if names:
+        say(f"starting {' and '.join(names)} on the data folder {plan.data}")
+        servers = await stack.enter_async_context(
+            run_servers(plan.data, postgres=not database_url, nats=not nats_url)
+        )
+        for note in servers.notes:
+            say(note)
+        parts = [
+            Part(name=server.title, process=server.process, where=f"see {server.log}")
+            for server in (servers.postgres, servers.nats)
+            if server is not None
+        ]
+        database_url, nats_url = database_url or servers.database_url, nats_url or servers.nats_url
+    urls = {"database_url": str(database_url), "nats_url": str(nats_url)}
+    database = await stack.enter_async_context(
+        reach_database(urls["database_url"], name="headway-up", wait=plan.wait)
     )
-    for note in servers.notes:
-        say(note)
-    parts = [
-        Part(name=server.title, process=server.process, where=f"see {server.log}")
-        for server in (servers.postgres, servers.nats)
-        if server is not None
-    ]
-    return database_url or servers.database_url, nats_url or servers.nats_url, parts
+    # Only to see that it answers: each service has a connection of its own.
+    terms: Any = {"credentials": plan.settings.nats_creds, "wait": plan.wait}
+    async with reach_broker(urls["nats_url"], name="headway-up", **terms):
+        await apply_migrations(database)
+    since = await read_value(database, queries["now"])
+    return Servers(urls=urls, database=database, since=since, parts=parts)
 
 
 async def start_services(
     stack: AsyncExitStack, plan: Plan, servers: Servers, show_line: ShowLine
 ) -> Services:
     """Start all services, the scheduler after the worker, so that the first fire finds one."""
-    urls = {"database_url": servers.database_url, "nats_url": servers.nats_url}
     dispatcher = await start_dispatcher(
-        replace(plan.dispatcher, **urls), give_up_after=_GIVE_UP_AFTER
+        replace(plan.dispatcher, **servers.urls), give_up_after=_GIVE_UP_AFTER
     )
     stack.push_async_callback(dispatcher.stop)
     credentials = read_or_make(plan.data)
+    console_settings = replace(plan.console, **servers.urls)
     console = await start_local_console(
-        replace(plan.console, **urls), credentials, folder=plan.data, give_up_after=_GIVE_UP_AFTER
+        console_settings, credentials, folder=plan.data, give_up_after=_GIVE_UP_AFTER
     )
     stack.push_async_callback(console.stop)
     host = plan.console.console_address.rpartition(":")[0]
     local_host = "127.0.0.1" if host in ("", "0.0.0.0", "[::]") else host  # noqa: S104
     console_url = f"http://{local_host}:{console.port}"
-    environment = _worker_environment(servers, console_url, credentials)
-    worker = await _start_worker(stack, plan, servers, environment, show_line)
-    commands = []
+    environment = {
+        **os.environ,
+        "HEADWAY_NATS_URL": servers.urls["nats_url"],
+        "HEADWAY_URL": console_url,
+        "HEADWAY_TOKEN": credentials.token,
+    }
+    # That is the address of `up` itself.
+    environment.pop("HEADWAY_HEALTH_ADDRESS", None)
+    if logging.getLogger().isEnabledFor(logging.DEBUG):
+        environment["HEADWAY_DEBUG"] = "1"
+    workers: list[WorkerProcess | CommandWorker] = []
+    if plan.has_bodies:
+        workers.append(await _start_worker(stack, plan, servers, environment, show_line))
     for command in plan.worker_commands:
-        started = await CommandWorker.start(command, environment=environment, show_line=show_line)
+        started = CommandWorker(command, environment, show_line)
+        await started.start()
         stack.push_async_callback(started.stop)
-        commands.append(started)
+        workers.append(started)
     scheduler = await start_scheduler(
-        replace(plan.scheduler, **urls), plan.definitions, give_up_after=_GIVE_UP_AFTER
+        replace(plan.scheduler, **servers.urls), plan.definitions, give_up_after=_GIVE_UP_AFTER
     )
     stack.push_async_callback(scheduler.stop)
     if plan.settings.health_address:
         health = _shared_health([scheduler, dispatcher, console])
         await health.start(plan.settings.health_address)
         stack.push_async_callback(health.stop)
-    return Services(
-        scheduler=scheduler,
-        dispatcher=dispatcher,
-        console=console,
-        worker=worker,
-        commands=commands,
-        console_url=console_url,
-        credentials=credentials,
-    )
+    return Services(scheduler, dispatcher, console, workers, console_url, credentials)
 
 
 async def _start_worker(
@@ -150,19 +141,17 @@ async def _start_worker(
     servers: Servers,
     environment: dict[str, str],
     show_line: ShowLine,
-) -> WorkerProcess | None:
-    """Start the app's worker and wait for its first heartbeat, unless the app has no bodies."""
-    if not plan.has_bodies:
-        return None
-    worker = await start_app_worker(
-        plan.app,
-        slots=plan.settings.worker_slots,
-        environment=environment,
-        show_line=show_line,
-    )
+) -> WorkerProcess:
+    """Start the app's worker and wait for its first heartbeat."""
+    slots = plan.settings.worker_slots
+    flags = ["--slots", str(slots)] if slots is not None else []
+    words = [sys.executable, "-m", "headway_cli", "worker", "--app", plan.app, *flags]
+    environment = {"PYTHONUNBUFFERED": "1", **environment}
+    worker = WorkerProcess("the worker", words, environment, show_line)
+    await worker.start()
     stack.push_async_callback(worker.stop)
     deadline = monotonic() + _WORKER_SECONDS
-    while not await summary.count_workers(servers.database, servers.since):
+    while not await read_value(servers.database, queries["workers_heard"], servers.since):
         await worker.check()
         if monotonic() > deadline:
             raise PartEnded(
@@ -173,30 +162,12 @@ async def _start_worker(
     return worker
 
 
-def _worker_environment(
-    servers: Servers, console_url: str, credentials: Credentials
-) -> dict[str, str]:
-    """Make the environment of workers; HEADWAY_HEALTH_ADDRESS is that of `up` itself."""
-    environment = {
-        **os.environ,
-        "HEADWAY_NATS_URL": servers.nats_url,
-        "HEADWAY_URL": console_url,
-        "HEADWAY_TOKEN": credentials.token,
-    }
-    environment.pop("HEADWAY_HEALTH_ADDRESS", None)
-    if logging.getLogger().isEnabledFor(logging.DEBUG):
-        environment["HEADWAY_DEBUG"] = "1"
-    return environment
-
-
 async def check_all(services: Services, servers: Servers) -> None:
     """Raise if a part has ended that must not end."""
     for part in servers.parts:
         part.check()
-    if services.worker is not None:
-        await services.worker.check()
-    for command in services.commands:
-        command.check()
+    for worker in services.workers:
+        await worker.check()
     for service in (services.scheduler, services.dispatcher, services.console):
         if service.broker.closed.is_set():
             raise BrokerUnavailable(f"{service.broker.where}: the connection is closed for good")
@@ -205,18 +176,25 @@ async def check_all(services: Services, servers: Servers) -> None:
 async def settle(services: Services, servers: Servers, stop: asyncio.Event) -> None:
     """Stop deciding, and let decided work finish."""
     database, since = servers.database, servers.since
+
+    async def under_way() -> bool:
+        return bool(await read_value(database, queries["under_way"], since))
+
+    async def unsettled() -> bool:
+        now = await read_value(database, queries["now"])
+        return bool(await read_value(database, queries["to_come"], now)) or await under_way()
+
     await services.scheduler.end_pass("tick")
     began = monotonic()
-    while await summary.count_unsettled(database, since):
+    while await unsettled():
         # A signal during this wait means that the user is waiting.
         patience = _HURRIED_SECONDS if stop.is_set() else _SETTLE_SECONDS
         if monotonic() - began > patience:
             break
         await asyncio.sleep(0.05)
-    own = [] if services.worker is None else [services.worker.stop()]
-    await asyncio.gather(*own, *(command.stop() for command in services.commands))
+    await asyncio.gather(*(worker.stop() for worker in services.workers))
     deadline = monotonic() + _HAND_BACK_SECONDS
-    while monotonic() < deadline and await summary.count_under_way(database, since):
+    while monotonic() < deadline and await under_way():
         await asyncio.sleep(0.05)
 
 

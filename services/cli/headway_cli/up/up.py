@@ -9,7 +9,6 @@ import contextlib
 import json
 import math
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import click
@@ -23,61 +22,36 @@ from headway_cli.serve.running import noted
 from headway_cli.serve.servers import unless_stopped
 from headway_cli.serve.services import exporting
 from headway_cli.terminal import options
+from headway_cli.up import services as parts
 from headway_cli.up.plan import Plan, make_plan
-from headway_cli.up.screen import Screen, Show
-from headway_cli.up.services import (
-    Servers,
-    Services,
-    check_all,
-    settle,
-    start_servers,
-    start_services,
-)
-from headway_cli.up.summary import read_now, read_report, read_summary, report_text
-from headway_cli.up.worker_commands import WorkerCommand, read_commands
+from headway_cli.up.processes import check_commands
+from headway_cli.up.screen import Screen
+from headway_cli.up.summary import queries, read_report, read_summary, read_value, report_text
 
 log = get_logger(__name__)
 
 _CHECK_SECONDS = 0.5
+_PORT_HELP = "Port of the console; by default a free port, kept for the next start."
 
 
 @click.command()
 @click.argument("app", envvar="HEADWAY_APP")
 @options.data_option("Folder for the data of the embedded servers.")
-@options.seconds_option(
-    "--for", "seconds", "Stop after this time.", type=click.FloatRange(min=0, min_open=True)
-)
+@options.seconds_option("--for", "seconds", "Stop after this time.", type=options.POSITIVE)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON summary as the last line.")
 @options.slots_option
-@click.option(
-    "--worker-command",
-    "worker_commands",
-    multiple=True,
-    callback=read_commands,
-    metavar="COMMAND",
-    help="Run another worker, such as 'node worker.js'; may be repeated. An app in YAML needs one.",
+@options.repeated(
+    *("--worker-command", "worker_commands", "COMMAND"),
+    "Run another worker, such as 'node worker.js'; may be repeated. An app in YAML needs one.",
+    callback=check_commands,
 )
 @options.database_option
 @options.nats_option
 @options.health_option
-@click.option(
-    "--console-port",
-    "console_port",
-    type=click.IntRange(0, 65_535),
-    metavar="N",
-    help="Port of the console and the API; by default a free port, kept for the next start.",
-)
+@options.text("--console-port", "N", _PORT_HELP, type=click.IntRange(0, 65_535))
 @options.wait_option
 @options.debug_option
-def up(
-    app: str,
-    worker_commands: tuple[WorkerCommand, ...],
-    data: Path,
-    seconds: float | None,
-    as_json: bool,
-    wait: float,
-    **flags: Any,
-) -> None:
+def up(app: str, as_json: bool, **terms: Any) -> None:
     """Run everything for APP on this machine until Ctrl-C.
 
     APP is your file.py, module or module:name, or a YAML file whose jobs run in worker commands.
@@ -87,9 +61,8 @@ def up(
     A worker command is a program in any language that speaks the worker protocol. It finds NATS by
     HEADWAY_NATS_URL, is restarted when it ends, and gets a SIGTERM when 'up' ends.
     """
-    plan = make_plan(
-        app, flags, worker_commands=worker_commands, data=data, seconds=seconds, wait=wait
-    )
+    own = {name: terms.pop(name) for name in ("worker_commands", "data", "seconds", "wait")}
+    plan = make_plan(app, terms, **own)
     screen = Screen()
     with exporting("headway"):
         report = run(_up(plan, screen))
@@ -103,57 +76,55 @@ async def _up(plan: Plan, screen: Screen) -> dict[str, Any]:
     """Start, watch, settle, stop; returns the figures, read when all services have stopped."""
     stop = stop_on_signals()
     async with AsyncExitStack() as server_stack:
-        servers = await unless_stopped(start_servers(server_stack, plan, screen.say), stop)
+        servers = await unless_stopped(parts.start_servers(server_stack, plan, screen.say), stop)
         async with AsyncExitStack() as stack:
-            start = start_services(stack, plan, servers, screen.show_line)
+            start = parts.start_services(stack, plan, servers, screen.show_line)
             services = await unless_stopped(start, stop)
             stack.enter_context(
                 noted(
                     plan.data,
-                    nats_url=servers.nats_url,
-                    database_url=servers.database_url,
+                    **servers.urls,
                     url=services.console_url,
                     token=services.credentials.token,
                     ticket_key=services.credentials.ticket_key,
                 )
             )
-            screen.say(_console_line(services, screen))
-            running_since = await read_now(servers.database)
+            screen.say(f"console: {services.console_url}{_sign_in(services, screen)}")
+            running_since = await read_value(servers.database, queries["now"])
             await _watch(plan, servers, services, stop, screen)
             screen.say(
                 "stopping: no new work, runs under way may finish (Ctrl-C ends them at once)"
             )
-            await settle(services, servers, stop)
+            await parts.settle(services, servers, stop)
         return await read_report(servers.database, servers.since, running_since)
 
 
-def _console_line(services: Services, screen: Screen) -> str:
-    """Name the console: at a terminal with a link that signs in once, never in a log."""
-    url, key = services.console_url, services.credentials.ticket_key
+def _sign_in(services: parts.Services, screen: Screen) -> str:
+    """Return the rest of a link that signs in once: at a terminal, never in a log."""
     if screen.is_terminal:
-        return f"console: {url}{sign_in_path(key, utc_now())}"
-    return f"console: {url} ('headway sign-in' prints a link that signs you in)"
+        return sign_in_path(services.credentials.ticket_key, utc_now())
+    return " ('headway sign-in' prints a link that signs you in)"
 
 
 async def _watch(
-    plan: Plan, servers: Servers, services: Services, stop: asyncio.Event, screen: Screen
+    plan: Plan,
+    servers: parts.Servers,
+    services: parts.Services,
+    stop: asyncio.Event,
+    screen: Screen,
 ) -> None:
     """Show progress until a signal comes, or until the time is up."""
     ends_at = math.inf if plan.seconds is None else monotonic() + plan.seconds
     show_at = monotonic()
     with screen.watching() as show:
         while not stop.is_set() and (left := ends_at - monotonic()) > 0:
-            await check_all(services, servers)
+            await parts.check_all(services, servers)
             if monotonic() >= show_at:
                 show_at += screen.pace
-                await _show(servers, show)
+                try:
+                    show(await read_summary(servers.database, servers.since))
+                except DatabaseUnavailable as error:
+                    log.warning("cannot read progress", error=error)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(_CHECK_SECONDS, left)):
                     await stop.wait()
-
-
-async def _show(servers: Servers, show: Show) -> None:
-    try:
-        show(await read_summary(servers.database, servers.since))
-    except DatabaseUnavailable as error:
-        log.warning("cannot read progress", error=error)

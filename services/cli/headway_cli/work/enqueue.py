@@ -5,29 +5,23 @@ from uuid import UUID
 
 import click
 from headway_clock import utc_now
-from headway_contract.work_queue import EnqueuedStatus
 
-from headway_cli.serve.completion import complete_groups, complete_jobs
+from headway_cli.serve.names import complete_groups, complete_jobs
 from headway_cli.serve.outcomes import await_outcome, wait_option
-from headway_cli.serve.session import Session, asking
+from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
-from headway_cli.terminal.times import read_moment, shown
+from headway_cli.terminal.times import read_moment
 
 
-@click.command()
+@command()
 @click.argument("job", metavar="JOB", shell_complete=complete_jobs)
 @click.option("--input", "input_text", metavar="JSON", help="Input of the job.")
 @click.option("--group", help="A group other than the job's.", shell_complete=complete_groups)
 @options.priority_option
 @options.seconds_option("--delay", "delay", "Do not start before this time has passed.")
-@click.option(
-    "--start-by",
-    metavar="TIME",
-    help="The work expires if it has not started by then; ISO 8601 or '2027-03-28 03:15', in UTC.",
-)
+@options.text("--start-by", "TIME", "The work expires if it has not started by then, in UTC.")
 @click.option("--key", help="Idempotency key: the same key of a job enqueues only once.")
 @wait_option
-@asking
 def enqueue(
     session: Session,
     job: str,
@@ -49,29 +43,23 @@ def enqueue(
     return await_outcome(session, found.work) if waits else 0
 
 
-@click.command()
-@click.option("--refused", "refused_only", is_flag=True, help="Only refused work.")
-@asking
+@command()
+@options.flag("--refused", "Only refused work.", "refused_only")
 def enqueued(session: Session, refused_only: bool) -> None:
     """List enqueued work that is not queued yet or was refused."""
     session.print_items(
         session.ask(lambda client: client.enqueued(refused_only=refused_only)),
         ("WORK", "JOB", "KEY", "BY", "ENQUEUED", "STATUS", "REASON"),
-        _row,
+        lambda work: (
+            *(work.work, work.job, work.key, work.enqueued_by, work.enqueued_at),
+            *(work.state, work.reason),
+        ),
         empty="no work was refused" if refused_only else "no work is pending, none was refused",
     )
 
 
-def _row(work: EnqueuedStatus) -> tuple[object, ...]:
-    return (
-        *(work.work, work.job, work.key, work.enqueued_by, shown(work.enqueued_at)),
-        *(work.state, work.reason),
-    )
-
-
-@click.command()
+@command()
 @click.argument("work", metavar="WORK", callback=options.identity)
-@asking
 def dismiss(session: Session, work: UUID) -> None:
     """Dismiss enqueued work that was refused."""
     session.print_text(session.ask(lambda client: client.dismiss(work)))

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 import click
 import msgspec
@@ -15,10 +14,10 @@ from headway_dispatcher.public import HistoryEvent
 from headway_errors import Unavailable
 from headway_service_kit.process import run as run_program
 from headway_service_kit.process import stop_on_signals
-from msgspec import Struct
 
 from headway_cli.serve.names import filters, work_filter
-from headway_cli.serve.session import Query, Session, asking
+from headway_cli.serve.servers import Stopped, unless_stopped
+from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
 from headway_cli.terminal.output import printable
 
@@ -27,111 +26,54 @@ if TYPE_CHECKING:
 
 _SHOWN_FIELDS = ("job", "manifest", "outcome", "attempt", "cause", "reason", "host")
 _RECONNECT_SECONDS = 1.0
-_PAGE = 500
 
 
-class EventPage(Struct, frozen=True, kw_only=True):
-    """A page of events, the newest first."""
-
-    items: list[HistoryEvent]
-    next: str | None = None
-
-
-@click.command()
+@command()
 @click.option("-f", "--follow", is_flag=True, help="Follow new events, until Ctrl-C.")
-@click.option(
-    "--type",
-    "types",
-    metavar="TYPE",
-    multiple=True,
-    help="Only these, as in run.completed or 'run.*'; may be repeated.",
+@options.repeated(
+    "--type", "type", "TYPE", "Only these, as in run.completed or 'run.*'; may be repeated."
 )
 @filters
 @work_filter
-@click.option("--run", callback=options.identity, metavar="ID", help="Only of this run.")
-@click.option(
-    "-n",
-    "count",
-    type=click.IntRange(0, 100_000),
-    default=20,
-    show_default=True,
-    help="How many past events.",
-)
+@options.id_option("--run", "Only of this run.")
+@options.count_option("How many past events.", least=0, most=100_000, usual=20)
 @options.since_option
-@asking
-def events(
-    session: Session,
-    follow: bool,
-    types: tuple[str, ...],
-    count: int,
-    since: datetime | None,
-    **given: str | UUID | None,
-) -> None:
+def events(session: Session, follow: bool, most: int, since: datetime | None, **query: Any) -> None:
     """Show past events, or follow new ones.
 
     The events are those of the dispatcher's history: work accepted, orders, reports of workers
     (accepted, or refused with the reason), retries and settlements. --json prints one document a
     line.
     """
-    query: Query = [("type", name) for name in types]
-    query += [(name, str(value)) for name, value in given.items() if value is not None]
-    past = query if since is None else [*query, ("since", since.isoformat())]
     address = session.address()
-
-    # Not above: loading it takes as long as a short command.
-    from headway.client.http_control import HttpControl  # noqa: PLC0415
 
     async def show() -> None:
         stop = stop_on_signals() if follow else None
-        async with HttpControl(address.url, token=address.token) as control:
-            page = await _read_page(control, [("limit", "1")])
-            newest = page.items[0].number if page.items else 0
-            found = await _read_past(control, past, count)
+        async with address.control() as control:
+            latest = await control.list("/events", {}, HistoryEvent, most=1)
+            newest = latest[0].number if latest else 0
+            found = await control.list(
+                "/events", {**query, "since": since}, HistoryEvent, most=most
+            )
             _print((event for event in reversed(found) if event.number <= newest), session.as_json)
             if stop is not None:
-                await _follow(control, query, str(newest), stop, session.as_json)
+                reading = _read_stream(control, query, str(newest), session.as_json)
+                with contextlib.suppress(Stopped):
+                    await unless_stopped(reading, stop)
 
     run_program(show())
 
 
-async def _read_past(control: "HttpControl", query: Query, count: int) -> list[HistoryEvent]:
-    """Read the newest events that match, the newest first."""
-    found: list[HistoryEvent] = []
-    cursor: Query = []
-    while len(found) < count:
-        limit = ("limit", str(min(_PAGE, count - len(found))))
-        page = await _read_page(control, [*query, limit, *cursor])
-        found += page.items
-        if page.next is None:
-            break
-        cursor = [("cursor", page.next)]
-    return found
-
-
-async def _read_page(control: "HttpControl", query: Query) -> EventPage:
-    body = await control.call("GET", f"{API}/events", query=query)
-    return msgspec.json.decode(body, type=EventPage)
-
-
-async def _follow(
-    control: "HttpControl", query: Query, after: str, stop: asyncio.Event, as_json: bool
+async def _read_stream(
+    control: "HttpControl", query: dict[str, Any], after: str, as_json: bool
 ) -> None:
-    """Print new events until a signal comes."""
-    reading = asyncio.create_task(_read_stream(control, query, after, as_json))
-    stopped = asyncio.create_task(stop.wait())
-    await asyncio.wait({reading, stopped}, return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-    reading.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await reading
-
-
-async def _read_stream(control: "HttpControl", query: Query, after: str, as_json: bool) -> None:
     """Print new events; after a lost connection continue behind the last one."""
+    wanted = [("type", name) for name in query["type"]]
+    wanted += [(name, str(query[name])) for name in query if query[name] and name != "type"]
     seen: set[str] = set()
     while True:
         try:
-            async for identity, data in control.follow(f"{API}/events/stream", query, after=after):
+            async for identity, data in control.follow(f"{API}/events/stream", wanted, after=after):
                 event = msgspec.json.decode(data, type=HistoryEvent)
                 if event.id not in seen:
                     _print([event], as_json)

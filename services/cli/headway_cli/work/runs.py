@@ -1,4 +1,4 @@
-"""`headway work`, `headway runs` and `headway cancel`."""
+"""`headway work`, `headway runs`, `headway cancel` and `headway workers`."""
 
 from typing import Any
 from uuid import UUID
@@ -6,31 +6,33 @@ from uuid import UUID
 import click
 from headway import Client
 from headway_clock import utc_now
+from headway_contract.operations import WorkerStatus
 from headway_contract.work_queue import CancelAnswer, RunAnswer, RunStatus, WorkAnswer, WorkStatus
 
-from headway_cli.serve.completion import complete_groups, complete_manifests
-from headway_cli.serve.names import filters, work_filter, worker_filter
-from headway_cli.serve.session import Session, asking
+from headway_cli.serve import names
+from headway_cli.serve.session import Session, asking, command
 from headway_cli.terminal import options
 from headway_cli.terminal.interaction import confirm, yes_option
-from headway_cli.terminal.output import counted, fields, first_line, json_text, table
-from headway_cli.terminal.times import age_text, duration_text, shown
+from headway_cli.terminal.output import counted, fields, first_line, json_text, table, waiting_text
+from headway_cli.terminal.times import age_text, duration_text
 
 NOT_ALL = 1
 _CANCELLED = ("settled", "asked_to_stop", "asked")
+_WORK_STATES = ("queued", "dispatched", "waiting", "settled")
+_RUN_STATES = ("pending", "in_progress", "completed", "failed", "cancelled")
 _LISTED = 20
 _COUNTED = 1000
+_MANY = f"more than {_COUNTED} works"
 
 _id_argument = click.argument("identity", metavar="[ID]", required=False, callback=options.identity)
 
 
-@click.command()
+@command()
 @click.argument("ids", metavar="[ID]...", nargs=-1, callback=options.identity)
-@click.option("--manifest", help="All work of this manifest.", shell_complete=complete_manifests)
-@click.option("--group", help="All work of this group.", shell_complete=complete_groups)
+@names.named("--manifest", "ID", "All work of this manifest.", names.complete_manifests)
+@names.named("--group", "NAME", "All work of this group.", names.complete_groups)
 @click.option("--reason", default="", help="Reason, for the record and the running job.")
 @yes_option
-@asking
 def cancel(
     session: Session,
     ids: tuple[UUID, ...],
@@ -46,7 +48,19 @@ def cancel(
     """
     if sum((bool(ids), manifest is not None, group is not None)) != 1:
         raise click.UsageError("give ids of runs or work, or --manifest, or --group")
-    confirm(lambda: _describe_cancel(session, manifest, group), yes=yes or bool(ids))
+    name = manifest or (f"group {group}" if group else "")
+
+    def describe() -> str | None:
+        found = session.ask(
+            lambda client: client.works(manifest=manifest, group=group, most=_COUNTED + 1)
+        )
+        if not found:
+            return None
+        running = sum(work.state == "dispatched" for work in found)
+        number = f"{counted(len(found), 'work')} ({running} running, the others wait)"
+        return f"cancel {number if len(found) <= _COUNTED else _MANY} of {name}"
+
+    confirm(describe, yes=yes or bool(ids))
 
     async def ask(client: Client) -> CancelAnswer:
         if manifest is not None:
@@ -58,88 +72,57 @@ def cancel(
         )
 
     found = session.ask(ask)
-    name = manifest or (f"group {group}" if group else "")
-    session.print(found, lambda: _cancel_lines(found, name))
+    lines = [result.text for result in found.results[:_LISTED]]
+    if name:
+        dropped = f", dropped {found.dropped} pending" if found.dropped else ""
+        lines.append(f"{name}: {waiting_text(found.counts) or 'no work was under way'}{dropped}")
+    session.print(found, lambda: lines)
     ended = [result for result in found.results if result.result not in _CANCELLED]
     return NOT_ALL if ids and ended else 0
 
 
-def _describe_cancel(session: Session, manifest: str | None, group: str | None) -> str | None:
-    """Describe a cancel of all work of a manifest or group; `None` if there is none."""
-    found = session.ask(
-        lambda client: client.works(manifest=manifest, group=group, most=_COUNTED + 1)
-    )
-    if not found:
-        return None
-    running = sum(work.state == "dispatched" for work in found)
-    number = f"{counted(len(found), 'work')} ({running} running, the others wait)"
-    if len(found) > _COUNTED:
-        number = f"more than {_COUNTED} works"
-    return f"cancel {number} of {manifest or f'group {group}'}"
-
-
-def _cancel_lines(found: CancelAnswer, name: str) -> list[str]:
-    lines = [result.text for result in found.results[:_LISTED]]
-    if name:
-        counts = [f"{number} {word.replace('_', ' ')}" for word, number in found.counts.items()]
-        dropped = f", dropped {found.dropped} pending" if found.dropped else ""
-        lines.append(f"{name}: {', '.join(counts) or 'no work was under way'}{dropped}")
-    return lines
-
-
-@click.command()
+@command()
 @_id_argument
-@click.option(
-    "--state",
-    type=click.Choice(["queued", "dispatched", "waiting", "settled"]),
-    help="Only in this state; by default all that is not settled.",
-)
-@filters
+@options.choice("--state", _WORK_STATES, "Only in this state; by default all that is not settled.")
+@names.filters
 @click.option("--reason", help="Only with this reason to wait; of settled work, its outcome.")
 @options.most_option
-@asking
 def work(session: Session, identity: UUID | None, most: int, **given: Any) -> None:
     """List work that is not settled, or show one piece of work.
 
     ID is that of the work, or of one of its runs.
     """
     if identity is not None:
-        _refuse_filters(given)
-        found = session.ask(lambda client: client.work(identity))
-        session.print(found, lambda: _work_lines(found))
+        _show_one(session, lambda client: client.work(identity), _work_lines, given)
         return
     session.print_items(
         session.ask(lambda client: client.works(most=most + 1, **given)),
         ("WORK", "MANIFEST", "JOB", "GROUP", "STATE", "WHY", "ROUND", "RUNS", "AGE"),
-        _work_row,
+        lambda work: (
+            *(work.work, work.manifest, work.job, work.group, work.state, _why(work)),
+            *(work.round, work.runs, age_text(work.queued_at, utc_now())),
+        ),
         empty="no matching work" if any(given.values()) else "no work is under way",
         most=most,
     )
 
 
-@click.command()
+@command()
 @_id_argument
-@click.option(
-    "--state",
-    type=click.Choice(["pending", "in_progress", "completed", "failed", "cancelled"]),
-    help="Only in this state.",
-)
-@filters
-@work_filter
-@worker_filter
+@options.choice("--state", _RUN_STATES, "Only in this state.")
+@names.filters
+@names.work_filter
+@names.worker_filter
 @options.since_option
 @options.until_option
 @options.most_option
-@asking
 def runs(session: Session, identity: UUID | None, most: int, **given: Any) -> None:
     """List runs, the newest first, or show one run.
 
     --since and --until compare the time at which runs were admitted.
     """
     if identity is not None:
-        _refuse_filters(given)
-        found = session.ask(lambda client: client.run(identity))
-        session.print(found, lambda: _run_lines(found))
+        _show_one(session, lambda client: client.run(identity), _run_lines, given)
         return
     session.print_items(
         session.ask(lambda client: client.runs(most=most + 1, **given)),
@@ -150,17 +133,12 @@ def runs(session: Session, identity: UUID | None, most: int, **given: Any) -> No
     )
 
 
-def _refuse_filters(given: dict[str, Any]) -> None:
+def _show_one(session: Session, ask: Any, lines: Any, given: dict[str, Any]) -> None:
     stated = [f"--{name}" for name, value in given.items() if value is not None]
     if stated:
         raise click.UsageError(f"an id selects one thing: leave out {', '.join(stated)}")
-
-
-def _work_row(work: WorkStatus) -> tuple[object, ...]:
-    return (
-        *(work.work, work.manifest, work.job, work.group, work.state, _why(work)),
-        *(work.round, work.runs, age_text(work.queued_at, utc_now())),
-    )
+    found = session.ask(ask)
+    session.print(found, lambda: lines(found))
 
 
 def _why(work: WorkStatus) -> str:
@@ -176,19 +154,19 @@ def _work_lines(found: WorkAnswer) -> list[str]:
     lines = fields(
         {
             "work": f"{work.work} (round {work.round})",
-            "manifest": work.manifest or "-",
+            "manifest": work.manifest,
             "group": work.group,
             "job": work.job,
             "cause": work.cause,
             "state": f"{work.state} ({_why(work)})" if _why(work) else work.state,
             "priority": work.priority,
-            "due": shown(work.due_at),
-            "queued": shown(work.queued_at),
-            "not before": shown(work.not_before),
-            "settled": shown(work.settled_at),
+            "due": work.due_at,
+            "queued": work.queued_at,
+            "not before": work.not_before,
+            "settled": work.settled_at,
             "attempts": f"{work.attempts} of {found.retry.get('attempts', '?')} in this round",
             "timeout": f"{found.timeout_seconds:g} s",
-            "dead letters": ", ".join(map(str, found.dead_letters)) or "-",
+            "dead letters": found.dead_letters,
             "input": json_text(found.input),
         }
     )
@@ -199,14 +177,10 @@ def _work_lines(found: WorkAnswer) -> list[str]:
     return lines
 
 
-def _result(run: RunStatus) -> tuple[str | None, str, str, str]:
+def _result(run: RunStatus) -> tuple[object, ...]:
     failure = f"{run.failure_kind}: {run.failure_message}" if run.failure_kind else ""
-    return (
-        run.worker,
-        shown(run.started_at),
-        duration_text(run.started_at, run.finished_at),
-        first_line(failure or run.cancel_reason or ""),
-    )
+    took = duration_text(run.started_at, run.finished_at)
+    return run.worker, run.started_at, took, first_line(failure or run.cancel_reason or "")
 
 
 def _run_lines(found: RunAnswer) -> list[str]:
@@ -216,19 +190,19 @@ def _run_lines(found: RunAnswer) -> list[str]:
         {
             "run": run.run,
             "work": f"{run.work} (round {run.round}, attempt {run.attempt})",
-            "manifest": run.manifest or "-",
+            "manifest": run.manifest,
             "group": run.group,
             "job": run.job,
             "state": run.state,
-            "worker": " on ".join(filter(None, (run.worker, run.host))) or "-",
-            "due": shown(run.due_at),
-            "admitted": shown(run.created_at),
-            "started": shown(run.started_at),
-            "finished": shown(run.finished_at),
+            "worker": " on ".join(filter(None, (run.worker, run.host))),
+            "due": run.due_at,
+            "admitted": run.created_at,
+            "started": run.started_at,
+            "finished": run.finished_at,
             "took": duration_text(run.started_at, run.finished_at),
-            "cancelled": run.cancel_reason or "-",
-            "progress": " ".join(filter(None, (percent, found.message))) or "-",
-            "trace": found.trace_id or "-",
+            "cancelled": run.cancel_reason,
+            "progress": " ".join(filter(None, (percent, found.message))),
+            "trace": found.trace_id,
             "input": json_text(found.input),
             "output": json_text(found.output),
         }
@@ -236,19 +210,48 @@ def _run_lines(found: RunAnswer) -> list[str]:
     if found.failure is not None:
         lines += ["", f"{found.failure.kind}: {found.failure.message}"]
         lines += found.failure.stack.rstrip().splitlines()
-    return lines + _log_lines(found)
-
-
-def _log_lines(found: RunAnswer) -> list[str]:
-    """List the log entries of a run, and how many were dropped."""
-    if not found.log and not found.log_dropped:
-        return []
-    lines = ["", "log:"]
+    lines += ["", "log:"] if found.log or found.log_dropped else []
     for entry in found.log:
         values = [f"{name}={json_text(value)}" for name, value in entry.fields.items()]
-        lines.append(
-            " ".join((f"{entry.at:%H:%M:%S.%f}"[:-3], entry.level, entry.message, *values))
-        )
-    if found.log_dropped:
-        lines.append(f"({counted(found.log_dropped, 'line')} dropped)")
+        at = f"{entry.at:%H:%M:%S.%f}"[:-3]
+        lines.append(" ".join((at, entry.level, entry.message, *values)))
+    lines += [f"({counted(found.log_dropped, 'line')} dropped)"] if found.log_dropped else []
     return lines
+
+
+UNKNOWN_WORKER = 1
+
+
+@click.group(invoke_without_command=True)
+@asking
+@click.pass_context
+def workers(context: click.Context, session: Session) -> None:
+    """List workers, or drain some."""
+    if context.invoked_subcommand is None:
+        session.print_items(
+            session.ask(lambda client: client.workers()),
+            ("WORKER", "STATUS", "BUSY", "HOST", "VERSION", "JOBS", "LAST HEARTBEAT"),
+            _worker_row,
+            empty="no worker has sent a heartbeat: start one with 'headway worker'",
+        )
+
+
+@command("drain", of=workers)
+@names.several("workers", "NAME...", names.complete_workers)
+def _drain_command(session: Session, workers: tuple[str, ...]) -> int:
+    """Drain workers: they take no new orders, finish their runs, and exit.
+
+    A worker that starts later under the same name is not affected. The exit code is 1 if a worker
+    is unknown.
+    """
+    found = session.ask(lambda headway: headway.drain(*workers))
+    session.print(found, lambda: [result.text for result in found])
+    return UNKNOWN_WORKER if any(result.result == "unknown" for result in found) else 0
+
+
+def _worker_row(worker: WorkerStatus) -> tuple[object, ...]:
+    state = "silent" if not worker.alive else "draining" if worker.draining else "alive"
+    version = worker.code_version or f"{worker.sdk} {worker.sdk_version}".strip()
+    heard = f"{age_text(worker.last_heard_at, utc_now())} ago"
+    busy = f"{len(worker.runs)} of {worker.slots}"
+    return (worker.worker, state, busy, worker.host, version, worker.jobs, heard)
