@@ -11,8 +11,15 @@ from headway_cli.doctor import nats, postgresql
 from headway_cli.doctor.findings import Area, Finding
 from headway_cli.doctor.system import Job, check_local, judge_failure, judge_system
 from headway_clock import utc_now
-from headway_console.reading.overview import Counts, Overview, Throughput
-from headway_console.reading.system import Backlog, Dispatcher, Health, Leader
+from headway_console.reading.system import (
+    Backlog,
+    Counts,
+    Dispatcher,
+    Health,
+    Leader,
+    Overview,
+    Throughput,
+)
 from headway_console.streams import Answering
 from headway_dispatcher.public import Inspected
 from headway_errors import RequestFailed
