@@ -27,7 +27,7 @@ _WRITE_FAILED = (10049, 10077, 10051)
 
 
 async def check_broker(broker: Broker, settings: DispatcherSettings, jobs: list[str]) -> Area:
-    """Check NATS and test its disk; `jobs` are those that live workers serve."""
+    """Check NATS and test its disk; `jobs` are served by live workers."""
     area, client = Area("nats"), broker.client
     version = client.connected_server_version
     judge_server(

@@ -76,7 +76,8 @@ def rebuild(tables: Tables, delete_unknown: bool, yes: bool, as_json: bool) -> i
                 database,
                 delete_unknown=delete_unknown,
                 on_page=lambda rebuilt: advance(rebuilt.works),
-            )
+            ),
+            stopped=True,
         )
     print_answer(rebuilt, lambda: _lines(rebuilt), as_json=as_json)
     return UNKNOWN_ROWS if rebuilt.left_alone else 0

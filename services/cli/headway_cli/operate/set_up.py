@@ -79,7 +79,7 @@ def secret() -> None:
 
 @click.command()
 @click.argument("part", type=click.Choice([section.name for section in SECTIONS]), required=False)
-@options.flag("--changed", "Only those that differ from their default.")
+@options.flag("--changed", "Only settings that differ from their default.")
 @json_option
 @options.debug_option
 def settings(part: str | None, changed: bool, as_json: bool) -> int:

@@ -20,8 +20,7 @@ _name_argument = click.argument("name", metavar="NAME", shell_complete=complete_
 def apps(context: click.Context, session: Session) -> None:
     """List applications; rename, retire or give back one.
 
-    The source of an application is code, which declares it at every start, or files, which
-    somebody applied.
+    The source of an application is code, which declares it at every start, or applied files.
     """
     if context.invoked_subcommand is None:
         session.print_items(

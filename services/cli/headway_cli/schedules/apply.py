@@ -75,7 +75,7 @@ def apply(session: Session, app: str | None, file: str | None, yes: bool, **term
 
     def describe() -> str | None:
         planned = session.ask(lambda client: client.plan(definitions, days=0, **terms))
-        # Whatever the policy: what has left a batch is deleted under each of them.
+        # Under every policy, manifests that left a batch are deleted.
         if not planned.pruned or planned.refused:
             return None
         number, names = counted(len(planned.pruned), "manifest"), listed(planned.pruned)

@@ -1,12 +1,11 @@
 """Commands with which operators change manifests, groups and jobs."""
 
-from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
 import click
 from headway import Client
 from headway.define.definitions import API_OWNER
-from headway_contract.fields import Changed, Rate
+from headway_contract.fields import Rate
 from headway_contract.manifests import ManifestResult, ManifestStatus
 from headway_decisions.capacity.rates import parse_rate
 from headway_errors import Conflict, Rejected
@@ -150,10 +149,9 @@ def _give_back_option(*fields: str) -> options.Decorator:
     "--jitter", "jitter", "Largest random delay of a fire.", type=click.FloatRange(0, 86_400)
 )
 @_give_back_option("enabled", "attempts", "interval", "jitter", "retry")
-def change(session: Session, manifest_id: str, give_back: tuple[Any, ...], **changes: Any) -> None:
+def change(session: Session, manifest_id: str, **changes: Any) -> None:
     """Change the operator settings of a manifest."""
-    flags = "--attempts, --interval, --jitter"
-    _change(session, Client.change, manifest_id, changes, give_back, flags)
+    _change(session, Client.change, manifest_id, **changes)
 
 
 def _read_limit(
@@ -189,36 +187,34 @@ _limit_options = options.together(
 @click.option("--priority", type=click.IntRange(0, 31), help="Rank among groups, from 0 to 31.")
 @click.option("--enable/--disable", "enabled", default=None, help="Whether its manifests may run.")
 @_give_back_option("max-active", "rate", "priority", "enabled")
-def group(session: Session, name: str, give_back: tuple[str, ...], **changes: Any) -> None:
+def group(session: Session, name: str, **changes: Any) -> None:
     """Change the limits of a group."""
-    flags = "--max-active, --rate, --priority, --enable, --disable"
-    _change(session, Client.change_group, name, changes, give_back, flags)
+    _change(session, Client.change_group, name, **changes)
 
 
 @command()
 @click.argument("name", metavar="NAME", shell_complete=names.complete_jobs)
 @_limit_options
 @_give_back_option("max-active", "rate")
-def job(session: Session, name: str, give_back: tuple[str, ...], **changes: Any) -> None:
+def job(session: Session, name: str, **changes: Any) -> None:
     """Change the limits of a job, over all groups."""
-    _change(session, Client.change_job, name, changes, give_back, "--max-active, --rate")
+    _change(session, Client.change_job, name, **changes)
 
 
 def _change(
-    session: Session,
-    act: Callable[..., Awaitable[Changed]],
-    name: str,
-    changes: dict[str, Any],
-    give_back: tuple[str, ...],
-    flags: str,
+    session: Session, act: Any, name: str, *, give_back: tuple[str, ...], **changes: Any
 ) -> None:
-    """Change what was given of a manifest, group or job; `none` removes a limit."""
-    stated = {
-        key: None if value == "none" else value
-        for key, value in changes.items()
-        if value is not None
-    }
-    if not stated and not give_back:
-        raise click.UsageError(f"nothing to change: give {flags} or --give-back")
+    """Change the given fields of a manifest, group or job; `none` removes a limit."""
+    given = {key: value for key, value in changes.items() if value is not None}
+    if not given and not give_back:
+        known = click.get_current_context().command.params
+        flags = [
+            flag
+            for option in known
+            if option.name in changes
+            for flag in (*option.opts, *option.secondary_opts)
+        ]
+        raise click.UsageError(f"nothing to change: give {', '.join(flags)} or --give-back")
+    stated = {key: None if value == "none" else value for key, value in given.items()}
     fields = [field.replace("-", "_") for field in give_back]
     session.print_text(session.ask(lambda client: act(client, name, give_back=fields, **stated)))

@@ -73,25 +73,8 @@ def trigger(
             "not for a backfill, which takes only --priority",
             {**single, "priority": None, "key": key},
         )
-
-        async def backfill(client: Client, *, dry_run: bool) -> BackfillAnswer:
-            zone, now = (await client.manifest(manifest_id)).status.zone, utc_now()
-            return await client.backfill(
-                manifest_id,
-                since=read_moment(since, zone, now=now, past=True),
-                until=now if until is None else read_moment(until, zone, now=now, past=True),
-                dry_run=dry_run,
-                missed_only=missed_only,
-                priority=terms["priority"],
-            )
-
-        def describe() -> str | None:
-            found = session.ask(lambda client: backfill(client, dry_run=True))
-            number = counted(found.queued, "occurrence")
-            return f"queue {number} ({found.text})" if found.queued else None
-
-        confirm(describe, yes=yes)
-        session.print_text(session.ask(lambda client: backfill(client, dry_run=False)))
+        backfill = {"missed_only": missed_only, "priority": terms["priority"]}
+        _backfill(session, manifest_id, since, until, yes=yes, **backfill)
         return 0
     if until is not None or missed_only:
         raise click.UsageError("--to and --missed-only need --from, where the range begins")
@@ -101,6 +84,26 @@ def trigger(
     if not (session.as_json and waits and found.work is not None):
         session.print_text(found)
     return await_outcome(session, found.work) if waits else 0
+
+
+def _backfill(
+    session: Session, manifest_id: str, since: str, until: str | None, *, yes: bool, **terms: Any
+) -> None:
+    """Ask for confirmation with the number of occurrences, then queue them."""
+
+    async def send(client: Client, *, dry_run: bool) -> BackfillAnswer:
+        zone, now = (await client.manifest(manifest_id)).status.zone, utc_now()
+        first = read_moment(since, zone, now=now, past=True)
+        last = now if until is None else read_moment(until, zone, now=now, past=True)
+        return await client.backfill(manifest_id, since=first, until=last, dry_run=dry_run, **terms)
+
+    def describe() -> str | None:
+        found = session.ask(lambda client: send(client, dry_run=True))
+        number = counted(found.queued, "occurrence")
+        return f"queue {number} ({found.text})" if found.queued else None
+
+    confirm(describe, yes=yes)
+    session.print_text(session.ask(lambda client: send(client, dry_run=False)))
 
 
 def _refuse_terms(why: str, terms: dict[str, object]) -> None:

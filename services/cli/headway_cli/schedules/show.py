@@ -22,7 +22,7 @@ from headway_errors import NotFound
 from headway_cli.serve.names import complete_manifests, manifest_argument, several
 from headway_cli.serve.session import Session, command, read_manifest_time
 from headway_cli.terminal import options
-from headway_cli.terminal.output import counted, fields, waiting_text, window_table
+from headway_cli.terminal.output import counted, counts_text, fields, window_table
 from headway_cli.terminal.times import CLOCK_CHANGES, shown
 
 _TIME_HELP = "ISO 8601, '2027-03-28 03:15' or 03:15; without an offset in the manifest's zone."
@@ -61,7 +61,7 @@ def groups(session: Session, occupancy: bool) -> None:
             ("GROUP", "RUNNING", "ORDERED", "MAX ACTIVE", "WAITING", "WHY", "DEAD LETTERS"),
             lambda group: (
                 *(group.group, group.in_progress, group.pending, str(_limit(group.max_active))),
-                *(sum(group.waiting.values()), waiting_text(group.waiting), group.dead_letters),
+                *(sum(group.waiting.values()), counts_text(group.waiting), group.dead_letters),
             ),
             empty="no work has arrived yet",
         )

@@ -93,8 +93,6 @@ def is_alive(pid: int) -> bool:
     """Return whether a process with this id exists."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
+    except OSError as error:
+        return isinstance(error, PermissionError)
     return True

@@ -1,4 +1,4 @@
-"""Commands that run a service, and those that prepare PostgreSQL and NATS for them."""
+"""Commands that run a service, or prepare PostgreSQL and NATS for services."""
 
 import asyncio
 import os
@@ -54,8 +54,8 @@ _COUNT = {"type": click.IntRange(1), "metavar": "N"}
 def scheduler(app: str | None, **flags: Any) -> None:
     """Run a scheduler, which decides when work is due.
 
-    It declares the manifests of your app when it starts; without an app it serves those that are
-    already declared. Run as many as you like: one of them decides.
+    It declares the manifests of your app when it starts; without an app it serves the declared
+    manifests. Run as many as you like: one of them decides.
     """
     settings.check([SchedulerSettings, DefinitionSettings], flags)
     given = settings.read(SchedulerSettings, flags)
@@ -102,7 +102,7 @@ def console(**flags: Any) -> None:
     It only reads the database; the scheduler and the dispatcher make all changes. Run as many as
     you like.
     """
-    # Half a second that every other command is spared.
+    # Not above: loading it takes half a second.
     from headway_console.wiring import start_console  # noqa: PLC0415
 
     _serve("headway-console", start_console(settings.read(ConsoleSettings, flags)))

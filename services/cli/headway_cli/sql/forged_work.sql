@@ -1,8 +1,8 @@
 -- name: undecided
--- Work of the dispatcher that the scheduler has not decided. Work without a manifest is accounted
--- for by what was enqueued, which is deleted when the work settles unless it has a key: so only what
--- is under way is compared, and not what a dead letter brought back. $1 how far back settled work
--- is compared, in days: less than decisions are kept. $2 how many.
+-- Work of the dispatcher that the scheduler has not decided. Work without a manifest is compared with
+-- the enqueued rows. These are deleted when their work settles, unless it has a key, so only
+-- unsettled work without a dead letter is compared. $1 age limit of settled work in days, less than
+-- decisions are kept. $2 limit.
 SELECT work_queue.id
 FROM dispatcher.work_queue
 WHERE (settled_at IS NULL OR settled_at >= clock_timestamp() - $1 * interval '1 day')

@@ -1,5 +1,5 @@
 -- name: progress
--- What has happened since a moment, and what goes on. $1 since.
+-- Counts since a time, and of current work. $1 since.
 SELECT
     (SELECT count(*) FROM scheduler.manifest WHERE pruning_at IS NULL) AS manifests,
     (SELECT count(*) FROM scheduler.manifest
@@ -19,7 +19,7 @@ SELECT
      WHERE created_at >= $1 AND (reissued > 0 OR begun_elsewhere > 0)) AS in_doubt
 
 -- name: lateness
--- From the due time to the start of the body, over first attempts since a moment, in
+-- Quantiles of the delay from the due time to the start of the body, of first attempts, in
 -- milliseconds. $1 since.
 SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY late) AS p50,
        percentile_cont(0.99) WITHIN GROUP (ORDER BY late) AS p99
@@ -30,7 +30,8 @@ FROM (
 ) AS starts
 
 -- name: next_due
--- What fires next; while work leaves no room it is not awake, but has a due time. $1 how many.
+-- Manifests that fire next; without room for more work a manifest has no wake time, but a due
+-- time. $1 limit.
 SELECT external_id, coalesce(wake_at, next_due_at) AS next_due_at
 FROM scheduler.manifest
 WHERE enabled AND pruning_at IS NULL AND next_due_at IS NOT NULL AND blocked_by IS NULL
@@ -38,7 +39,7 @@ ORDER BY coalesce(wake_at, next_due_at)
 LIMIT $1
 
 -- name: latest
--- The runs that were touched last. $1 since, $2 how many.
+-- The latest runs. $1 since, $2 limit.
 SELECT work_queue.manifest, metadata.state, metadata.attempt, metadata.started_at,
        metadata.finished_at, metadata.failure ->> 'message' AS message
 FROM dispatcher.metadata
@@ -48,8 +49,8 @@ ORDER BY metadata.created_at DESC
 LIMIT $2
 
 -- name: under_way
--- Work that was sent to a worker, or heard of from one, since a moment. Older work may have died
--- with its worker, which only the reaper can tell in time. $1 since.
+-- Number of works that are with a worker, or on their way. Older work may have been lost with its
+-- worker, which only the reaper detects. $1 since.
 SELECT count(*)
 FROM dispatcher.work_queue
 JOIN dispatcher.metadata ON metadata.run_id = work_queue.run_id
@@ -58,8 +59,8 @@ WHERE work_queue.state = 'dispatched'
   AND coalesce(lease.last_heard_at, lease.created_at) >= $1
 
 -- name: to_come
--- What could still be set going without any new decision: work that waits for nothing but its
--- turn, messages not sent, and outcomes that have not reached the scheduler. $1 now.
+-- Number of items that can still start work without a new decision: work that waits only for its
+-- turn, unsent messages, and outcomes that have not reached the scheduler. $1 now.
 SELECT (SELECT count(*) FROM dispatcher.waiting
         JOIN dispatcher.work_queue USING (id)
         WHERE work_queue.not_before <= $1
@@ -75,5 +76,5 @@ SELECT (SELECT count(*) FROM dispatcher.waiting
 SELECT clock_timestamp()
 
 -- name: workers_heard
--- Workers that were heard of since a moment. $1 since.
+-- Number of workers with a heartbeat since a time. $1 since.
 SELECT count(*) FROM dispatcher.worker WHERE last_heard_at >= $1

@@ -116,7 +116,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def waiting_text(numbers: Mapping[str, int]) -> str:
+def counts_text(numbers: Mapping[str, int]) -> str:
     """Write how much there is by reason or result, as in `3 no worker, 1 rate`."""
     return ", ".join(f"{number} {why.replace('_', ' ')}" for why, number in numbers.items())
 

@@ -7,7 +7,7 @@ from headway_console.public import GroupRow, Overview, RunRow, state_of
 from msgspec import Struct
 from rich.text import Text
 
-from headway_cli.terminal.output import counted, first_line, printable, waiting_text
+from headway_cli.terminal.output import counted, counts_text, first_line, printable
 from headway_cli.terminal.times import age_text
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -146,7 +146,7 @@ def _counts(overview: Overview) -> Text:
     parts.append(Text(letters, style="bold red" if counts.dead_letters else ""))
     waiting = sum((Counter(group.waiting) for group in overview.groups), Counter[str]())
     if waiting:
-        reasons = waiting_text(dict(sorted(waiting.items())))
+        reasons = counts_text(dict(sorted(waiting.items())))
         parts.append(Text(f"waiting: {reasons}", style="yellow"))
     return Text(" · ").join(parts)
 
@@ -163,7 +163,7 @@ def _groups(groups: Sequence[GroupRow], width: int) -> Iterator[Text]:
         if not row.enabled:
             line.append("  disabled", style="yellow")
         if row.waiting:
-            line.append(f"  waiting: {waiting_text(row.waiting)}", style="yellow")
+            line.append(f"  waiting: {counts_text(row.waiting)}", style="yellow")
         if row.dead_letters:
             line.append(f"  {counted(row.dead_letters, 'dead letter')}", style="bold red")
         yield line

@@ -28,7 +28,7 @@ class Credentials(Struct, frozen=True, kw_only=True):
 
 
 def read_or_make(folder: Path) -> Credentials:
-    """Read the credentials of a data folder; creates what is missing or unreadable."""
+    """Read the credentials of a data folder; creates missing or unreadable ones."""
     try:
         kept = msgspec.json.decode((folder / LOCAL_NAME).read_bytes(), type=Credentials)
     except (OSError, msgspec.DecodeError):

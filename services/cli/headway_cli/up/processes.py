@@ -26,7 +26,7 @@ from headway_cli.serve.running import PartEnded
 log = get_logger(__name__)
 
 # `up` waits for runs before it stops the worker, so the worker's own drain is short unless the user
-# sets it. The worker needs some seconds more to cancel and hand back what is left.
+# sets it. The worker needs some seconds more to cancel and hand back its runs.
 _DRAIN = "HEADWAY_DRAIN_SECONDS"
 _DRAIN_SECONDS = 1.0
 _HAND_BACK_SECONDS = 7.0

@@ -32,7 +32,7 @@ _WORKER_SECONDS = 30.0
 _GIVE_UP_AFTER = 3
 
 # How long runs may continue when the time is up, and when the user waits at the keyboard; and how
-# long to wait for what a stopping worker hands back.
+# long to wait for the runs that a stopping worker hands back.
 _SETTLE_SECONDS = 20.0
 _HURRIED_SECONDS = 3.0
 _HAND_BACK_SECONDS = 2.0

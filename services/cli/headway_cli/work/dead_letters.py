@@ -21,7 +21,7 @@ from headway_cli.serve.names import filters
 from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
 from headway_cli.terminal.interaction import confirm, progressing, yes_option
-from headway_cli.terminal.output import counted, fields, first_line, json_text, table, waiting_text
+from headway_cli.terminal.output import counted, counts_text, fields, first_line, json_text, table
 from headway_cli.terminal.times import PastMoment, age_text, shown
 
 NOT_ALL = 1
@@ -173,7 +173,7 @@ def _resolve(
     def lines() -> list[str]:
         if letters:
             return [result.text for result in results]
-        counts = waiting_text(Counter(result.result for result in results)) or "none matched"
+        counts = counts_text(Counter(result.result for result in results)) or "none matched"
         total = f"{counted(len(results), 'dead letter')}: {counts}"
         return [total, *(result.text for result in failed[:_LISTED])]
 

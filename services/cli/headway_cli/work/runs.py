@@ -13,7 +13,7 @@ from headway_cli.serve import names
 from headway_cli.serve.session import Session, asking, command
 from headway_cli.terminal import options
 from headway_cli.terminal.interaction import confirm, yes_option
-from headway_cli.terminal.output import counted, fields, first_line, json_text, table, waiting_text
+from headway_cli.terminal.output import counted, counts_text, fields, first_line, json_text, table
 from headway_cli.terminal.times import age_text, duration_text
 
 NOT_ALL = 1
@@ -75,7 +75,7 @@ def cancel(
     lines = [result.text for result in found.results[:_LISTED]]
     if name:
         dropped = f", dropped {found.dropped} pending" if found.dropped else ""
-        lines.append(f"{name}: {waiting_text(found.counts) or 'no work was under way'}{dropped}")
+        lines.append(f"{name}: {counts_text(found.counts) or 'no work was under way'}{dropped}")
     session.print(found, lambda: lines)
     ended = [result for result in found.results if result.result not in _CANCELLED]
     return NOT_ALL if ids and ended else 0
