@@ -69,7 +69,7 @@ async def test_an_application_is_listed_renamed_and_retired(asked, world):
     [app] = json.loads((await asked("apps", "--json")).out)
     assert (app["name"], app["source"], app["manifests"]) == ("better", "code", 2)
     retired = await asked("apps", "retire", "better", "--yes")
-    assert (retired.code, "better: is retired" in retired.out) == (0, True), retired
+    assert (retired.code, "better: retired" in retired.out) == (0, True), retired
     assert "no application is declared" in (await asked("apps")).out
     unpruned = "SELECT count(*) FROM scheduler.manifest WHERE pruning_at IS NULL"
     assert await world.value(unpruned) == 0
