@@ -5,8 +5,6 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from headway_contract.settled import PruneConfirmed
-from headway_contract.work import ManifestPruned
 from msgspec import UNSET, Struct, UnsetType
 
 from headway_history.rows import LetterRow, Row, RunRow, Snapshot, WorkRow
@@ -126,6 +124,12 @@ class Lifecycle(Struct, frozen=True, kw_only=True):
     activations: list[dict[str, Any]] = []
 
 
+class ManifestGone(Struct, frozen=True, kw_only=True):
+    """A manifest was pruned."""
+
+    manifest_id: UUID
+
+
 class Forgotten(Struct, frozen=True, kw_only=True):
     """The clean-up deleted work settled, or dead letters resolved, before a time."""
 
@@ -150,8 +154,8 @@ _DECODERS = {
         "headway.run.completed.v1": Lifecycle,
         "headway.run.failed.v1": Lifecycle,
         "headway.run.cancelled.v1": Lifecycle,
-        ManifestPruned.type: ManifestPruned,
-        PruneConfirmed.type: PruneConfirmed,
+        "headway.manifest.pruned.v1": ManifestGone,
+        "headway.prune.confirmed.v1": ManifestGone,
         FORGOTTEN: Forgotten,
     }.items()
 }

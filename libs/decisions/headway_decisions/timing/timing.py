@@ -25,6 +25,7 @@ from headway_decisions.timing.calendar import SEARCH, Exclusion, Filters
 
 _A_LEAP_YEAR = datetime(2024, 1, 1, tzinfo=UTC)
 _ANY_OFFSET = timedelta(days=2)
+_NO_FILTERS = Filters()
 _INSTANT = timedelta(microseconds=1)
 
 
@@ -33,14 +34,14 @@ class Timing(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     cadence: Cadence
     zone: str = "UTC"
-    filters: Filters = Filters()
+    filters: Filters = _NO_FILTERS
     exclusions: tuple[Exclusion, ...] = ()
 
 
 def problems(timing: Timing, *, since: datetime | None = None) -> list[str]:
     """Return every problem of a timing; it must fire within ten years from `since`."""
     found = timing_problems.about_parts(timing)
-    if isinstance(timing.cadence, Manual) and timing.filters != Filters():
+    if isinstance(timing.cadence, Manual) and timing.filters != _NO_FILTERS:
         found.append("a manual cadence takes no filters: leave them out")
     return found or _never_fires(timing, since)
 
@@ -64,7 +65,7 @@ def _next_due(timing: Timing, after: datetime) -> datetime | None:
     if isinstance(cadence, Spaced | Manual):
         return None
     following = partial(next_wall, cadence)
-    if timing.filters != Filters():
+    if timing.filters != _NO_FILTERS:
         following = partial(calendar.next_filtered, cadence, timing.filters)
     repeats = fires_in_repeated_hour(cadence)
     return wall_clock.next_after(following, zone, after, repeats=repeats)
