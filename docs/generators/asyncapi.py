@@ -1,8 +1,8 @@
-"""The AsyncAPI 3 document: who says what to whom, where, and in which shape.
+"""The AsyncAPI 3 document: channels, operations and messages.
 
-It is put together from the subjects and the registry, so a new event or request appears by
-generating anew. What cannot be read off those is said here: who speaks on a stream, and
-which answers do not follow the rule of names. The payloads are the JSON Schemas beside it.
+It is derived from the subjects and the registry, so that it includes a new event or request
+automatically. This module adds the senders and receivers, and the answers whose names do not follow
+the rule. The payloads are the JSON Schemas beside the document.
 """
 
 import inspect
@@ -26,23 +26,23 @@ _ROLES = {
     SCHEDULER: "Decides when work is due.",
     DISPATCHER: "Drives each piece of work to a settled outcome.",
     WORKER: "Runs jobs, in any language.",
-    OPERATOR: "A person, a program or the console that asks and changes.",
+    OPERATOR: "A user, a program or the console.",
 }
 
 
 class Undescribed(Exception):
-    """Something on the wire of which this module does not know enough."""
+    """A type or a subject that this module cannot describe."""
 
 
 class _Stream(Struct, frozen=True, kw_only=True):
-    """A JetStream stream: where it is published to, and who speaks and listens."""
+    """A JetStream stream with its senders and receivers."""
 
     name: str
     address: Callable[..., str]
     about: str
     senders: tuple[str, ...]
     receivers: tuple[str, ...]
-    # The durable that receivers share; workers have one for each job.
+    # The durable consumer that receivers share; workers have one for each job.
     consumer: str
     trait: str
 
@@ -52,7 +52,7 @@ _STREAMS = {
     work.__name__: _Stream(
         name=subjects.WORK_STREAM,
         address=subjects.work,
-        about="What the scheduler tells the dispatcher.",
+        about="Events from the scheduler to the dispatcher.",
         senders=(SCHEDULER,),
         receivers=(DISPATCHER,),
         consumer=subjects.WORK_CONSUMER,
@@ -61,7 +61,7 @@ _STREAMS = {
     orders.__name__: _Stream(
         name=subjects.RUNS_STREAM,
         address=subjects.order,
-        about="Orders to workers. One message a subject.",
+        about="Orders to workers, one message per subject.",
         senders=(DISPATCHER,),
         receivers=(WORKER,),
         consumer="worker-{job}",
@@ -80,7 +80,7 @@ _STREAMS = {
     settled.__name__: _Stream(
         name=subjects.SETTLED_STREAM,
         address=subjects.settled,
-        about="What the dispatcher tells the scheduler, and anybody who listens.",
+        about="Events from the dispatcher to the scheduler and other subscribers.",
         senders=(DISPATCHER,),
         receivers=(SCHEDULER,),
         consumer=subjects.SETTLED_CONSUMER,
@@ -88,8 +88,7 @@ _STREAMS = {
     ),
 }
 
-# What stands for each token of a subject while its address is read off the function, and what
-# the token is.
+# Each token of a subject: a placeholder value for the function of the subject, and a description.
 _TOKENS: dict[str, tuple[Any, str]] = {
     "group": ("a-group", "The manifest group."),
     "job": ("a-job", "The job."),
@@ -97,10 +96,10 @@ _TOKENS: dict[str, tuple[Any, str]] = {
     "worker": ("a-worker", "The name of the worker."),
 }
 
-# Who asks, where it is not only an operator.
-_ASKED_BY: dict[str, tuple[str, ...]] = {
-    # The dispatcher tries by its own whether those of workers could be heard.
+# Senders of requests that are not sent by operators only.
+_SENDERS: dict[str, tuple[str, ...]] = {
     "heartbeat": (WORKER,),
+    # The dispatcher checks with its own heartbeats that those of workers would arrive.
     "witness": (DISPATCHER,),
     "lease": (WORKER,),
     "activation": (WORKER,),
@@ -109,7 +108,7 @@ _ASKED_BY: dict[str, tuple[str, ...]] = {
     "input": (OPERATOR, DISPATCHER),
     "origin": (DISPATCHER,),
 }
-# Requests in the shape of another, and answers that are not called like their request.
+# Requests and answers whose types do not have the name of their subject.
 _SAME_REQUEST = {
     "witness": "heartbeat.request",
     "plan": "apply.request",
@@ -139,29 +138,29 @@ _OTHER_ANSWERS = {
 
 
 def document() -> Json:
-    """The whole document."""
-    book = _Book()
+    """Return the whole document."""
+    builder = _Builder()
     for module, stream in _STREAMS.items():
-        book.add_stream(stream, [one for one in EVENTS if one.__module__ == module])
-    homeless = [one.type for one in EVENTS if one.__module__ not in _STREAMS]
-    if homeless:
-        raise Undescribed(f"no stream is said to carry {homeless}: add its module to _STREAMS")
-    for subject in requests():
-        book.add_request(subject, requests()[subject])
+        builder.add_stream(stream, [event for event in EVENTS if event.__module__ == module])
+    without_stream = [event.type for event in EVENTS if event.__module__ not in _STREAMS]
+    if without_stream:
+        raise Undescribed(f"no stream carries {without_stream}: add its module to _STREAMS")
+    for subject, verb in requests().items():
+        builder.add_request(subject, verb)
     for name in CONTROL:
         if name.endswith(".push") or "." not in name:
-            book.add_push(name)
-    left = sorted(set(CONTROL) - book.told)
+            builder.add_push(name)
+    left = sorted(set(CONTROL) - builder.described)
     if left:
         raise Undescribed(
-            f"no subject is known for {left}: call its constant like it (<VERB>_REQUEST for "
-            "'<verb>.request'), or say in _SAME_REQUEST or _OTHER_ANSWERS where it belongs"
+            f"no subject is known for {left}: name its constant <VERB>_REQUEST for "
+            "'<verb>.request', or add it to _SAME_REQUEST or _OTHER_ANSWERS"
         )
-    return book.finished()
+    return builder.finished()
 
 
 def requests() -> dict[str, str]:
-    """The verb of each subject that answers, by the names of the constants."""
+    """Return the verb of each subject of a request, from the names of the constants."""
     found = {subjects.HEARTBEAT: "heartbeat", subjects.WITNESS: "witness"}
     for name, value in vars(subjects).items():
         for suffix in ("_QUESTION", "_REQUEST"):
@@ -171,7 +170,7 @@ def requests() -> dict[str, str]:
 
 
 def address_of(function: Callable[..., str]) -> tuple[str, list[str]]:
-    """A subject with its tokens named, as AsyncAPI writes it; and these names."""
+    """Return a subject in the notation of AsyncAPI, and the names of its tokens."""
     names = list(inspect.signature(function).parameters)
     unknown = [name for name in names if name not in _TOKENS]
     if unknown:
@@ -182,25 +181,25 @@ def address_of(function: Callable[..., str]) -> tuple[str, list[str]]:
     return address, names
 
 
-class _Book:
-    """Channels, operations and messages, as they are found."""
+class _Builder:
+    """Collects channels, operations and messages."""
 
     def __init__(self) -> None:
         self.channels: dict[str, Json] = {}
         self.operations: dict[str, Json] = {}
         self.messages: dict[str, Json] = {}
-        self.told: set[str] = set()
+        self.described: set[str] = set()
         self._answers: list[str] = []
 
     def add_stream(self, stream: _Stream, events: Iterable[type[EventData]]) -> None:
-        """A stream, and what travels in it: one event a message, or several."""
-        types = [one.type for one in events]
-        for one in types:
-            self._add_message(one, _payload(one), trait=stream.trait, content="cloudevents")
+        """Add a stream and its messages, which have one event or several."""
+        types = [event.type for event in events]
+        for name in types:
+            self._add_message(name, _payload(name), trait=stream.trait, content="cloudevents")
         several = f"{stream.name}.several"
         self._add_message(
             several,
-            {"type": "array", "items": {"anyOf": [{"$ref": _file(one)} for one in types]}},
+            {"type": "array", "items": {"anyOf": [_payload(name) for name in types]}},
             trait=stream.trait,
             content="cloudevents-batch",
             about="Several events of this stream in one message.",
@@ -216,7 +215,7 @@ class _Book:
             self._add_operation(role, "receive", channel, [*types, several])
 
     def add_request(self, subject: str, verb: str) -> None:
-        """A request and its answer."""
+        """Add a request and its answer."""
         request = _named(_SAME_REQUEST, verb, ("question", "request"))
         answer = _named(_OTHER_ANSWERS, verb, ("answer", "reply"))
         for name in (request, answer):
@@ -228,25 +227,25 @@ class _Book:
             "servers": [{"$ref": "#/servers/nats"}],
         }
         service = subject.split(".")[2] if subject.count(".") > 2 else DISPATCHER
-        # A heartbeat is answered by no micro service: its reply has room for what is wrong.
+        # A heartbeat is not answered by a micro service: its reply has a field for errors.
         heartbeats = (subjects.HEARTBEAT, subjects.WITNESS)
         replies = [answer] if subject in heartbeats else [answer, REFUSAL]
         reply = {
             "channel": {"$ref": "#/channels/replies"},
-            "messages": [{"$ref": f"#/channels/replies/messages/{one}"} for one in replies],
+            "messages": [{"$ref": f"#/channels/replies/messages/{name}"} for name in replies],
         }
         queue = subjects.SCHEDULERS if service == SCHEDULER else subjects.DISPATCHERS
-        for asker in _ASKED_BY.get(verb, (OPERATOR,)):
-            self._add_operation(asker, "send", subject, [request], reply=reply)
+        for sender in _SENDERS.get(verb, (OPERATOR,)):
+            self._add_operation(sender, "send", subject, [request], reply=reply)
         self._add_operation(service, "receive", subject, [request], reply=reply, queue=queue)
 
     def add_push(self, name: str) -> None:
-        """A message that nobody answers, and that may be lost; pushes go to workers."""
+        """Add a message without an answer, which may be lost; pushes go to workers."""
         self._add_control(name)
         verb = name.partition(".")[0]
         channel = self._add_channel(
             getattr(subjects, verb),
-            "Core NATS: it may be lost, and nothing is decided by it.",
+            "Core NATS: it may be lost, and no decision depends on it.",
             [name],
         )
         to_worker = name.endswith(".push")
@@ -256,21 +255,21 @@ class _Book:
         self._add_operation(receiver, "receive", channel, [name], queue=queue)
 
     def finished(self) -> Json:
-        """The document."""
+        """Return the document."""
         self.messages[REFUSAL] = refusal()
         replies = [*self._answers, REFUSAL]
         self.channels["replies"] = {
             "address": None,
-            "description": "The inbox of whoever asks.",
-            "messages": {one: {"$ref": _pointer("messages", one)} for one in replies},
+            "description": "The inbox of the sender.",
+            "messages": {name: {"$ref": _pointer("messages", name)} for name in replies},
         }
         return {
             "asyncapi": _VERSION,
             "info": {
                 "title": "Headway",
                 "version": f"{worker_protocol.PROTOCOL}.0.0",
-                "description": "Everything that crosses the broker. The protocol that a worker "
-                "has to speak is told in PROTOCOL.md.",
+                "description": "Every message that crosses the broker. PROTOCOL.md describes the "
+                "protocol for workers.",
                 "tags": [{"name": name, "description": about} for name, about in _ROLES.items()],
             },
             "defaultContentType": "application/json",
@@ -290,7 +289,7 @@ class _Book:
             "address": address,
             "description": about,
             "parameters": {name: {"description": _TOKENS[name][1]} for name in names},
-            "messages": {one: {"$ref": _pointer("messages", one)} for one in messages},
+            "messages": {name: {"$ref": _pointer("messages", name)} for name in messages},
             "servers": [{"$ref": "#/servers/nats"}],
         }
         return key
@@ -308,7 +307,7 @@ class _Book:
         operation: Json = {
             "action": action,
             "channel": {"$ref": f"#/channels/{channel}"},
-            "messages": [{"$ref": f"#/channels/{channel}/messages/{one}"} for one in messages],
+            "messages": [{"$ref": f"#/channels/{channel}/messages/{name}"} for name in messages],
             "tags": [{"name": role}],
         }
         if queue is not None:
@@ -319,8 +318,8 @@ class _Book:
         self.operations[f"{role}.{action}.{channel.removeprefix('headway.')}"] = operation
 
     def _add_control(self, name: str) -> None:
-        if name not in self.told:
-            self.told.add(name)
+        if name not in self.described:
+            self.described.add(name)
             self._add_message(name, _payload(name), trait=None, content="json")
 
     def _add_message(
@@ -341,27 +340,23 @@ class _Book:
 
 
 def _documented(name: str) -> str:
-    known: dict[str, Any] = {**{one.type: one for one in EVENTS}, **CONTROL}
+    known: dict[str, Any] = {**{event.type: event for event in EVENTS}, **CONTROL}
     return str(known[name].__doc__)
 
 
 def _named(exceptions: dict[str, str], verb: str, kinds: tuple[str, str]) -> str:
-    """The name in the registry of the request or the answer of a verb."""
+    """Return the name in the registry of the request or the answer of a verb."""
     for name in (exceptions.get(verb, ""), *(f"{verb}.{kind}" for kind in kinds)):
         if name in CONTROL:
             return name
     raise Undescribed(
-        f"{verb!r} has no {' or '.join(kinds)} in the registry: add one, or say in "
-        "docs/generators/asyncapi.py which other it uses"
+        f"{verb!r} has no {' or '.join(kinds)} in the registry: add one, or name another type in "
+        "_SAME_REQUEST or _OTHER_ANSWERS of docs/generators/asyncapi.py"
     )
 
 
 def _payload(name: str) -> Json:
-    return {"$ref": _file(name)}
-
-
-def _file(name: str) -> str:
-    return f"./schemas/{name}.json"
+    return {"$ref": f"./schemas/{name}.json"}
 
 
 def _pointer(kind: str, name: str) -> str:

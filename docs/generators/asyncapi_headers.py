@@ -29,7 +29,7 @@ def refusal() -> Json:
     kinds = ", ".join(f"{code}: {what}" for code, what in _REFUSALS.items())
     return {
         "name": REFUSAL,
-        "summary": "The reasons are in the body, and the first line of them in a header.",
+        "summary": "The service refused the request; the body has the reasons, a header the first.",
         "contentType": "text/plain",
         "headers": {
             "type": "object",
@@ -37,7 +37,7 @@ def refusal() -> Json:
             "properties": {
                 subjects.ERROR_HEADER: {
                     "type": "string",
-                    "description": "The reason in a line.",
+                    "description": "The first line of the reasons.",
                 },
                 subjects.ERROR_CODE_HEADER: {
                     "type": "string",

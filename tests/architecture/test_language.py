@@ -16,6 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 CLEAN = (
+    "docs/generators",
     "libs/clock",
     "libs/decisions",
     "libs/embedded",

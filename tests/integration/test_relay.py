@@ -40,7 +40,7 @@ async def stored(world, stream: str = subjects.WORK_STREAM) -> int:
 
 async def backlog(world) -> int:
     async with world.database.acquire() as connection:
-        return await OUTBOX.backlog(connection)
+        return await connection.fetchval("SELECT count(*) FROM scheduler.outbox")
 
 
 async def test_what_is_acknowledged_is_deleted(world):

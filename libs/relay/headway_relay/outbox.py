@@ -59,11 +59,6 @@ class Outbox:
             [message.traceparent or current for message in messages],
         )
 
-    async def backlog(self, connection: Connection) -> int:
-        """Count the messages to publish."""
-        count: int = await connection.fetchval(self.queries["backlog"])
-        return count
-
 
 class Handover(Wakeup):
     """Wakes the relay and hands it messages that were just committed."""

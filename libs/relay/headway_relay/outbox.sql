@@ -32,7 +32,3 @@ INSERT INTO {schema}.rejected (subject, headers, body, reason)
 SELECT message.subject, jsonb_build_object('Nats-Msg-Id', message.message_id), message.body,
        'too large to be published'
 FROM unnest($1::text[], $2::text[], $3::bytea[]) AS message (message_id, subject, body)
-
--- name: backlog
--- Count the messages to publish.
-SELECT count(*) FROM {schema}.outbox
