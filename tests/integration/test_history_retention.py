@@ -202,11 +202,11 @@ async def test_what_is_told_again_of_forgotten_work_makes_no_second_life(world):
     await dispatcher.stop()
     dispatcher = await world.dispatcher(clock=Later(days=31))
     await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.work_queue)")
-    before = dispatcher.counts.read().get("work_too_old", 0)
+    before = dispatcher.counts.get("work_too_old", 0)
     await tell(world, work, told_at, cancel, queued)
 
     async def passed_over() -> bool:
-        return dispatcher.counts.read().get("work_too_old", 0) == before + 2
+        return dispatcher.counts.get("work_too_old", 0) == before + 2
 
     await until(passed_over, within=10, what="both are passed over")
     assert await counts(world) == dict.fromkeys(TABLES, 0)

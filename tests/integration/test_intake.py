@@ -44,7 +44,7 @@ async def test_what_is_passed_over_is_counted(world):
         assert isinstance(await publish(world.broker, subjects.work("ops"), body), Stored)
 
     async def both():
-        return dispatcher.counts.read() == {"work_known_before": 1, "events_of_unknown_type": 1}
+        return dispatcher.counts == {"work_known_before": 1, "events_of_unknown_type": 1}
 
     await until(both, within=10, what="both are counted")
     told = (200, "events_of_unknown_type 1\nwork_known_before 1")
