@@ -236,7 +236,8 @@ class Database:
 
         if self._pinging is None or self._pinging.done():
             self._pinging = asyncio.create_task(select())
-            self._pinging.add_done_callback(_retrieve_exception)
+            # Retrieved, so that the event loop does not warn of a ping that fails after a timeout.
+            self._pinging.add_done_callback(lambda ping: ping.cancelled() or ping.exception())
         done, _ = await asyncio.wait({self._pinging}, timeout=_PING_SECONDS)
         if not done:
             raise DatabaseUnavailable(f"{self.where}: no answer within {_PING_SECONDS:g} s")
@@ -273,12 +274,6 @@ def _translated(where: str) -> Iterator[None]:
         if isinstance(error, asyncpg.DataError):
             raise
         raise DatabaseUnavailable(f"{where}: {_reason(error)}") from error
-
-
-def _retrieve_exception(ping: "asyncio.Task[None]") -> None:
-    """Avoid the event loop's warning about a ping that fails after its caller timed out."""
-    if not ping.cancelled():
-        ping.exception()
 
 
 def _reason(error: BaseException) -> str:

@@ -117,9 +117,9 @@ class Processes:
                 self._app.definitions(),
                 clock=self._clock,
             )
+            self._services[name] = scheduler
             scheduler.watch("relay", self._count_relay)
             scheduler.watch("intake", self._count_outcome)
-            self._services[name] = scheduler
         elif name == "dispatcher":
             dispatcher = await start_dispatcher(
                 DispatcherSettings(**self._fields(DispatcherSettings)), clock=self._clock

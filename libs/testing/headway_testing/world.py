@@ -15,13 +15,7 @@ from headway_console.in_process import open_client
 from msgspec import Struct
 
 from headway_testing.clock import VirtualClock, instant
-from headway_testing.processes import (
-    SERVICES,
-    Processes,
-    ServiceName,
-    TimedPass,
-    check_settings,
-)
+from headway_testing.processes import SERVICES, Processes, ServiceName, TimedPass, check_settings
 from headway_testing.servers import run_servers
 from headway_testing.watch import Watch, queries
 
