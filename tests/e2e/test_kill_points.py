@@ -106,7 +106,7 @@ async def test_a_worker_that_was_frozen_changes_nothing_when_it_goes_on(processe
     await processes.headway("dispatcher")
     frozen = await processes.headway("worker", HEADWAY_WORKER_NAME="frozen")
     await processes.headway("scheduler")
-    await until(lambda: states("in_progress"), within=30, what="a run under way")
+    await until(lambda: states("in_progress"), within=30, what="a run in progress")
     os.kill(frozen.process_id, signal.SIGSTOP)
     try:
         await processes.headway("worker", HEADWAY_WORKER_NAME="other")

@@ -116,7 +116,7 @@ async def test_a_person_stops_it(world):
     app.broken = False
     await world.worker(app.app)
     await world.until_settled()
-    assert await world.value(RETRIED) == 1, "the work under way continued, and nothing followed"
+    assert await world.value(RETRIED) == 1, "the work in progress continued, and nothing followed"
     with pytest.raises(NotFound, match="there is no canary"):
         await stop(world, UUID(int=1))
 
