@@ -23,7 +23,7 @@ UNREACHABLE = {
 
 
 @pytest.fixture
-def log_untouched():
+def restored_log():
     """Restore the root logger, which the command configures for its own process."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
@@ -113,7 +113,7 @@ async def test_all_malformed_settings_are_reported_at_once(shell):
         (["down"], r"No such command 'down'; see 'headway --help'"),
     ],
 )
-def test_misuse_is_reported_in_one_line(arguments, complaint, capfd, log_untouched):
+def test_misuse_is_reported_in_one_line(arguments, complaint, capfd, restored_log):
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code == 2

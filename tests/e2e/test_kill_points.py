@@ -90,7 +90,7 @@ async def test_killed(processes, database, point):
     "processes", [{**SETTINGS, "app": str(TESTS / "support" / "app_under_test.py")}], indirect=True
 )
 @pytest.mark.long
-async def test_a_worker_that_was_frozen_changes_nothing_when_it_goes_on(processes, database):
+async def test_a_worker_that_was_frozen_changes_nothing_when_it_continues(processes, database):
     """Its run was given to another worker, so its later events are refused."""
 
     async def rows(query: str):

@@ -102,7 +102,7 @@ async def test_a_cancelled_run_leaves_the_others_running(world, processes):
     await check_invariants(world.database)
 
 
-async def test_a_drain_hands_back_what_has_not_begun_and_what_does_not_end(world, processes):
+async def test_a_drain_hands_back_runs_that_have_not_begun_or_do_not_end(world, processes):
     program = await start(world, processes, HOLD="1", DRAIN_SECONDS="1.5")
     await order(world, await queue_many(world, 3))
     await until_begun(processes.folder, 1)

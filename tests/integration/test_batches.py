@@ -186,7 +186,7 @@ async def test_a_run_that_does_not_end_recalls_the_others_uncounted(world, monke
     await check_invariants(world.database)
 
 
-async def test_a_worker_that_drains_hands_back_what_has_not_begun(world):
+async def test_a_worker_that_drains_hands_back_runs_that_have_not_begun(world):
     bodies = Bodies(hold={0})
     await world.dispatcher()
     await world.worker(bodies.app(), drain_seconds=10)

@@ -26,7 +26,7 @@ def app_with(when=None, **options) -> App:
     return app
 
 
-async def explanation(timeline: Timeline, minute: float | None = None, *, of: str = "a") -> str:
+async def explain_at(timeline: Timeline, minute: float | None = None, *, of: str = "a") -> str:
     """Explain a minute, or the current state of the manifest."""
     at = None if minute is None else START + timedelta(minutes=minute)
     async with timeline.database.acquire() as connection:
@@ -41,11 +41,9 @@ async def disable(timeline: Timeline) -> None:
 
 async def test_a_future_time_of_a_disabled_manifest_would_fire(timeline):
     await timeline.declare(app_with())
-    assert (await explanation(timeline, 40)).endswith("lies ahead and will fire.")
+    assert (await explain_at(timeline, 40)).endswith("lies ahead and will fire.")
     await disable(timeline)
-    assert "lies ahead and would fire. It is held: it is disabled" in await explanation(
-        timeline, 40
-    )
+    assert "lies ahead and would fire. It is held: it is disabled" in await explain_at(timeline, 40)
 
 
 @pytest.mark.parametrize(
@@ -64,11 +62,9 @@ async def test_times_in_a_pause_are_decided_when_it_ends(timeline, misfire, made
     await timeline.declare(app_with(misfire=misfire))
     await timeline.do(pause.pause, PauseRequest(manifests=["a"], reason="upgrade", actor="me"))
     timeline.at(minutes=5.5)
-    assert "has not fired; it will be decided when the pause ends." in await explanation(
-        timeline, 5
-    )
+    assert "has not fired; it will be decided when the pause ends." in await explain_at(timeline, 5)
     await timeline.do(pause.resume, ResumeRequest(manifests=["a"], actor="me"))
-    assert (await explanation(timeline, 2)).endswith(
+    assert (await explain_at(timeline, 2)).endswith(
         f": it was paused then (upgrade), and {made_good}."
     )
 
@@ -77,15 +73,15 @@ async def test_an_excluded_time_in_an_outage_is_named(timeline):
     await timeline.declare(app_with(exclude=[exclude_times("12:05-12:30")]))
     timeline.at(minutes=45.5)
     await timeline.tick()
-    assert (await explanation(timeline, 3)).endswith("Was the scheduler down then?")
-    assert (await explanation(timeline, 7)).endswith(
+    assert (await explain_at(timeline, 3)).endswith("Was the scheduler down then?")
+    assert (await explain_at(timeline, 7)).endswith(
         "12:07:00+00:00 would not have fired anyway: its timing leaves it out (between 12:05-12:30)."
     )
 
 
 async def test_a_one_shot_that_was_declared_too_late_was_not_made_up_for(timeline):
     await timeline.declare(app_with(once("2027-03-01 11:00")))
-    text = await explanation(timeline, -60)
+    text = await explain_at(timeline, -60)
     assert "did not fire: it was past by more than the misfire threshold when it was" in text
     assert "made up for" not in text
 
@@ -95,10 +91,10 @@ async def test_a_one_shot_that_was_disabled_at_its_time_needs_another_time(timel
     await timeline.declare(app_with(once("2027-03-01 12:10"), enabled=hold == "disabled"))
     if hold == "disabled":
         await disable(timeline)
-    assert "headway enable a" in await explanation(timeline), "its time has not passed"
+    assert "headway enable a" in await explain_at(timeline), "its time has not passed"
     timeline.at(minutes=30)
     remedy = "Its one time has passed: give it another time, or run it with 'headway trigger a'."
-    for text in (await explanation(timeline), await explanation(timeline, 10)):
+    for text in (await explain_at(timeline), await explain_at(timeline, 10)):
         assert remedy in text
         assert "headway enable" not in text
 
@@ -110,7 +106,7 @@ async def test_a_skipped_one_shot_names_the_reason_after_its_time(timeline):
     await timeline.do(changes.change, ChangeRequest(manifest="a", give_back=["enabled"]))
     await timeline.declare(app_with(once("2027-03-01 12:10")))
     assert (await timeline.manifest("a"))["disabled_by"] == "once"
-    text = await explanation(timeline, 10)
+    text = await explain_at(timeline, 10)
     assert "did not fire: it was disabled (by me at 2027-03-01 12:00:00+00:00)." in text
     assert text.endswith("give it another time, or run it with 'headway trigger a'.")
 
@@ -119,13 +115,13 @@ async def test_a_one_shot_that_is_overdue_in_a_pause_is_not_called_decided(timel
     await timeline.declare(app_with(once("2027-03-01 12:10")))
     await timeline.do(pause.pause, PauseRequest(manifests=["a"], actor="me"))
     timeline.at(minutes=30)
-    text = await explanation(timeline)
+    text = await explain_at(timeline)
     assert text.endswith(
         "It is a one-shot whose one time, 2027-03-01 12:10:00 UTC, is not decided yet."
     )
     assert "It is paused since " in text
     await timeline.do(pause.resume, ResumeRequest(manifests=["a"], actor="me"))
-    text = await explanation(timeline)
+    text = await explain_at(timeline)
     assert text.endswith("It is a one-shot and its time was decided: it will not fire again.")
 
 
@@ -136,7 +132,7 @@ async def test_a_one_shot_with_a_new_past_time_was_not_made_up_for(timeline):
     await timeline.settle("a")
     timeline.at(minutes=90)
     await timeline.declare(app_with(once("2027-03-01 13:00")))
-    text = await explanation(timeline, 60)
+    text = await explain_at(timeline, 60)
     assert "did not fire: it was past by more than the misfire threshold when it was" in text
     assert "made up for" not in text
 
@@ -145,7 +141,7 @@ async def test_a_one_shot_that_was_missed_in_an_outage_was_not_declared_too_late
     await timeline.declare(app_with(once("2027-03-01 12:10"), misfire="skip"))
     timeline.at(minutes=90)
     await timeline.tick()
-    assert "its misfire policy was 'skip'" in await explanation(timeline, 10)
+    assert "its misfire policy was 'skip'" in await explain_at(timeline, 10)
 
 
 async def test_outstanding_work_skips_only_scheduled_times(timeline):
@@ -155,12 +151,12 @@ async def test_outstanding_work_skips_only_scheduled_times(timeline):
     await timeline.declare(app)
     timeline.at(minutes=1)
     await timeline.tick()
-    assert "its times are skipped until that has ended" in await explanation(timeline)
-    text = await explanation(timeline, of="b")
+    assert "its times are skipped until that has ended" in await explain_at(timeline)
+    text = await explain_at(timeline, of="b")
     assert text.startswith("b runs job 'job' in group 'ops': 10 minutes after its last work")
     assert "under way" in text
     assert "skipped" not in text
     await timeline.settle("a")
-    text = await explanation(timeline, of="child")
+    text = await explain_at(timeline, of="child")
     assert "a success of its parent meanwhile is followed when that has ended" in text
     assert "skipped" not in text

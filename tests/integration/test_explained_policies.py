@@ -38,7 +38,7 @@ def app_with(*, group: str = "ops", step: int = 1, **options) -> App:
     return app
 
 
-async def explanation(timeline: Timeline, minute: float | None) -> str:
+async def explain_at(timeline: Timeline, minute: float | None) -> str:
     at = None if minute is None else START + timedelta(minutes=minute)
     async with timeline.database.acquire() as connection:
         row = await find_manifest(connection, "a")
@@ -65,13 +65,13 @@ async def pause_manifest(timeline: Timeline, **options) -> None:
 async def test_the_misfire_policy_of_that_time_is_named(timeline, miss, then, now):
     given, words = POLICIES[then]
     await miss(timeline, misfire=given)
-    before = await explanation(timeline, 2)
+    before = await explain_at(timeline, 2)
     assert words in before
     assert f"{now!r}" not in before
     timeline.at(minutes=5.8)
     await timeline.declare(app_with(misfire=POLICIES[now][0]))
     await timeline.declare(app_with(misfire=POLICIES[now][0], priority=3))
-    after = await explanation(timeline, 2)
+    after = await explain_at(timeline, 2)
     assert words in after
     assert after.endswith(f"Its misfire policy is {now!r} now.")
 
@@ -81,7 +81,7 @@ async def test_a_deployment_decides_past_times_by_the_old_definition(timeline):
     await timeline.declare(app_with(misfire="skip"))
     timeline.at(minutes=5.5)
     await timeline.declare(app_with(misfire="fire_once"))
-    assert "its misfire policy was 'skip'" in await explanation(timeline, 2)
+    assert "its misfire policy was 'skip'" in await explain_at(timeline, 2)
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ async def test_the_overlap_policy_of_that_time_is_named(timeline, then, now):
     timeline.at(minutes=3.5)
     await timeline.settle("a")
     was = "skip" if then == "skip" else "allow"
-    assert f"under way, and its overlap policy was {was!r}. Use " in await explanation(timeline, 2)
+    assert f"under way, and its overlap policy was {was!r}. Use " in await explain_at(timeline, 2)
     await timeline.declare(app_with(overlap=now))
-    text = await explanation(timeline, 2)
+    text = await explain_at(timeline, 2)
     assert f"its overlap policy was {was!r}." in text
     assert text.endswith(f"Its overlap policy is {now!r} now.")
     assert "Use overlap=" not in text
@@ -110,7 +110,7 @@ async def test_the_queue_one_policy_of_that_time_is_named(timeline):
     timeline.at(minutes=4.5)
     await timeline.settle("a")
     await timeline.declare(app_with(overlap="skip"))
-    text = await explanation(timeline, 3)
+    text = await explain_at(timeline, 3)
     assert "(overlap policy 'queue_one')" in text, text
     assert text.endswith("Its overlap policy is 'skip' now.")
 
@@ -121,7 +121,7 @@ async def test_the_group_of_that_time_is_named(timeline):
     await timeline.do(changes.change_group, change)
     timeline.at(minutes=5.5)
     await timeline.declare(app_with(group="new"))
-    text = await explanation(timeline, 2)
+    text = await explain_at(timeline, 2)
     assert "its group 'old' was disabled (by ada at 2027-03-01 12:00:00+00:00)." in text
     assert text.endswith("It is in group 'new' now.")
 
@@ -129,7 +129,7 @@ async def test_the_group_of_that_time_is_named(timeline):
 async def test_the_current_state_names_the_policy_of_that_time(timeline):
     await outage(timeline, misfire=skip_missed(threshold=1))
     await timeline.declare(app_with(misfire="fire_once"))
-    assert "its misfire policy was 'skip'" in await explanation(timeline, None)
+    assert "its misfire policy was 'skip'" in await explain_at(timeline, None)
 
 
 NOTHING = {
@@ -148,7 +148,7 @@ async def test_a_timing_changed_in_a_pause_has_no_later_fire(timeline, policy):
     await timeline.do(pause.resume, ResumeRequest(manifests=["a"]))
     assert await timeline.ledger("a") == [("1-5", "skipped", "paused: upgrade")]
     for minute in (2, None):
-        assert f"paused then (upgrade), and {NOTHING[policy]}." in await explanation(
+        assert f"paused then (upgrade), and {NOTHING[policy]}." in await explain_at(
             timeline, minute
         )
 
@@ -164,7 +164,7 @@ async def test_a_timing_changed_without_a_tick_has_no_later_fire(timeline, polic
         policy="keep",
         may_fire=False,
     )
-    assert NOTHING[policy] in await explanation(timeline, 2)
+    assert NOTHING[policy] in await explain_at(timeline, 2)
 
 
 async def test_a_cancelled_later_fire_is_not_named(timeline):
@@ -174,9 +174,9 @@ async def test_a_cancelled_later_fire_is_not_named(timeline):
     await timeline.tick()
     timeline.at(minutes=5.5)
     await timeline.tick()
-    assert FIRE_ONCE in await explanation(timeline, 3)
+    assert FIRE_ONCE in await explain_at(timeline, 3)
     await timeline.do(cancel, CancelOutstandingRequest(manifest="a", actor="me"))
-    assert NOTHING["fire_once"] in await explanation(timeline, 3)
+    assert NOTHING["fire_once"] in await explain_at(timeline, 3)
 
 
 async def test_a_fire_behind_many_triggers_is_found(timeline):
@@ -193,4 +193,4 @@ async def test_a_fire_behind_many_triggers_is_found(timeline):
         )
     timeline.at(minutes=5.5)
     await timeline.tick()
-    assert FIRE_ONCE in await explanation(timeline, 2)
+    assert FIRE_ONCE in await explain_at(timeline, 2)
