@@ -40,6 +40,7 @@ CLEAN = (
     "tests/conftest.py",
     "tests/contract",
     "tests/deploy",
+    "tests/e2e",
     "tests/faults",
     "tests/simulation",
     "tests/support",
