@@ -94,8 +94,7 @@ class HttpControl:
         while page.next is not None and (most is None or len(found) < most):
             limit = _PAGE if most is None else min(_PAGE, most - len(found))
             bounded = {**query, "limit": limit, "cursor": page.next or None}
-            body = await self.call("GET", API + path, query=_spelled(bounded))
-            page = _read(path, body, _Page)
+            page = await self.show(path, _Page, bounded)
             found += _read(path, page.items, list[item])  # type: ignore[valid-type]
         return found
 

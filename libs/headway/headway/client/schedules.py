@@ -33,7 +33,7 @@ class Schedules(Reads):
         """Return what `apply` would change, and which fire times in the next days."""
         packed = pack(definitions)
         request = ApplyRequest(definitions=packed, prune=prune, days=days, take_over=take_over)
-        return await self._ask("POST", "/plan", request, ApplyAnswer)
+        return await self._ask("/plan", request, ApplyAnswer)
 
     async def apply(
         self, definitions: Definitions, *, prune: PrunePolicy | None = None, take_over: bool = False
@@ -44,7 +44,7 @@ class Schedules(Reads):
         """
         packed = pack(definitions)
         request = ApplyRequest(definitions=packed, prune=prune, days=0, take_over=take_over)
-        return await self._ask("POST", "/apply", request, ApplyAnswer)
+        return await self._ask("/apply", request, ApplyAnswer)
 
     async def schedule(
         self,
@@ -128,7 +128,7 @@ class Schedules(Reads):
             priority=priority,
             dry_run=dry_run,
         )
-        return await self._ask("POST", "/manifests/{manifest}/backfill", request, BackfillAnswer)
+        return await self._ask("/manifests/{manifest}/backfill", request, BackfillAnswer)
 
 
 def _wall_time(

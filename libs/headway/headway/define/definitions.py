@@ -60,11 +60,7 @@ class JobTerms(WorkTerms, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class JobDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job: the name that workers serve, the schema of its input, its title and its limits.
-
-    The limits apply over all manifests and groups. `terms` apply to enqueued work, and to manifests
-    created at run time that set no others; a manifest from code has its own.
-    """
+    """A job: the name that workers serve, its input, and its limits over all manifests."""
 
     name: str
     title: str = ""
@@ -76,6 +72,7 @@ class JobDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     rate: Rate | None = None
     counts_globally: bool = True
     batch: Annotated[int, Meta(ge=1, le=MOST_RUNS_OF_A_LEASE)] = 1
+    # For enqueued work, and manifests created at run time; a manifest from code has its own.
     terms: JobTerms = JobTerms()
 
 
@@ -92,9 +89,6 @@ class ManifestDefinition(WorkTerms, frozen=True, kw_only=True, omit_defaults=Tru
 
     A dependent has no cadence: it names its parent in `depends_on` and fires at the parent's
     success. A `dormant` one fires only when the parent's run wakes it.
-
-    `inherited` names the fields that the scheduler copies from the declared job, because the
-    client that made the manifest does not know the job. Labels are merged.
     """
 
     external_id: str
@@ -110,6 +104,7 @@ class ManifestDefinition(WorkTerms, frozen=True, kw_only=True, omit_defaults=Tru
     dormant: bool = False
     batch: str | None = None
     labels: Labels = field(default_factory=dict)
+    # The fields that the scheduler copies from the job, which the client does not know.
     inherited: tuple[Inheritable, ...] = ()
 
     def with_terms_of(self, job: JobDefinition) -> "ManifestDefinition":

@@ -153,14 +153,13 @@ class BodyProcess:
         """Run the body; raise `BodyFailed` if it does not return."""
         reader, self._writer = await self.fork_server.fork()
         try:
-            self._send(
-                pipe_frames.Begin(
-                    function=function_path(self.job.function),
-                    job=self.job.name,
-                    ordered=self.ordered,
-                    capture_logging=self.job.capture_logging,
-                )
+            begin = pipe_frames.Begin(
+                function=function_path(self.job.function),
+                job=self.job.name,
+                ordered=self.ordered,
+                capture_logging=self.job.capture_logging,
             )
+            self._send(begin)
             if self._stop_requested:
                 self._send(pipe_frames.Stop())
             return await self._read_until_end(reader)

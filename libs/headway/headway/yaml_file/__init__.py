@@ -40,10 +40,6 @@ from headway.yaml_file.nodes import FileReader
 from headway.yaml_file.parse import FILTERS, read_file
 from headway.yaml_file.records import CADENCES
 
-_NO_BODIES = (
-    "declares jobs without bodies, so no worker can run it: start the workers of those jobs, in "
-    "any language, or give a Python app with jobs of the same names"
-)
 SUFFIXES = (".yaml", ".yml")
 
 # Keys of a file whose field in a definition may have another name.
@@ -62,8 +58,12 @@ class YamlApp(App):
     @property
     def jobs(self) -> dict[str, Job]:
         """Raise: the bodies of its jobs are in other programs."""
-        called = self._source or "the YAML"
-        raise InvalidDefinitions([f"{called} {_NO_BODIES}"])
+        problem = (
+            f"{self._source or 'the YAML'} declares jobs without bodies, so no worker can run it: "
+            "start the workers of those jobs, in any language, or give a Python app with jobs of "
+            "the same names"
+        )
+        raise InvalidDefinitions([problem])
 
 
 def load_yaml(path_or_text: str | Path) -> Definitions:
