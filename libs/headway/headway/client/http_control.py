@@ -205,11 +205,9 @@ async def _events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, bytes]]
 
 def _failure(status: int, body: bytes, url: str) -> RequestFailed:
     """Return the failure that the server describes."""
-    problem: Any = None
+    problem: dict[str, Any] = {}
     with suppress(msgspec.DecodeError):
-        problem = msgspec.json.decode(body)
-    if not isinstance(problem, dict):
-        problem = {}
+        problem = msgspec.json.decode(body, type=dict[str, Any])
     text = str(problem.get("detail") or problem.get("title") or f"status {status}")
     if status == 401:
         return RequestFailed(f"Headway at {url} does not know you: {text}")

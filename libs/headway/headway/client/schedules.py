@@ -101,7 +101,7 @@ class Schedules(Reads):
     ) -> str:
         """Run a job once, at a time or after a delay in seconds; return the manifest's id."""
         external_id = id or f"once-{new_nonce()}"
-        when = cadences.once(_wall_time(at, delay, self._now), tz="UTC")
+        when = cadences.once(_wall_time(at, delay, self._now()), tz="UTC")
         await self.schedule(external_id, job=job, when=when, input=input, **terms)
         return external_id
 
@@ -131,9 +131,7 @@ class Schedules(Reads):
         return await self._ask("/manifests/{manifest}/backfill", request, BackfillAnswer)
 
 
-def _wall_time(
-    at: datetime | None, delay: float | timedelta | None, now: Callable[[], datetime]
-) -> datetime:
+def _wall_time(at: datetime | None, delay: float | timedelta | None, now: datetime) -> datetime:
     """Return the time of a one-shot in UTC, rounded up to whole seconds."""
     if (at is None) == (delay is None):
         raise ValueError("once() takes either at= or delay=")
@@ -144,7 +142,7 @@ def _wall_time(
             raise ValueError(f"once(delay={delay!r}): write a number of seconds") from error
         if not timedelta(0) <= length <= _LONGEST_DELAY:
             raise ValueError(f"once(delay={delay!r}): use a delay from 0 to ten years")
-        at = now() + length
+        at = now + length
     if not isinstance(at, datetime) or at.tzinfo is None:
         raise ValueError(f"once(at=...) takes a datetime with a zone, not {at!r}")
     at = at.astimezone(UTC)

@@ -175,7 +175,7 @@ class _Assembly:
         for where, stated in self._declared.groups:
             self.problems += checks.problems_of_group(where, stated)
             known = groups.get(stated.name, GroupDefinition(name=stated.name))
-            self.problems += checks.problems_of_two_statements(where, known, stated)
+            self.problems += checks.conflicts_of(where, known, stated)
             settings = msgspec.structs.asdict(stated)
             own = {name: value for name, value in settings.items() if value is not None}
             groups[stated.name] = msgspec.structs.replace(known, **own)

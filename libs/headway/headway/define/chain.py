@@ -124,12 +124,10 @@ def _own_terms(batch: BatchDraft, item: Item, called: str, problems: list[str]) 
 class Chain:
     """Declares dependents, relative to a root and to a cursor that moves along."""
 
-    def __init__(
-        self, declared: Declarations, *, root: str | None, cursor: str | None, after: str = ""
-    ) -> None:
+    def __init__(self, declared: Declarations, root: str | None, *, after: str = "") -> None:
         self._declared = declared
         self.root = root
-        self.cursor = cursor
+        self.cursor = root
         # The batch that removed the cursor, for messages.
         self._after = after
 
@@ -219,9 +217,8 @@ class Chain:
         refuse_unknown(method, batch.terms, DependentTerms)
         for draft in add_batch(self._declared, batch):
             if draft.depends_on is None:
-                self._declared.problems.append(
-                    f"{draft.called}: it has no parent: give its Item a depends_on, {remedy}"
-                )
+                problem = f"it has no parent: give its Item a depends_on, {remedy}"
+                self._declared.problems.append(f"{draft.called}: {problem}")
         self.cursor = None
         self._after = batch.name
         return self

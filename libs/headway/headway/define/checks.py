@@ -24,14 +24,8 @@ from headway.define.jobs import DeclaredJob, holds_nul
 INPUT_TOO_LARGE = (
     f"its input is larger than {INPUT_LIMIT} bytes: store it elsewhere and send a reference"
 )
-_LOST_IN_JSON = (
-    "changes when it is encoded as JSON: NaN and infinity cannot be sent; write them as text"
-)
-
 # Fields that other checks report.
-_CHECKED_ELSEWHERE = frozenset(
-    {"external_id", "group", "job", "concurrency_key", "depends_on", "batch"}
-)
+_CHECKED_ELSEWHERE = {"external_id", "group", "job", "concurrency_key", "depends_on", "batch"}
 
 
 class TimingChecks:
@@ -146,7 +140,8 @@ def _problems_of_input(manifest: ManifestDefinition, job: DeclaredJob) -> list[s
     if trouble:
         return [f"its input does not fit job {job.name!r}: {trouble}"]
     if not survives:
-        return [f"its input {_LOST_IN_JSON}"]
+        remedy = "NaN and infinity cannot be sent; write them as text"
+        return [f"its input changes when it is encoded as JSON: {remedy}"]
     if len(encoded) > INPUT_LIMIT:
         return [INPUT_TOO_LARGE]
     return []
@@ -213,17 +208,13 @@ def problems_of_group(where: str, group: GroupDefinition) -> list[str]:
     return [f"{where}{problem}" for problem in problems]
 
 
-def problems_of_two_statements(
-    where: str, known: GroupDefinition, stated: GroupDefinition
-) -> Iterator[str]:
+def conflicts_of(where: str, known: GroupDefinition, stated: GroupDefinition) -> Iterator[str]:
     """Yield settings of a group that are declared twice with different values."""
     for setting in ("max_active", "priority", "enabled", "rate"):
         before, now = getattr(known, setting), getattr(stated, setting)
         if None not in (before, now) and before != now:
-            yield (
-                f"{where}group {stated.name!r} sets {setting} twice, to {before} and to {now}: "
-                "set it once"
-            )
+            twice = f"sets {setting} twice, to {before} and to {now}: set it once"
+            yield f"{where}group {stated.name!r} {twice}"
 
 
 def problems_of_job(job: JobDefinition) -> list[str]:

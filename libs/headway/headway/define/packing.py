@@ -3,6 +3,7 @@
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -48,14 +49,11 @@ def unpack(packed: bytes) -> Definitions:
         raise UnreadableDefinitions("not definitions: the message is truncated")
     try:
         return msgspec.json.decode(body, type=Definitions)
-    except msgspec.ValidationError as error:
-        try:
-            problems = problems_of_body(body)
-        except (msgspec.DecodeError, RecursionError):
-            problems = [f"not definitions: {error}"]
-        raise UnreadableDefinitions("\n".join(problems)) from error
     except msgspec.DecodeError as error:
-        raise UnreadableDefinitions(f"not definitions: {error}") from error
+        problems = [f"not definitions: {error}"]
+        with suppress(msgspec.DecodeError, RecursionError):
+            problems = problems_of_body(body)
+        raise UnreadableDefinitions("\n".join(problems)) from error
 
 
 # The kind and the type of the definitions in each part.

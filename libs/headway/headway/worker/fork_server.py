@@ -84,9 +84,7 @@ class ForkServer:
                 ready = await asyncio.get_running_loop().sock_recv(ours, 1)
         if not ready:
             await self.stop()
-            raise RuntimeError(
-                "the fork server for jobs with process=True did not start: see its output above"
-            )
+            raise RuntimeError("fork server for process=True jobs did not start: see its output")
 
     async def stop(self) -> None:
         """Stop it; processes that still run end by themselves when their socket closes."""
