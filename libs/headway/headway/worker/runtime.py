@@ -159,7 +159,8 @@ class Worker:
                 raise BrokerUnavailable(f"{self._broker.where}: the connection was closed for good")
         finally:
             self._draining.set()
-            self._start_no_more()
+            for runner in self._runners.values():
+                runner.start_no_more("worker_stopped")
             # At once: until the dispatcher knows of the drain, it orders handed-back runs from this
             # worker again.
             leaving = asyncio.create_task(self.heartbeats.beat())
@@ -173,8 +174,7 @@ class Worker:
             await self.heartbeats.beat()
 
     async def _drain(self, seconds: float) -> None:
-        """Let runs finish; hand back runs that have not begun or do not end in time."""
-        self._start_no_more()
+        """Let runs finish; hand back runs that do not end in time."""
         if self._tasks:
             log.info("worker draining", leases=len(self._tasks))
             await asyncio.wait(self._tasks, timeout=seconds)
@@ -183,10 +183,6 @@ class Worker:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=HAND_BACK_SECONDS + _LAST_EVENTS_SECONDS)
         await end(self._tasks)
-
-    def _start_no_more(self) -> None:
-        for runner in self._runners.values():
-            runner.start_no_more("worker_stopped")
 
     async def _serve(self, job: str) -> None:
         """Fetch orders of one job while there are free slots."""
