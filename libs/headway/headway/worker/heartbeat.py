@@ -16,7 +16,7 @@ from nats.aio.msg import Msg
 
 log = get_logger(__name__)
 
-Instructions = HeartbeatReply | CancelPush
+Instructions = CancelPush
 
 # A heartbeat this late means that a body blocked the event loop.
 _LATE_SECONDS = 1.0

@@ -12,7 +12,7 @@ from uuid import UUID
 from headway_clock import jitter, monotonic, new_nonce, utc_now
 from headway_contract import Event, Malformed, decode, subjects
 from headway_contract.orders import RunDispatched
-from headway_contract.worker_protocol import CancelPush, Heartbeat
+from headway_contract.worker_protocol import Heartbeat, HeartbeatReply
 from headway_jetstream_kit import Broker, BrokerUnavailable, ConsumerMissing, Message, Puller
 from headway_jetstream_kit.limited_log import LimitedLog
 from headway_jetstream_kit.pull import ack, nak
@@ -334,7 +334,7 @@ class Worker:
             if release.lease in self._runners:
                 log.warning("lease taken away", lease=release.lease, reason=release.reason)
                 self._runners[release.lease].release()
-        if isinstance(instructions, CancelPush):
+        if not isinstance(instructions, HeartbeatReply):
             return
         for lease in instructions.renew:
             if lease in self._runners:
