@@ -42,8 +42,8 @@ async def cancel(gates, *works: UUID) -> None:
         await request_cancels(
             connection,
             [
-                WorkCancelRequested(work=one, group="etl", reason="enough", requested_at=START)
-                for one in works
+                WorkCancelRequested(work=work_id, group="etl", reason="enough", requested_at=START)
+                for work_id in works
             ],
             START,
             changes,
@@ -54,8 +54,8 @@ async def cancel(gates, *works: UUID) -> None:
 async def bring_forward(gates, wanted: UUID) -> None:
     records = []
     async with gates.database.transaction() as connection:
-        told = [WorkBroughtForward(work=wanted, group="etl", at=START)]
-        await work_intake.bring_forward(connection, told, START, records)
+        requests = [WorkBroughtForward(work=wanted, group="etl", at=START)]
+        await work_intake.bring_forward(connection, requests, START, records)
         await HISTORY.append(connection, records)
 
 
@@ -242,8 +242,8 @@ class TestHolds:
     async def test_a_disabled_manifest_holds_its_work_but_not_what_was_asked_for(self, gates):
         manifest = uuid4()
         held = work(manifest_id=manifest, manifest="m")
-        asked = work(manifest_id=manifest, manifest="m", slot=1, explicit=True)
-        await gates.queue(held, asked, work(manifest_id=uuid4(), manifest="n"))
+        triggered = work(manifest_id=manifest, manifest="m", slot=1, explicit=True)
+        await gates.queue(held, triggered, work(manifest_id=uuid4(), manifest="n"))
         await gates.tell(switch(manifest, 2, enabled=False))
         assert await gates.drain() == 2
         assert await gates.reasons() == {held.work: "manifest_disabled"}
@@ -423,13 +423,13 @@ class TestTimes:
         assert (await gates.run()).expired == 1
         [row] = await gates.rows("SELECT * FROM dispatcher.work_queue")
         assert (row["state"], row["outcome"], row["runs"]) == ("settled", "expired", 0)
-        [told] = await gates.rows(
+        [message] = await gates.rows(
             "SELECT convert_from(body, 'utf8')::jsonb AS body FROM dispatcher.outbox"
         )
-        assert told["body"]["type"] == "headway.work.settled.v1"
-        assert told["body"]["data"]["work"] == str(late)
-        assert told["body"]["data"]["outcome"] == "expired"
-        assert "had not begun" in told["body"]["data"]["reason"]
+        assert message["body"]["type"] == "headway.work.settled.v1"
+        assert message["body"]["data"]["work"] == str(late)
+        assert message["body"]["data"]["outcome"] == "expired"
+        assert "had not begun" in message["body"]["data"]["reason"]
 
     async def test_what_is_expired_is_never_admitted_however_much_of_it_there_is(
         self, gates, clock
@@ -486,10 +486,10 @@ class TestOrder:
     async def admitted_one_by_one(self, gates, works):
         await gates.tell(GroupChanged(group="etl", version=1, max_active=None))
         await gates.queue(*works)
-        names = {one.work: n for n, one in enumerate(works)}
+        names = {queued.work: n for n, queued in enumerate(works)}
         found = []
         while await gates.drain():
-            found += [names[one] for one in await gates.active()]
+            found += [names[work_id] for work_id in await gates.active()]
             await gates.end()
         return found
 

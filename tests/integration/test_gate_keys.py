@@ -35,15 +35,15 @@ def switch(manifest, *, enabled: bool, version: int = 1) -> ManifestChanged:
     )
 
 
-async def explain(gates: Gates, one):
+async def explain(gates: Gates, queued):
     desk = Explanations(gates.database, None, gates.settings)
-    return await desk.answer(WorkQuestion(work=one.work))
+    return await desk.answer(WorkQuestion(work=queued.work))
 
 
-async def bring_forward(gates: Gates, connection, one) -> None:
+async def bring_forward(gates: Gates, connection, queued) -> None:
     records = []
-    told = [WorkBroughtForward(work=one.work, group="etl", at=START)]
-    await work_intake.bring_forward(connection, told, START, records)
+    requests = [WorkBroughtForward(work=queued.work, group="etl", at=START)]
+    await work_intake.bring_forward(connection, requests, START, records)
     await HISTORY.append(connection, records)
 
 

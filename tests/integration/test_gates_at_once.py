@@ -29,7 +29,7 @@ async def pass_until(gate, done: asyncio.Event, admitted: list[int]) -> None:
         await asyncio.sleep(0)
 
 
-async def at_once(gates: Gates, pools, total: int, *, failing=None, within=60.0) -> None:
+async def race_gates(gates: Gates, pools, total: int, *, failing=None, within=60.0) -> None:
     """Let gates and ends of runs race until all work is settled."""
     done, admitted = asyncio.Event(), []
     passes = [
@@ -37,9 +37,9 @@ async def at_once(gates: Gates, pools, total: int, *, failing=None, within=60.0)
     ]
 
     async def settled() -> bool:
-        for one in passes:
-            if one.done():
-                one.result()
+        for task in passes:
+            if task.done():
+                task.result()
         active = await gates.active()
         if active:
             chosen = active[: len(active) // 2 + 1]
@@ -70,7 +70,7 @@ async def test_twenty_dispatchers_with_a_cap_of_one_never_have_two_active(
     key = "k" if cap == "key" else None
     await gates.queue(*(work(concurrency_key=key) for _ in range(20)))
     async with many_pools(database_url, 20) as pools:
-        await at_once(gates, pools, 20)
+        await race_gates(gates, pools, 20)
     # One after the other: each began after the one before it had ended.
     assert await gates.value(
         "SELECT bool_and(created_at >= before) FROM (SELECT created_at, lag(finished_at)"
@@ -99,10 +99,10 @@ async def test_a_limit_changes_between_two_passes_and_never_during_one(database,
         )
 
     async with database.locked_transaction(GATE_LOCK):
-        telling = asyncio.create_task(gates.tell(change))
+        change_task = asyncio.create_task(gates.tell(change))
         await until(waits, within=10, what="the change waits for the pass")
         assert await gates.value(limits) == 0
-    await telling
+    await change_task
     assert await gates.value(limits) == 1
 
 
@@ -158,7 +158,7 @@ async def test_random_limits_with_several_gates(database, database_url, seed):
         return chance.choice([None, None, "Oops", "worker_stopped"])
 
     async with many_pools(database_url, 4) as pools:
-        await at_once(gates, pools, 40, failing=failing)
+        await race_gates(gates, pools, 40, failing=failing)
     for name, count in rates.items():
         if count is not None:
             rows = await gates.rows(
@@ -167,7 +167,7 @@ async def test_random_limits_with_several_gates(database, database_url, seed):
             times = [row["created_at"] for row in rows]
             length = timedelta(seconds=period)
             for start in times:
-                assert sum(start <= one < start + length for one in times) <= count
+                assert sum(start <= at < start + length for at in times) <= count
     assert await gates.value("SELECT count(*) FROM dispatcher.key_changed") == 0
 
 
@@ -214,7 +214,7 @@ async def test_no_key_is_lost_whoever_closes_lanes_and_brings_work_forward(
             records = []
             await work_intake.bring_forward(connection, [wanted], now, records)
             # While the row is locked, others end runs and look at their keys.
-            others = [one for one in await gates.active() if one != wanted.work]
+            others = [work_id for work_id in await gates.active() if work_id != wanted.work]
             if others:
                 await gates.end(*others[:2])
             await gates.run()
@@ -236,8 +236,10 @@ async def test_no_key_is_lost_whoever_closes_lanes_and_brings_work_forward(
         await gates.tell(
             *(GroupChanged(group=group, version=99) for group in "ab"),
             *(
-                ManifestChanged(manifest_id=one, manifest="m", group="a", version=99, enabled=True)
-                for one in manifests
+                ManifestChanged(
+                    manifest_id=manifest_id, manifest="m", group="a", version=99, enabled=True
+                )
+                for manifest_id in manifests
             ),
         )
-        await at_once(gates, pools, len(works))
+        await race_gates(gates, pools, len(works))

@@ -193,7 +193,7 @@ class TestDeadLetters:
         work, letter = await timeline.dead_letter("m")
         timeline.at(minutes=20)
         row = {"id": work, "manifest_id": await timeline.id_of("m")}
-        told = DeadLetterRetried(
+        retry = DeadLetterRetried(
             dead_letter=letter,
             work=work,
             round=2,
@@ -201,7 +201,7 @@ class TestDeadLetters:
             group="any",
             resolved_at=timeline.clock.at,
         )
-        return row, told
+        return row, retry
 
     async def test_a_round_may_begin_and_end_in_one_batch_in_any_order(self, timeline):
         row, retried = await self.retried(timeline)
@@ -347,7 +347,7 @@ class TestOperatorsAndStarts:
         applied = startup.Applied(declared=declared)
         cleaning = startup._Cleaning(timeline.database, "app", applied, source="old")
         _, left = startup.leaving(old, declared.gone)
-        assert [one.external_id for one in left] == ["other"]
+        assert [manifest.external_id for manifest in left] == ["other"]
         await cleaning.prune(left, "is gone")
         assert applied.pruned == []
         assert "another start has declared meanwhile" in applied.warnings[0]

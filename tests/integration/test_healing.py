@@ -75,11 +75,11 @@ class TestWork:
         for work, outcome in works.items():
             await ops.until_outcome(work, outcome)
         await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
-        told = {one.work: one for one in await stored_outcomes(world)}
-        asked = [OutstandingWork(work=work, round=1, queued_at=utc_now()) for work in works]
-        answer = await ask(world, works=asked)
-        assert {one.work: one for one in answer.settled} == told
-        assert {work: bool(one.reason) for work, one in told.items()} == {
+        outcomes = {outcome.work: outcome for outcome in await stored_outcomes(world)}
+        outstanding = [OutstandingWork(work=work, round=1, queued_at=utc_now()) for work in works]
+        answer = await ask(world, works=outstanding)
+        assert {outcome.work: outcome for outcome in answer.settled} == outcomes
+        assert {work: bool(settled.reason) for work, settled in outcomes.items()} == {
             work: outcome != "completed" for work, outcome in works.items()
         }
 
@@ -155,7 +155,7 @@ class TestWork:
             == 0
         )
         waiting = await stored_work(world)
-        assert len(waiting) == len({one.work for one in waiting}) == 2500
+        assert len(waiting) == len({queued.work for queued in waiting}) == 2500
         await world.dispatcher()
         await world.until("SELECT count(*) = 2500 FROM dispatcher.work_queue", within=30)
 
@@ -287,24 +287,26 @@ class TestRequests:
         await world.scheduler(**QUICK)
         forward = "SELECT count(*) FROM dispatcher.history WHERE type LIKE '%brought_forward%'"
         await world.until(forward)
-        told_at = await world.value("SELECT forward_requested_at FROM scheduler.work")
+        requested_at = await world.value("SELECT forward_requested_at FROM scheduler.work")
         # It is asked about again, and the answer is that it came.
         await world.until(
-            "SELECT reconciled_at > $1 AND reconcile_count > 1 FROM scheduler.work", told_at
+            "SELECT reconciled_at > $1 AND reconcile_count > 1 FROM scheduler.work", requested_at
         )
-        assert await world.value("SELECT forward_requested_at FROM scheduler.work") == told_at
+        assert await world.value("SELECT forward_requested_at FROM scheduler.work") == requested_at
         assert await world.value(forward) == 1
         assert await world.value("SELECT explicit FROM dispatcher.work_queue")
 
     async def test_work_that_ran_since_need_not_come_first(self, world, waiting):
         now = await world.value("SELECT clock_timestamp()")
-        asked = OutstandingWork(work=waiting, queued_at=now, brought_forward_at=now, cancelled=True)
-        answer = await ask(world, works=[asked])
+        outstanding = OutstandingWork(
+            work=waiting, queued_at=now, brought_forward_at=now, cancelled=True
+        )
+        answer = await ask(world, works=[outstanding])
         assert answer.not_brought_forward == answer.not_cancelled == [waiting]
         beat = Heartbeat(worker="idle", nonce="n", jobs=["job"], slots=1)
         await world.broker.client.request(subjects.HEARTBEAT, msgspec.json.encode(beat), timeout=5)
         await world.until("SELECT count(*) FROM dispatcher.metadata")
-        answer = await ask(world, works=[asked])
+        answer = await ask(world, works=[outstanding])
         assert (answer.not_brought_forward, answer.not_cancelled) == ([], [waiting])
 
 
@@ -318,15 +320,15 @@ class TestPoison:
         await world.until("SELECT count(*) = 3 FROM scheduler.work")
         await scheduler.end_pass("relay")
         works = [row["id"] for row in await world.rows("SELECT id FROM scheduler.work")]
-        told = []
+        batches = []
         for _ in range(3):
             await world.value("DELETE FROM scheduler.outbox")
             async with world.database.transaction() as connection:
                 now = await DATABASE_CLOCK.now(connection)
                 assert await republish_work(connection, works, now=now) == 3
             rows = await world.rows("SELECT body FROM scheduler.outbox")
-            told.append(sorted(len(decode(row["body"])) for row in rows))
-        assert told == [[3], [1, 1, 1], [1, 1, 1]]
+            batches.append(sorted(len(decode(row["body"])) for row in rows))
+        assert batches == [[3], [1, 1, 1], [1, 1, 1]]
         noted = await world.rows(
             "SELECT subject, data FROM scheduler.history"
             " WHERE type = 'headway.work.told_in_vain.v1' ORDER BY id"

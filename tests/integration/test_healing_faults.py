@@ -48,7 +48,7 @@ class Dispatcher:
         if self.meanwhile is not None:
             await self.meanwhile()
         if question.works:
-            self.works += [asked.work for asked in question.works]
+            self.works += [outstanding.work for outstanding in question.works]
         else:
             if self.fails:
                 raise RuntimeError("a bug")
@@ -121,7 +121,7 @@ async def test_everything_in_doubt_is_asked_about_once_over_several_passes(
     await me.run_once()
     await wipe(world)
     passes = [await me.run_once() for _ in range(3)]
-    assert [one.unfinished for one in passes] == [True, True, False]
+    assert [result.unfinished for result in passes] == [True, True, False]
     assert len(dispatcher.works) == len(set(dispatcher.works)) == 9
 
 
@@ -133,8 +133,8 @@ async def test_an_error_reply_is_a_failure_and_its_question_is_asked_again(world
         await me.run_once()
     dispatcher.fails = False
     assert await me.run_once() is not None
-    asked = {version.kind for one in dispatcher.standing for version in one.versions}
-    assert asked == {"group", "job"}
+    kinds = {version.kind for question in dispatcher.standing for version in question.versions}
+    assert kinds == {"group", "job"}
     dispatcher.standing.clear()
     await me.run_once()
     assert dispatcher.standing == [], "answered, so not before its time"
@@ -150,7 +150,9 @@ async def test_a_failure_is_a_warning_and_the_pass_is_unhealthy(world, dispatche
 
     body = await until(report, within=20, what="healing is not ready")
     assert f"kind=failed error={subjects.RECONCILE_QUESTION}" in body
-    warnings = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    warnings = [
+        record.getMessage() for record in caplog.records if record.levelno == logging.WARNING
+    ]
     assert any("reconcile failed: kind=failed" in line for line in warnings)
     dispatcher.fails = False
 
@@ -166,8 +168,10 @@ async def test_no_dispatcher_at_all_is_told_once_and_is_no_failure(world, caplog
     me = healing_of(world)
     for _ in range(3):
         assert await me.run_once() is None
-    told = [one.getMessage() for one in caplog.records if "no service answers" in one.message]
-    assert len(told) == 1
+    messages = [
+        record.getMessage() for record in caplog.records if "no service answers" in record.message
+    ]
+    assert len(messages) == 1
 
 
 async def test_no_transaction_is_open_while_the_dispatcher_is_asked(world, dispatcher):

@@ -138,7 +138,7 @@ class TestLettersThatBlockNothing:
         await scheduler.end_pass("intake")
         return await world.value("SELECT id FROM dispatcher.dead_letter")
 
-    async def lose_what_was_told(self, world) -> None:
+    async def lose_messages(self, world) -> None:
         await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
         await purge(world, subjects.SETTLED_STREAM)
 
@@ -148,9 +148,9 @@ class TestLettersThatBlockNothing:
         letter = await self.letter(world, app)
         mended.set()
         async with world.client() as client:
-            assert [one.result for one in await client.retry(letter)] == ["retried"]
+            assert [answer.result for answer in await client.retry(letter)] == ["retried"]
         await world.until("SELECT outcome = 'completed' FROM dispatcher.work_queue")
-        await self.lose_what_was_told(world)
+        await self.lose_messages(world)
         await world.scheduler(**QUICK)
         await world.until(
             "SELECT success_number = 1 FROM scheduler.manifest WHERE external_id = 'm'"
@@ -169,8 +169,10 @@ class TestLettersThatBlockNothing:
     async def test_a_letter_that_was_put_away_is_not_asked_about_any_more(self, world, app):
         letter = await self.letter(world, app)
         async with world.client() as client:
-            assert [one.result for one in await client.acknowledge(letter)] == ["acknowledged"]
-        await self.lose_what_was_told(world)
+            assert [answer.result for answer in await client.acknowledge(letter)] == [
+                "acknowledged"
+            ]
+        await self.lose_messages(world)
         assert await world.value("SELECT dead_letter FROM scheduler.unresolved") == letter
         await world.scheduler(**QUICK)
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.unresolved)")
@@ -192,7 +194,7 @@ class TestPagesOfLetters:
         return sorted(row["dead_letter"] for row in rows)
 
     @pytest.fixture
-    def asked(self):
+    def questioned(self):
         return []
 
     @pytest.fixture
@@ -201,47 +203,47 @@ class TestPagesOfLetters:
         return [ReconcileAnswer()]
 
     @pytest.fixture
-    def standing(self, world, asked, answers):
+    def standing(self, world, questioned, answers):
         async def ask(question):
-            asked.extend(question.dead_letters)
+            questioned.extend(question.dead_letters)
             if answers[-1] is None:
                 raise CannotAsk("nobody answers")
             return answers[-1]
 
         return reconcile_settings.SettingsReconciler(world.database, ask=ask, every=0)
 
-    async def ask_once(self, standing, asked) -> list[UUID]:
-        asked.clear()
-        await standing.run(lambda told_at: False)
-        return list(asked)
+    async def run_once(self, standing, questioned) -> list[UUID]:
+        questioned.clear()
+        await standing.run(lambda sent_at: False)
+        return list(questioned)
 
     async def test_all_at_first_and_in_doubt_then_one_page_after_the_other(
-        self, letters, standing, asked
+        self, letters, standing, questioned
     ):
-        assert await self.ask_once(standing, asked) == letters
+        assert await self.run_once(standing, questioned) == letters
         for page in (letters[:2], letters[2:4], letters[4:], letters[:2]):
-            assert await self.ask_once(standing, asked) == page
+            assert await self.run_once(standing, questioned) == page
         standing.run_at_once()
-        assert await self.ask_once(standing, asked) == letters
+        assert await self.run_once(standing, questioned) == letters
 
-    async def test_all_again_if_nobody_answered(self, letters, standing, asked, answers):
+    async def test_all_again_if_nobody_answered(self, letters, standing, questioned, answers):
         answers.append(None)
         with pytest.raises(CannotAsk):
-            await self.ask_once(standing, asked)
-        assert asked == letters[:2]
+            await self.run_once(standing, questioned)
+        assert questioned == letters[:2]
         answers.append(ReconcileAnswer())
-        assert await self.ask_once(standing, asked) == letters
+        assert await self.run_once(standing, questioned) == letters
 
     async def test_from_the_beginning_if_the_others_were_seen_to(
-        self, world, letters, standing, asked
+        self, world, letters, standing, questioned
     ):
         for _ in range(2):
-            await self.ask_once(standing, asked)
+            await self.run_once(standing, questioned)
         await world.value(
             "DELETE FROM scheduler.unresolved WHERE dead_letter = ANY($1)", letters[2:]
         )
-        assert await self.ask_once(standing, asked) == []
-        assert await self.ask_once(standing, asked) == letters[:2]
+        assert await self.run_once(standing, questioned) == []
+        assert await self.run_once(standing, questioned) == letters[:2]
 
 
 class TestStanding:
@@ -252,10 +254,10 @@ class TestStanding:
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.outbox)")
         await purge(world, subjects.WORK_STREAM)
         await world.dispatcher()
-        for told, known in (("manifest_group", "group_limit"), ("job", "job_limit")):
+        for table, known in (("manifest_group", "group_limit"), ("job", "job_limit")):
             await world.until(
-                f"SELECT known.version = told.version FROM dispatcher.{known} AS known"
-                f" JOIN scheduler.{told} AS told USING (name)"
+                f"SELECT known.version = source.version FROM dispatcher.{known} AS known"
+                f" JOIN scheduler.{table} AS source USING (name)"
             )
 
     async def test_a_switch_that_was_lost_is_told_again(self, world, app):
@@ -321,7 +323,9 @@ class TestAnswers:
         answer = await ask(world, works=works)
         assert answer.unknown == [young]
         assert set(answer.expired) == {old, round_two}
-        assert [(one.work, one.outcome) for one in answer.settled] == [(pruned, "cancelled")]
+        assert [(settled.work, settled.outcome) for settled in answer.settled] == [
+            (pruned, "cancelled")
+        ]
 
     @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
     async def test_an_answer_has_room_for_so_much_and_says_what_it_left_out(self, world, app):
@@ -349,6 +353,6 @@ class TestAnswers:
         works = [OutstandingWork(work=row["id"], queued_at=row["queued_at"]) for row in rows]
         answer = await ask(world, works=works)
         assert len(answer.settled) == 2
-        assert {one.work for one in answer.settled} | set(answer.left) == {
-            one.work for one in works
+        assert {settled.work for settled in answer.settled} | set(answer.left) == {
+            outstanding.work for outstanding in works
         }

@@ -93,8 +93,10 @@ async def test_two_processes_with_one_name_are_both_heard(world, dispatcher):
     ]
     await asyncio.gather(
         *(
-            world.broker.client.request(subjects.HEARTBEAT, msgspec.json.encode(one), timeout=5)
-            for one in beats
+            world.broker.client.request(
+                subjects.HEARTBEAT, msgspec.json.encode(heartbeat), timeout=5
+            )
+            for heartbeat in beats
         )
     )
     assert await world.value(

@@ -55,7 +55,7 @@ def cleaner(world: World, *, days: float = 30.0, clock=DATABASE_CLOCK) -> Retent
     return Retention(world.database, days=days)
 
 
-class Later:
+class ClockAhead:
     """A clock that is ahead, so that what has just happened is long ago."""
 
     def __init__(self, **ahead: float) -> None:
@@ -80,7 +80,7 @@ async def known_days(world: World) -> set[date]:
     return {row["day"] for row in rows}
 
 
-async def age(world: World, days: int) -> None:
+async def move_into_past(world: World, days: int) -> None:
     await world.value(AGE.format(days=days))
 
 
@@ -121,7 +121,7 @@ async def stopped(world: World) -> World:
 async def test_settled_work_goes_with_all_that_belongs_to_it_and_nothing_else(stopped):
     assert (await counts(stopped))["inbox"] == 9
     assert (await cleaner(stopped).run_once()).works == 0
-    cleaned = await cleaner(stopped, clock=Later(days=31)).run_once()
+    cleaned = await cleaner(stopped, clock=ClockAhead(days=31)).run_once()
     assert cleaned.works == 1
     assert await counts(stopped) == {
         "work_queue": 2,
@@ -139,11 +139,11 @@ async def test_settled_work_goes_with_all_that_belongs_to_it_and_nothing_else(st
 
 @pytest.mark.breaks_tables("deletes work that no clean-up has deleted")
 async def test_what_somebody_else_deleted_is_still_missed(stopped):
-    await cleaner(stopped, clock=Later(days=31)).run_once()
+    await cleaner(stopped, clock=ClockAhead(days=31)).run_once()
     await stopped.value("DELETE FROM dispatcher.dead_letter")
     await stopped.value("DELETE FROM dispatcher.metadata")
     await stopped.value("DELETE FROM dispatcher.work_queue")
-    kinds = [one.kind for one in (await verify(stopped.database)).differences]
+    kinds = [difference.kind for difference in (await verify(stopped.database)).differences]
     assert kinds == ["missing"] * 5, "two works, two runs, a dead letter"
 
 
@@ -163,8 +163,8 @@ async def resolve_later(stopped: World) -> None:
 async def test_a_resolved_dead_letter_lets_its_work_go_after_its_own_time(stopped):
     await resolve_later(stopped)
     assert (await verify(stopped.database)).differences == []
-    assert (await cleaner(stopped, clock=Later(days=31)).run_once()).works == 1
-    assert (await cleaner(stopped, clock=Later(days=51)).run_once()).works == 1
+    assert (await cleaner(stopped, clock=ClockAhead(days=31)).run_once()).works == 1
+    assert (await cleaner(stopped, clock=ClockAhead(days=51)).run_once()).works == 1
     assert await stopped.value("SELECT array_agg(job) FROM dispatcher.work_queue") == ["patient"]
     assert (await verify(stopped.database)).differences == []
 
@@ -172,10 +172,10 @@ async def test_a_resolved_dead_letter_lets_its_work_go_after_its_own_time(stoppe
 @pytest.mark.breaks_tables("deletes work that no clean-up has deleted")
 async def test_work_whose_dead_letter_was_resolved_lately_is_missed_and_comes_back(stopped):
     await resolve_later(stopped)
-    await cleaner(stopped, clock=Later(days=31)).run_once()
+    await cleaner(stopped, clock=ClockAhead(days=31)).run_once()
     for table in ("dead_letter", "metadata", "work_queue"):
         await stopped.value(f"DELETE FROM dispatcher.{table} WHERE job = 'hopeless'")
-    kinds = [one.kind for one in (await verify(stopped.database)).differences]
+    kinds = [difference.kind for difference in (await verify(stopped.database)).differences]
     assert kinds == ["missing"] * 3, "a work, a run, a dead letter"
     await stopped.value("UPDATE dispatcher.witness SET last_heard_at = now() - interval '1 h'")
     await rebuild(stopped.database)
@@ -185,25 +185,25 @@ async def test_work_whose_dead_letter_was_resolved_lately_is_missed_and_comes_ba
 
 async def test_what_is_told_again_of_forgotten_work_makes_no_second_life(world):
     """Its history goes a little later than it, and would tell of two lives as if they were one."""
-    told_at, work, begun = utc_now(), uuid4(), []
+    sent_at, work, begun = utc_now(), uuid4(), []
     app = App("old")
 
     @app.job("job")
     async def job(ctx):
         begun.append(ctx)
 
-    queued = WorkQueued(work=work, group="ops", job="job", cause="test", queued_at=told_at)
-    cancel = WorkCancelRequested(work=work, group="ops", reason="late", requested_at=told_at)
+    queued = WorkQueued(work=work, group="ops", job="job", cause="test", queued_at=sent_at)
+    cancel = WorkCancelRequested(work=work, group="ops", reason="late", requested_at=sent_at)
     dispatcher = await world.dispatcher()
     await world.worker(app)
-    await tell(world, work, told_at, queued)
+    await publish_events(world, work, sent_at, queued)
     await world.until_settled()
     world.services.remove(dispatcher)
     await dispatcher.stop()
-    dispatcher = await world.dispatcher(clock=Later(days=31))
+    dispatcher = await world.dispatcher(clock=ClockAhead(days=31))
     await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.work_queue)")
     before = dispatcher.counts.read().get("work_too_old", 0)
-    await tell(world, work, told_at, cancel, queued)
+    await publish_events(world, work, sent_at, cancel, queued)
 
     async def passed_over() -> bool:
         return dispatcher.counts.read().get("work_too_old", 0) == before + 2
@@ -214,15 +214,15 @@ async def test_what_is_told_again_of_forgotten_work_makes_no_second_life(world):
     assert (await verify(world.database)).differences == []
 
 
-async def tell(world: World, work: UUID, at: datetime, *told: Any) -> None:
-    for one in told:
-        body = encode(event(one, id=uuid4(), source="test", subject=work, time=at))
+async def publish_events(world: World, work: UUID, at: datetime, *events: Any) -> None:
+    for data in events:
+        body = encode(event(data, id=uuid4(), source="test", subject=work, time=at))
         await publish(world.broker, subjects.work("ops"), body)
 
 
 @pytest.mark.breaks_tables("history is moved to another day, and so are not the tables")
 async def test_a_day_is_dropped_once_a_snapshot_tells_of_what_outlives_it(stopped):
-    await age(stopped, 40)
+    await move_into_past(stopped, 40)
     assert (await verify(stopped.database)).differences == []
     old: date = await stopped.value("SELECT min(recorded_at)::date FROM dispatcher.history")
     assert old in await known_days(stopped)
@@ -248,12 +248,12 @@ async def test_a_snapshot_leaves_out_dead_letters_that_were_forgotten(world):
         await world.until("SELECT count(*) = 2 FROM dispatcher.dead_letter")
         await world.stop()
         world.services.clear()
-    await age(world, 31)
+    await move_into_past(world, 31)
     assert (await cleaner(world).run_once()).snapshots == 1, "it tells of both letters"
-    world.database.clock = Later(days=31)
+    world.database.clock = ClockAhead(days=31)
     await purge_letters(world.database, days=30)
     assert (await counts(world))["dead_letter"] == 1, "the one that nobody has seen to"
-    await age(world, 40)
+    await move_into_past(world, 40)
     cleaned = await cleaner(world).run_once()
     assert (cleaned.days_dropped, cleaned.snapshots) == (1, 1)
     assert (await verify(world.database)).differences == []
@@ -262,7 +262,7 @@ async def test_a_snapshot_leaves_out_dead_letters_that_were_forgotten(world):
 @pytest.mark.breaks_tables("history is moved to another day, and a row is corrupted")
 async def test_a_snapshot_does_not_make_a_corruption_true(stopped):
     await stopped.value("UPDATE dispatcher.metadata SET worker = 'forged' WHERE job = 'patient'")
-    await age(stopped, 40)
+    await move_into_past(stopped, 40)
     await cleaner(stopped).run_once()
     [found] = (await verify(stopped.database)).differences
     assert (found.column, found.found) == ("worker", "forged")
@@ -270,7 +270,7 @@ async def test_a_snapshot_does_not_make_a_corruption_true(stopped):
 
 @pytest.mark.breaks_tables("history is moved to another day")
 async def test_work_goes_on_after_the_day_it_began_on_was_dropped(stopped):
-    await age(stopped, 40)
+    await move_into_past(stopped, 40)
     await cleaner(stopped).run_once()
     app = App("old")
 
@@ -286,7 +286,9 @@ async def test_work_goes_on_after_the_day_it_began_on_was_dropped(stopped):
     await stopped.worker(app)
     await stopped.until("SELECT count(*) = 3 FROM dispatcher.work_queue WHERE state = 'settled'")
     differences = (await verify(stopped.database)).differences
-    assert {one.column for one in differences} <= {"not_before"}, "which this test moved"
+    assert {difference.column for difference in differences} <= {"not_before"}, (
+        "which this test moved"
+    )
     assert (
         await stopped.value(
             "SELECT (runs, attempts, outcome)::text FROM dispatcher.work_queue WHERE job = 'patient'"
@@ -331,14 +333,14 @@ async def test_a_day_that_somebody_reads_is_dropped_later(world):
 @pytest.mark.breaks_tables("history is moved to other days, and so are not the tables")
 async def test_no_day_is_dropped_while_an_earlier_one_cannot_be(stopped):
     """Work that began on the first would seem never to have ended on the second."""
-    await age(stopped, 41)
+    await move_into_past(stopped, 41)
     first: date = await stopped.value("SELECT min(recorded_at)::date FROM dispatcher.history")
     await stopped.value("SELECT dispatcher.add_history_day($1)", first + timedelta(days=1))
     await stopped.value(
         "UPDATE dispatcher.history SET recorded_at = recorded_at + interval '1 day'"
         " WHERE type = 'headway.work.settled.v1'"
     )
-    clean = cleaner(stopped, clock=Later(days=31))
+    clean = cleaner(stopped, clock=ClockAhead(days=31))
     async with stopped.database.transaction() as reader:
         await reader.execute(f"LOCK dispatcher.history_{first:%Y%m%d} IN ACCESS SHARE MODE")
         cleaned = await clean.run_once()
@@ -351,7 +353,7 @@ async def test_no_day_is_dropped_while_an_earlier_one_cannot_be(stopped):
 async def test_a_great_deal_goes_in_batches(world, monkeypatch):
     monkeypatch.setattr(retention_module, "BATCH", 300)
     await make_works(world.database, 1000)
-    clean = cleaner(world, clock=Later(days=31))
+    clean = cleaner(world, clock=ClockAhead(days=31))
     assert [(await clean.run_once()).works for _ in range(5)] == [300, 300, 300, 100, 0]
     assert await counts(world) == dict.fromkeys(TABLES, 0)
     assert (await verify(world.database)).differences == []
@@ -362,7 +364,7 @@ async def test_two_at_once_do_not_hinder_each_other(world, monkeypatch):
     await make_works(world.database, 400)
 
     async def clean_all() -> None:
-        clean = cleaner(world, clock=Later(days=31))
+        clean = cleaner(world, clock=ClockAhead(days=31))
         while await world.value("SELECT count(*) FROM dispatcher.work_queue"):
             await clean.run_once()
 
@@ -400,7 +402,7 @@ async def test_pruned_work_needs_no_snapshot(stopped):
     for table in ("metadata", "work_queue"):
         await stopped.value(f"DELETE FROM dispatcher.{table} WHERE manifest_id = $1", manifest)
     assert (await verify(stopped.database)).differences == []
-    await age(stopped, 40)
+    await move_into_past(stopped, 40)
     assert (await cleaner(stopped).run_once()).snapshots == 2
     assert (await verify(stopped.database)).differences == []
 

@@ -202,8 +202,8 @@ async def test_the_reason_says_whether_a_worker_was_heard(world, heard):
             await desk.heartbeat("w1")
         return await world.value("SELECT failure FROM dispatcher.metadata WHERE state = 'failed'")
 
-    told = await until(failure, within=20, what="the lease is revoked")
-    assert (told["kind"], kind in told["message"]) == ("orphaned", True)
+    recorded = await until(failure, within=20, what="the lease is revoked")
+    assert (recorded["kind"], kind in recorded["message"]) == ("orphaned", True)
 
 
 async def test_an_owner_whose_words_have_vanished_tells_them_again_behind_a_refused_one(

@@ -38,17 +38,17 @@ async def test_what_is_passed_over_is_counted(world):
     scheduler = await world.scheduler()
     work = uuid4()
     queued = WorkQueued(work=work, group="ops", job="job", cause="test", queued_at=utc_now())
-    told = event(queued, id=work, source="test", subject=work, time=utc_now())
+    work_event = event(queued, id=work, source="test", subject=work, time=utc_now())
     strange = {"specversion": "1.0", "id": "x", "source": "test", "type": "headway.work.painted.v1"}
-    for body in (encode(told), encode(told), msgspec.json.encode(strange)):
+    for body in (encode(work_event), encode(work_event), msgspec.json.encode(strange)):
         assert isinstance(await publish(world.broker, subjects.work("ops"), body), Stored)
 
     async def both():
         return dispatcher.counts.read() == {"work_known_before": 1, "events_of_unknown_type": 1}
 
     await until(both, within=10, what="both are counted")
-    told = (200, "events_of_unknown_type 1\nwork_known_before 1")
-    assert await dispatcher.health.report("/counts") == told
+    expected = (200, "events_of_unknown_type 1\nwork_known_before 1")
+    assert await dispatcher.health.report("/counts") == expected
     # Another service of the same process has passed over nothing.
     assert await scheduler.health.report("/counts") == (200, "")
     _, metrics = await scheduler.health.report("/metrics")

@@ -56,7 +56,7 @@ async def shop(request, world) -> Shop:
 
 
 @pytest_asyncio.fixture(params=["enqueued", "triggered"])
-async def ask(request, application, world):
+async def request_work(request, application, world):
     """Ask for work under one and the same key."""
     if request.param == "enqueued":
         yield lambda: headway.enqueue(application, "mail", key="k")
@@ -70,20 +70,20 @@ async def ask(request, application, world):
 
 
 @pytest.mark.breaks_tables("the scheduler forgets what the dispatcher still knows")
-async def test_it_makes_other_work_that_runs(shop, ask, world):
-    first = await ask()
+async def test_it_makes_other_work_that_runs(shop, request_work, world):
+    first = await request_work()
     await world.until_settled()
-    assert await ask() == first, "the key is remembered"
+    assert await request_work() == first, "the key is remembered"
     await shop.forget_keys()
-    second = await ask()
+    second = await request_work()
     await world.until_settled(at_least=2)
     assert second != first
     assert shop.ran == [first, second]
-    assert await ask() == second
+    assert await request_work() == second
     for letter in await world.rows("SELECT id FROM dispatcher.dead_letter"):
         async with world.client() as client:
             await client.retry(letter["id"])
         await world.until_settled(at_least=2)
         assert shop.ran == [first, second, first]
     broken = await broken_invariants(world.database)
-    assert [one for one in broken if not one.startswith(FORGOTTEN)] == []
+    assert [violation for violation in broken if not violation.startswith(FORGOTTEN)] == []

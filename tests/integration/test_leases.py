@@ -97,9 +97,9 @@ async def test_a_word_whose_reply_was_lost_is_told_again_with_the_others(desk):
     woke = lease.event(
         RunActivated(**lease.credentials, run=desk.run, activations=[Activation(manifest="child")])
     )
-    sequence, told = lease._sequence, list(lease._published)
+    sequence, published = lease._sequence, list(lease._published)
     assert await lease.publish(woke) == "stored"
-    lease._sequence, lease._published = sequence, told
+    lease._sequence, lease._published = sequence, published
     assert await lease.publish(woke) == "stored", "only the reply was lost"
     await desk.world.broker.api(f"STREAM.PURGE.{subjects.EVENTS_STREAM}")
     done = lease.event(RunCompleted(**lease.credentials, run=desk.run))
@@ -180,8 +180,8 @@ async def test_a_letter_is_of_the_code_that_ran_even_if_another_has_its_name_by_
     await desk.settled()
     [letter] = await desk.world.rows("SELECT code_version FROM dispatcher.dead_letter")
     assert letter["code_version"] == "v1"
-    told = "SELECT data ->> 'code_version' FROM dispatcher.history WHERE type LIKE '%.created.v1'"
-    assert await desk.world.value(told) == "v1"
+    query = "SELECT data ->> 'code_version' FROM dispatcher.history WHERE type LIKE '%.created.v1'"
+    assert await desk.world.value(query) == "v1"
 
 
 async def test_nor_is_it_told_by_another_process_of_that_name_if_its_own_was_not_heard(desk):
@@ -342,13 +342,15 @@ async def test_a_heartbeat_is_told_which_leases_are_not_its_own(desk):
     mine = await desk.heartbeat("w1", leases=[lease, uuid4()])
     assert mine.release == [], "one's own, or one that is not known (yet), is kept"
     stranger = await desk.heartbeat("w2", leases=[lease])
-    assert [(one.lease, one.reason) for one in stranger.release] == [(lease, "another")]
+    assert [(released.lease, released.reason) for released in stranger.release] == [
+        (lease, "another")
+    ]
     restarted = await desk.heartbeat("w1", nonce="n2", leases=[lease])
-    assert [one.reason for one in restarted.release] == ["another"]
+    assert [released.reason for released in restarted.release] == ["another"]
     await desk.force("w1", desk.failed())
     await desk.world.until("SELECT count(*) FROM dispatcher.lease WHERE ended_at IS NOT NULL")
     late = await desk.heartbeat("w1", leases=[lease])
-    assert [one.reason for one in late.release] == ["ended"]
+    assert [released.reason for released in late.release] == ["ended"]
 
 
 async def test_endpoints_are_found_as_micro_services_and_say_what_is_wrong(desk):
@@ -357,4 +359,4 @@ async def test_endpoints_are_found_as_micro_services_and_say_what_is_wrong(desk)
     assert "not a LeaseQuestion" in reply.headers["Nats-Service-Error"]
     info = await desk.world.broker.client.request("$SRV.INFO.headway-dispatcher", b"", timeout=5)
     endpoints = msgspec.json.decode(info.data)["endpoints"]
-    assert [one["subject"] for one in endpoints] == [subjects.LEASE_QUESTION]
+    assert [endpoint["subject"] for endpoint in endpoints] == [subjects.LEASE_QUESTION]

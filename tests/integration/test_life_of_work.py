@@ -97,8 +97,11 @@ async def test_event_table_and_order_name_the_schema_of_the_input(world, nats_ur
     await world.until_settled(at_least=3)
     await connection.close()
     expected = [("any", None), ("pack", schemas["pack"]), ("pack", schemas["pack"])]
-    ordered = [one["data"] for one in found]
-    assert sorted((one["job"], one["runs"][0].get("input_schema")) for one in ordered) == expected
+    ordered = [message["data"] for message in found]
+    assert (
+        sorted((order["job"], order["runs"][0].get("input_schema")) for order in ordered)
+        == expected
+    )
     stored = "SELECT job, input_schema FROM dispatcher.work_queue ORDER BY job"
     assert [tuple(row) for row in await world.rows(stored)] == expected
 

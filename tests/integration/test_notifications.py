@@ -102,14 +102,16 @@ async def test_a_dead_letter_and_a_manifest_that_it_blocks_are_told_once(world, 
     assert len({headers["webhook-id"] for _, headers, _ in receiver.requests}) == 3
 
     [blocked] = receiver.of("blocked")
-    letters = {one["data"]["work"]: one for one in receiver.of("dead_lettered")}
+    letters = {
+        notification["data"]["work"]: notification for notification in receiver.of("dead_lettered")
+    }
     of_enqueued = letters.pop(str(enqueued.work))
     [of_manifest] = letters.values()
     assert blocked["subject"] == "nightly"
     assert blocked["data"]["dead_letter"] == of_manifest["data"]["dead_letter"]
     assert (of_manifest["specversion"], of_manifest["source"]) == ("1.0", "headway/scheduler")
     assert of_manifest["data"]["manifest"] == "nightly"
-    assert {one["data"]["job"] for one in (of_manifest, of_enqueued)} == {"fails"}
+    assert {notification["data"]["job"] for notification in (of_manifest, of_enqueued)} == {"fails"}
     assert of_enqueued["data"]["manifest"] is None
 
     audit = await world.rows(AUDIT)
@@ -132,10 +134,10 @@ async def test_a_stretch_of_missed_fires_is_one_notification(world, receiver):
     await world.until("SELECT count(*) = 1 FROM scheduler.notification")
     scheduler.wake("notify")
 
-    async def told():
+    async def arrived():
         return bool(receiver.of("missed"))
 
-    await until(told, within=15, what="the notification")
+    await until(arrived, within=15, what="the notification")
     [missed] = receiver.of("missed")
     first, last = (
         datetime.fromisoformat(missed["data"][name]) for name in ("first_due_at", "last_due_at")
@@ -219,7 +221,7 @@ async def test_two_senders_send_each_once(world, receiver, delivery):
         return await world.value("SELECT bool_and(state = 'delivered') FROM scheduler.notification")
 
     await until(all_sent, within=20, what="all are sent")
-    subjects = sorted(one["subject"] for one in receiver.of("missed"))
+    subjects = sorted(notification["subject"] for notification in receiver.of("missed"))
     assert subjects == [f"m-{index:04}" for index in range(12)]
 
 
@@ -229,7 +231,7 @@ async def test_a_flood_is_told_in_a_digest(world, receiver, delivery):
     for _ in range(5):
         await sender.run_once()
     digests = receiver.of("digest")
-    assert sorted(one["data"]["count"] for one in digests) == [500, 1000]
+    assert sorted(notification["data"]["count"] for notification in digests) == [500, 1000]
     assert len(receiver.requests) == 2
     first = digests[0]
     assert first["subject"] == first["data"]["of"] == "headway.notification.missed.v1"
@@ -246,7 +248,7 @@ async def test_somebody_tries_the_webhook(world, receiver):
         receiver.statuses = [401]
         with pytest.raises(Rejected, match="did not accept the test notification: status 401"):
             await client.test_notification()
-    assert [one["data"] for one in receiver.of("test")] == [{"actor": "ada"}] * 2
+    assert [notification["data"] for notification in receiver.of("test")] == [{"actor": "ada"}] * 2
     kinds = [row["type"] for row in await world.rows(AUDIT)]
     assert kinds == ["headway.notification.tested.v1", "headway.notification.test_failed.v1"]
 

@@ -35,7 +35,7 @@ async def switch(timeline, *, enabled: bool, **more) -> str:
     return await timeline.do(changes.change, request)
 
 
-async def stands(timeline) -> tuple:
+async def state_of(timeline) -> tuple:
     row = await timeline.manifest("a")
     return row["enabled"], row["disabled_by"], row["next_due_at"]
 
@@ -45,7 +45,7 @@ async def fire(timeline) -> None:
     assert (await timeline.tick()).fired == 1
 
 
-async def audited(timeline) -> int:
+async def count_changes(timeline) -> int:
     rows = await timeline.rows(
         "SELECT id FROM scheduler.history WHERE type = 'headway.manifest.changed.v1'"
     )
@@ -104,13 +104,13 @@ async def test_one_that_has_had_its_shot_is_not_enabled_and_nothing_is_half_done
     before, ledger, changes = (
         dict(await timeline.manifest("a")),
         await timeline.ledger("a"),
-        await audited(timeline),
+        await count_changes(timeline),
     )
     with pytest.raises(Rejected, match=r"one-shot.*another time.*'headway trigger a'"):
         await switch(timeline, enabled=True, attempts=7)
     assert dict(await timeline.manifest("a")) == before
     assert await timeline.ledger("a") == ledger
-    assert await audited(timeline) == changes
+    assert await count_changes(timeline) == changes
     assert (await timeline.do(triggers.trigger, TriggerRequest(manifest="a"))).result == "queued"
 
 
@@ -122,7 +122,7 @@ async def test_with_a_dead_letter_the_remedy_is_to_retry_that(timeline):
         await switch(timeline, enabled=True)
     await timeline.resolve("a", work, letter, retried=True)
     await timeline.settle("a")
-    assert await stands(timeline) == (False, "once", None)
+    assert await state_of(timeline) == (False, "once", None)
 
 
 async def test_enabled_before_its_time_it_fires(timeline):
@@ -131,7 +131,7 @@ async def test_enabled_before_its_time_it_fires(timeline):
     timeline.at(minutes=9)
     assert await switch(timeline, enabled=True) == "a: enabled"
     await settled(timeline)
-    assert await stands(timeline) == (False, "once", None)
+    assert await state_of(timeline) == (False, "once", None)
 
 
 async def test_what_is_under_way_may_be_let_on_and_then_it_disables_itself(timeline):
@@ -142,7 +142,7 @@ async def test_what_is_under_way_may_be_let_on_and_then_it_disables_itself(timel
     text = await switch(timeline, enabled=True)
     assert text == "a: enabled, until the work under way has ended: its one time has come"
     await timeline.settle("a")
-    assert await stands(timeline) == (False, "once", None)
+    assert await state_of(timeline) == (False, "once", None)
 
 
 async def test_one_that_is_overdue_in_a_pause_is_enabled_as_it_is(timeline):
@@ -159,9 +159,9 @@ async def test_resuming_one_that_has_had_its_shot_promises_nothing(timeline):
     await settled(timeline)
     await timeline.do(pause.pause, PauseRequest(group="ops"))
     answer = await timeline.do(pause.resume, ResumeRequest(group="ops"))
-    [told] = answer.manifests
-    assert (answer.fires, told.text) == (0, "it stays held: manifest_disabled")
-    assert await stands(timeline) == (False, "once", None)
+    [effect] = answer.manifests
+    assert (answer.fires, effect.text) == (0, "it stays held: manifest_disabled")
+    assert await state_of(timeline) == (False, "once", None)
 
 
 @pytest.mark.parametrize("spend", [settled, resumed_afterwards])
@@ -184,24 +184,24 @@ async def test_one_that_an_operator_disabled_is_enabled_once_it_has_another_time
     assert (await timeline.tick()).fired == 1
 
 
-async def by_its_code(timeline) -> None:
+async def disabled_by_code(timeline) -> None:
     await timeline.declare(shot(enabled=False))
     timeline.at(minutes=90)
 
 
-async def by_giving_it_back(timeline) -> None:
+async def given_back_by_operator(timeline) -> None:
     await timeline.declare(shot())
     await disabled_when_its_time_came(timeline)
     await timeline.do(changes.change, ChangeRequest(manifest="a", give_back=["enabled"]))
 
 
-async def by_declaring_it_again(timeline) -> None:
+async def declared_again(timeline) -> None:
     await timeline.declare(shot())
     await timeline.declare(App("test"), prune="disable")
     timeline.at(minutes=90)
 
 
-@pytest.mark.parametrize("enable", [by_its_code, by_giving_it_back, by_declaring_it_again])
+@pytest.mark.parametrize("enable", [disabled_by_code, given_back_by_operator, declared_again])
 async def test_declared_enabled_after_its_time_it_disables_itself_and_says_so(timeline, enable):
     await enable(timeline)
     warning = (
@@ -210,7 +210,7 @@ async def test_declared_enabled_after_its_time_it_disables_itself_and_says_so(ti
     )
     assert await planned(timeline, shot()) == [warning]
     assert (await timeline.declare(shot())).warnings == [warning]
-    assert await stands(timeline) == (False, "once", None)
+    assert await state_of(timeline) == (False, "once", None)
     assert await planned(timeline, shot(priority=3)) == [], "no news"
     assert (await timeline.declare(shot(priority=3))).warnings == []
 
@@ -238,7 +238,7 @@ async def test_of_a_group_that_code_enables_after_its_time_it_disables_itself(ti
         app = shot()
         app.group("ops", enabled=enabled)
         await timeline.declare(app)
-    assert await stands(timeline) == (False, "once", None)
+    assert await state_of(timeline) == (False, "once", None)
     assert await timeline.ledger("a") == [("10", "skipped", "group_disabled")]
 
 
@@ -249,7 +249,7 @@ async def test_a_group_enables_the_others(timeline):
     await settled(timeline)
     for enabled in (False, True):
         await timeline.do(changes.change_group, ChangeGroupRequest(group="ops", enabled=enabled))
-    assert await stands(timeline) == (False, "once", None)
+    assert await state_of(timeline) == (False, "once", None)
     assert (await timeline.manifest("b"))["wake_at"] is not None
 
 

@@ -64,7 +64,7 @@ async def completed(world) -> int:
     return await world.value("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
 
 
-async def goes_on(world) -> None:
+async def wait_for_completions(world) -> None:
     """Work that is made from now on completes."""
     before = await completed(world)
     await world.until(
@@ -74,42 +74,42 @@ async def goes_on(world) -> None:
     )
 
 
-async def settles(world, scheduler) -> None:
+async def stop_tick_and_settle(world, scheduler) -> None:
     await scheduler.end_pass("tick")
     await world.until_settled(within=45)
     await check_invariants(world.database)
 
 
-async def begin(world, app):
+async def start_services(world, app):
     await world.dispatcher(orphan_timeout_seconds=5)
     await world.worker(app)
     scheduler = await world.scheduler(app)
-    await goes_on(world)
+    await wait_for_completions(world)
     return scheduler
 
 
 @pytest.mark.parametrize("ending", ["stop", "kill"])
 async def test_nats_restarts(own_world, own_nats, app, ending):
-    scheduler = await begin(own_world, app)
+    scheduler = await start_services(own_world, app)
     await getattr(own_nats, ending)()
     await own_nats.start()
-    await goes_on(own_world)
-    await settles(own_world, scheduler)
+    await wait_for_completions(own_world)
+    await stop_tick_and_settle(own_world, scheduler)
 
 
 @pytest.mark.parametrize("ending", ["stop", "kill"])
 async def test_postgres_restarts(own_world, own_postgres, app, ending):
-    scheduler = await begin(own_world, app)
+    scheduler = await start_services(own_world, app)
     await getattr(own_postgres, ending)()
     await own_postgres.start()
-    await goes_on(own_world)
-    await settles(own_world, scheduler)
+    await wait_for_completions(own_world)
+    await stop_tick_and_settle(own_world, scheduler)
     assert await own_world.value("SELECT count(*) FROM dispatcher.rejected") == 0
 
 
 async def test_nats_comes_back_empty(own_world, own_nats, app):
     """Streams and consumers are made again, and new work flows."""
-    await begin(own_world, app)
+    await start_services(own_world, app)
     await own_nats.stop()
     shutil.rmtree(own_nats.folder / "nats")
     await own_nats.start()

@@ -80,11 +80,11 @@ async def test_plan_tells_which_settings_of_groups_return_to_their_default(world
         planned = await client.plan(app_with().definitions())
         applied = await client.apply(app_with().definitions())
         [group] = await client.groups()
-    told = (
+    warning = (
         "group 'ops', which has 1 manifest, changes: enabled from False to True: "
         "no code states it any more"
     )
-    assert planned.warnings == applied.warnings == [told]
+    assert planned.warnings == applied.warnings == [warning]
     assert [(owner.field, owner.value, owner.owner, owner.give_back) for owner in group.owners] == [
         ("max_active", 4, "operator", "headway group ops --give-back max-active"),
         ("priority", 0, "default", ""),
@@ -125,11 +125,11 @@ async def test_an_operator_owns_single_fields_of_the_retry_policy(timeline, chan
     }
     assert (wanted.backoff, list(wanted.abort_on)) == (4.0, ["Fatal"])
     assert {name: stored[name] for name in code} == code | kept
-    told = [warning for warning in applied.warnings if "as an operator set it" in warning]
-    assert len(told) == len(change)
+    warnings = [warning for warning in applied.warnings if "as an operator set it" in warning]
+    assert len(warnings) == len(change)
     for name in kept:
         field = name.removesuffix("_seconds")
-        assert any(f"--give-back {field}'" in warning for warning in told)
+        assert any(f"--give-back {field}'" in warning for warning in warnings)
 
 
 async def test_a_field_is_given_back_alone(timeline):
@@ -152,11 +152,11 @@ async def test_a_manifest_tells_who_owns_each_field_and_how_to_give_it_back(worl
         await client.change("a", attempts=9)
         found = await client.manifest("a")
         planned = await client.plan(app_with(policy=LATER).definitions())
-    told = {
+    owners = {
         owner.field: (owner.value, owner.owner, owner.application, owner.give_back)
         for owner in found.owners
     }
-    assert told == {
+    assert owners == {
         "enabled": (True, "code", "billing", ""),
         "attempts": (9, "operator", "", "headway change a --give-back attempts"),
         "interval": (60.0, "code", "billing", ""),

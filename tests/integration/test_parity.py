@@ -63,8 +63,8 @@ class TestScheduling:
         due_at = timeline.at(hours=1)
         await timeline.tick()
         rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
-        told = [event.data for row in rows for event in decode(row["body"])]
-        [queued] = [data for data in told if data.type == "headway.work.queued.v1"]
+        payloads = [event.data for row in rows for event in decode(row["body"])]
+        [queued] = [data for data in payloads if data.type == "headway.work.queued.v1"]
         manifest = await timeline.manifest("nightly")
         assert (queued.job, queued.input, queued.group) == ("report", {"day": 3}, "ops")
         assert (queued.manifest_id, queued.manifest) == (manifest["id"], "nightly")
@@ -206,12 +206,14 @@ class TestLetters:
         between = utc_now()
         letters += [(await ops.letter(group="other"))[1] for _ in range(2)]
         resolved = await ops.client.acknowledge(*letters[:2])
-        assert [one.dead_letter for one in resolved] == letters[:2], "by a list of ids"
+        assert [resolution.dead_letter for resolution in resolved] == letters[:2], (
+            "by a list of ids"
+        )
 
         async def left(**chosen) -> set:
             results = await ops.client.acknowledge_all(LetterFilter(**chosen))
-            assert {one.result for one in results} <= {"acknowledged"}
-            return {one.dead_letter for one in results}
+            assert {resolution.result for resolution in results} <= {"acknowledged"}
+            return {resolution.dead_letter for resolution in results}
 
         assert await left(group="nobody") == set()
         assert await left(created_before=between) == {letters[2]}

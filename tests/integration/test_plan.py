@@ -43,12 +43,12 @@ async def test_a_plan_tells_what_apply_then_does_and_changes_nothing(world):
     assert (planned.owner, planned.created, planned.changed) == ("billing", ["comes"], ["moves"])
     assert (planned.unchanged, planned.pruned) == (1, ["goes"])
     assert structs.replace(planned, fires=[]) == applied
-    changes = {one.manifest: one for one in planned.fires}
+    changes = {change.manifest: change for change in planned.fires}
     assert set(changes) == {"comes", "goes", "moves"}
     assert [len(changes[name].appear) for name in ("comes", "goes", "moves")] == [3, 0, 3]
     assert [len(changes[name].vanish) for name in ("comes", "goes", "moves")] == [0, 3, 3]
-    assert {one.local[11:16] for one in changes["moves"].appear} == {"04:00"}
-    assert {one.local[11:16] for one in changes["moves"].vanish} == {"02:00"}
+    assert {fire.local[11:16] for fire in changes["moves"].appear} == {"04:00"}
+    assert {fire.local[11:16] for fire in changes["moves"].vanish} == {"02:00"}
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ async def test_what_is_no_longer_declared(world, policy, pruned, disabled, vanis
         applied = await client.apply(app_with().definitions(), prune=policy)
     assert (planned.pruned, planned.disabled) == (pruned, disabled)
     assert (applied.pruned, applied.disabled) == (pruned, disabled)
-    assert sum(len(one.vanish) for one in planned.fires) == vanish
+    assert sum(len(change.vanish) for change in planned.fires) == vanish
 
 
 async def test_what_was_silenced_comes_back_and_is_no_news_twice(world):
@@ -76,7 +76,7 @@ async def test_what_was_silenced_comes_back_and_is_no_news_twice(world):
         assert "its application no longer declares it (by " in text
         back = await client.plan(app_with(goes=daily("03:00")).definitions(), days=2)
         assert back.changed == ["goes"]
-        assert [len(one.appear) for one in back.fires] == [2]
+        assert [len(change.appear) for change in back.fires] == [2]
 
 
 async def test_only_what_changes_when_it_fires_is_listed(world):
@@ -94,13 +94,13 @@ async def test_only_what_changes_when_it_fires_is_listed(world):
     async with world.client() as client:
         planned = await client.plan(wanted.definitions(), days=7)
     assert planned.changed == ["busy", "late", "off", "x"]
-    changes = {one.manifest: one for one in planned.fires}
+    changes = {change.manifest: change for change in planned.fires}
     assert set(changes) == {"late", "off", "x"}
     assert (len(changes["off"].vanish), changes["off"].appear) == (7, [])
-    assert {one.fire_at - one.due_at for one in changes["late"].vanish} == {timedelta()}
+    assert {fire.fire_at - fire.due_at for fire in changes["late"].vanish} == {timedelta()}
     assert len(changes["late"].appear) == len(changes["late"].vanish) > 0
     assert (len(changes["x"].vanish), changes["x"].unchanged) == (6, 1)
-    assert all(one.excluded for one in changes["x"].vanish)
+    assert all(fire.excluded for fire in changes["x"].vanish)
 
 
 async def test_what_an_operator_has_touched_stays(world):
@@ -118,10 +118,10 @@ async def test_days_of_clock_changes_are_marked(world):
     definitions = app_with(a=daily(**when), sundays=weekly("sun", **when)).definitions()
     async with world.client() as client:
         planned = await client.plan(definitions, days=370)
-    changes = {one.manifest: one for one in planned.fires}
+    changes = {change.manifest: change for change in planned.fires}
     assert (len(changes["a"].appear), changes["a"].appearing > 360) == (100, True)
     assert len(changes["sundays"].appear) == changes["sundays"].appearing
-    assert {one.dst for one in changes["sundays"].appear if one.dst} == {"gap", "repeated"}
+    assert {fire.dst for fire in changes["sundays"].appear if fire.dst} == {"gap", "repeated"}
 
 
 async def test_dense_cadences_and_many_manifests_stay_cheap_and_fit_into_a_message(world):
@@ -138,7 +138,7 @@ async def test_dense_cadences_and_many_manifests_stay_cheap_and_fit_into_a_messa
         planned = await client.plan(app.definitions(), days=3660)
         assert monotonic() - began < 15
     assert len(planned.created) == 3001
-    changes = {one.manifest: one for one in planned.fires}
+    changes = {change.manifest: change for change in planned.fires}
     assert changes["old"].vanishing in (3659, 3660), "what is there already comes first"
     assert changes["dense"].appearing == MOST_COMPARED
     assert changes["dense"].compared_until is not None

@@ -111,10 +111,10 @@ class TestOverlap:
             timeline.at(minutes=minute)
             await timeline.tick()
         [work] = await timeline.under_way("a")
-        told = await timeline.rows(
+        rows = await timeline.rows(
             "SELECT body FROM scheduler.outbox WHERE message_id = $1", f"cancel.{work['id']}.1"
         )
-        assert b"headway.work.cancel_requested.v1" in told[0]["body"]
+        assert b"headway.work.cancel_requested.v1" in rows[0]["body"]
         await timeline.settle("a", "cancelled")
         assert [row["cause"] for row in await timeline.under_way("a")] == [
             "due:2027-03-01T12:02:00Z"
@@ -307,8 +307,8 @@ class TestPauses:
         for number in order:
             await timeline.tell(story[number])
             assert len(await timeline.under_way("a")) <= 1
-        for told in story:
-            await timeline.tell(told)
+        for event in story:
+            await timeline.tell(event)
         assert (await timeline.manifest("a"))["blocked_by"] is None
         assert await unresolved(timeline) == set()
         assert await timeline.under_way("a") == []

@@ -83,8 +83,8 @@ async def test_every_command_says_it_in_one_line(database_url, tmp_path, command
             check=False,
         )
     assert done.returncode == (1 if command == "doctor" else 2), done.stderr
-    said = done.stdout if command == "doctor" else done.stderr
-    [line] = [text for text in said.splitlines() if REMEDY in text]
+    output = done.stdout if command == "doctor" else done.stderr
+    [line] = [text for text in output.splitlines() if REMEDY in text]
     assert "a connection pooler shares sessions" in line
     assert "Traceback" not in done.stderr
 

@@ -52,7 +52,7 @@ async def until_gone(*pids: int) -> None:
     await until(gone, within=10, what=f"processes {pids} have ended")
 
 
-async def told_pids(world) -> list[int]:
+async def reported_pids(world) -> list[int]:
     """The processes that a body has told of in its progress."""
     message = await world.until("SELECT progress ->> 'message' FROM dispatcher.metadata")
     return [int(pid) for pid in message.split()]
@@ -77,7 +77,7 @@ async def test_an_input_that_does_not_fit_is_told_as_such(world, worker):
 
 
 @pytest.mark.parametrize(
-    ("how", "kind", "said", "retryable"),
+    ("how", "kind", "text", "retryable"),
     [
         ("segfault", "process_died", "signal 11 (SIGSEGV)", True),
         ("kill", "process_died", "signal 9 (SIGKILL)", True),
@@ -88,12 +88,12 @@ async def test_an_input_that_does_not_fit_is_told_as_such(world, worker):
         ("large", "output_too_large", "300002 bytes", False),
     ],
 )
-async def test_however_a_body_ends_its_worker_lives_on(world, worker, how, kind, said, retryable):
+async def test_however_a_body_ends_its_worker_lives_on(world, worker, how, kind, text, retryable):
     await queue(world, job="die", input=how)
     row = await until_run(world, "failed")
     failure = row["failure"]
     assert (failure["kind"], failure["retryable"]) == (kind, retryable)
-    assert said in failure["message"]
+    assert text in failure["message"]
     if how == "error":
         assert failure["kinds"] == ["ConnectionError", "OSError", "Exception"]
         assert "raise ConnectionResetError" in failure["stack"]
@@ -105,7 +105,7 @@ async def test_however_a_body_ends_its_worker_lives_on(world, worker, how, kind,
 @pytest.mark.parametrize("job", ["busy", "deaf", "deaf-async"])
 async def test_a_cancel_is_heard_and_enforced_after_the_grace(world, worker, job):
     work = await queue(world, job=job, cancel_grace_seconds=30 if job == "busy" else 0.3)
-    [pid] = await told_pids(world)
+    [pid] = await reported_pids(world)
     await cancel(world, work, "enough")
     row = await until_run(world, "cancelled", within=30)
     assert row["cancel_reason"] == "enough"
@@ -115,7 +115,7 @@ async def test_a_cancel_is_heard_and_enforced_after_the_grace(world, worker, job
 
 async def test_a_timeout_ends_the_process(world, worker):
     await queue(world, job="deaf", timeout_seconds=1.5, cancel_grace_seconds=0.2)
-    [pid] = await told_pids(world)
+    [pid] = await reported_pids(world)
     row = await until_run(world, "failed")
     assert row["failure"]["kind"] == "timed_out"
     await until_gone(pid)
@@ -123,7 +123,7 @@ async def test_a_timeout_ends_the_process(world, worker):
 
 async def test_what_a_body_has_started_ends_with_it(world, worker):
     work = await queue(world, job="parent", cancel_grace_seconds=0.2)
-    pids = await told_pids(world)
+    pids = await reported_pids(world)
     assert len(pids) == 2
     await cancel(world, work)
     await until_run(world, "cancelled")
@@ -135,7 +135,7 @@ async def test_a_death_is_noticed_although_what_the_body_has_forked_lives_on(wor
     row = await until_run(world, "failed")
     assert row["failure"]["kind"] == "process_died"
     assert "signal 9 (SIGKILL)" in row["failure"]["message"]
-    [pid] = await told_pids(world)
+    [pid] = await reported_pids(world)
     await until_gone(pid)
     progress = await world.value("SELECT progress ->> 'percent' FROM dispatcher.metadata")
     assert float(progress) == 12.5
@@ -176,7 +176,7 @@ async def test_progress_and_logs_reach_the_run(world, worker):
 
 async def test_a_worker_that_stops_hands_its_runs_back_and_leaves_no_process(world, worker):
     await queue(world, job="deaf", cancel_grace_seconds=30)
-    [pid] = await told_pids(world)
+    [pid] = await reported_pids(world)
     await world.stop_workers()
     row = await until_run(world, "failed")
     assert row["failure"]["kind"] == "worker_stopped"
@@ -206,7 +206,7 @@ async def test_a_body_wakes_dependents_and_hears_why_it_may_not(world, worker, j
     common = {"job": job, "manifest": "m", "manifest_id": uuid4()}
     await queue(world, input=["one", "two"], **common)
     row = await until_run(world, "completed")
-    assert (row["output"], [one["input"] for one in row["activations"]]) == (
+    assert (row["output"], [activation["input"] for activation in row["activations"]]) == (
         2,
         [{"from": "one"}, {"from": "two"}],
     )

@@ -50,8 +50,8 @@ async def test_an_orphan_is_deleted_with_all_that_belongs_to_it(timeline):
     applied = await timeline.declare(app_with("a"))
     assert applied.pruned == ["b"]
     assert await names(timeline) == {"a"}
-    told = await timeline.rows("SELECT * FROM scheduler.outbox WHERE message_id LIKE 'pruned.%'")
-    assert len(told) == 1
+    rows = await timeline.rows("SELECT * FROM scheduler.outbox WHERE message_id LIKE 'pruned.%'")
+    assert len(rows) == 1
     assert len(await timeline.under_way("b")) == 1, "until the dispatcher has confirmed"
     timeline.at(hours=5)
     assert (await timeline.tick()).fired == 0, "and it never fires again"

@@ -15,7 +15,7 @@ from support.work_events import queue
 from support.world import until
 
 
-class Silence:
+class SilentWorker:
     """A worker that can be made to fall silent while its body goes on."""
 
     def __init__(self, worker) -> None:
@@ -52,7 +52,7 @@ async def test_an_orphan_is_reaped_and_tried_again_and_the_zombie_is_fenced_off(
     await world.until("SELECT count(*) FROM dispatcher.worker")
     await world.fire(app)
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
-    Silence(zombie).fall_silent()
+    SilentWorker(zombie).fall_silent()
     await world.worker(app, worker_name="healthy")
     await world.until_settled()
     release.set()
@@ -115,7 +115,7 @@ async def test_a_worker_that_spoke_past_the_fence_and_fell_silent_is_reaped_too(
     await world.fire(app)
     lease = await world.until("SELECT id FROM dispatcher.lease WHERE claimed_by = 'rude'")
     await publish(world.broker, subjects.event(lease, "rude"), b"no event at all")
-    Silence(rude).fall_silent()
+    SilentWorker(rude).fall_silent()
     await world.worker(app, worker_name="healthy")
     await world.until_settled()
     stuck.set()
@@ -178,11 +178,11 @@ async def test_a_lagging_projector_does_not_let_a_finished_run_be_killed(world, 
     before = (await stream_info(world.broker, subjects.EVENTS_STREAM))["state"]["last_seq"]
     release.set()
 
-    async def told():
+    async def outcome_stored():
         info = await stream_info(world.broker, subjects.EVENTS_STREAM)
         return info["state"]["last_seq"] > before
 
-    await until(told, within=10, what="the outcome is stored")
+    await until(outcome_stored, within=10, what="the outcome is stored")
     await world.value("UPDATE dispatcher.lease SET last_heard_at = last_heard_at - interval '1 h'")
     await world.value(
         "INSERT INTO dispatcher.witness VALUES ('me', clock_timestamp() - interval '1 h',"

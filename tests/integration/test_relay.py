@@ -163,7 +163,7 @@ async def test_a_message_that_is_too_large_is_put_aside(world, caplog, limit, ot
     await add(world, huge, *(message(number) for number in range(others)))
     assert await Relay(world.database, world.broker, OUTBOX).run_once() is None
     assert (await backlog(world), await stored(world)) == (0, others)
-    [line] = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    [line] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert f"first_bytes={len(huge.body)} first_subject=headway.work.ops" in line
     rejected = (await world.rows("SELECT * FROM scheduler.rejected"))[0]
     assert (rejected["body"], rejected["reason"]) == (huge.body, "too large to be published")
@@ -239,7 +239,7 @@ class SteadyLoad(Handover):
 
 
 @contextlib.asynccontextmanager
-async def kept(relay: Relay, handover: Handover):
+async def running(relay: Relay, handover: Handover):
     """Run the relay as a service does."""
     task = asyncio.create_task(Pass("relay", relay.run_once, handover).keep_running())
     try:
@@ -256,7 +256,7 @@ async def test_a_row_of_a_killed_peer_is_published_under_a_steady_load(world):
     await world.provision()
     handover = SteadyLoad()
     relay = Relay(world.database, world.broker, OUTBOX, handover)
-    async with kept(relay, handover):
+    async with running(relay, handover):
         # The peer was killed after its commit, before it published.
         await add(world, message(1))
         await world.until(GONE, "m1", within=2 * SAFETY_POLL)
@@ -271,19 +271,21 @@ async def test_a_handed_row_that_was_not_taken_is_tried_again_under_a_steady_loa
     info = await world.broker.api(f"STREAM.INFO.{subjects.WORK_STREAM}")
     handover = SteadyLoad()
     relay = Relay(world.database, world.broker, OUTBOX, handover)
-    async with kept(relay, handover):
+    async with running(relay, handover):
         await add(world, message(1, "headway.later.ops"))
         handover.hand([message(1, "headway.later.ops")])
         await until(
-            lambda: _said(caplog, "messages not published failed=1 batch=1"), within=4, what="tried"
+            lambda: _logged(caplog, "messages not published failed=1 batch=1"),
+            within=4,
+            what="tried",
         )
         more = info["config"] | {"subjects": [*info["config"]["subjects"], "headway.later.ops"]}
         await world.broker.api(f"STREAM.UPDATE.{subjects.WORK_STREAM}", more)
         await world.until(GONE, "m1", within=4)
-    assert not await _said(caplog, "pass failed")
+    assert not await _logged(caplog, "pass failed")
 
 
-async def _said(caplog, words: str) -> bool:
+async def _logged(caplog, words: str) -> bool:
     return any(words in record.getMessage() for record in caplog.records)
 
 

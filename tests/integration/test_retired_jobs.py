@@ -59,8 +59,8 @@ async def jobs(timeline) -> dict[str, bool]:
 
 async def announced(timeline, job: str) -> list[JobChanged]:
     rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
-    events = [one.data for row in rows for one in decode(row["body"])]
-    return [one for one in events if isinstance(one, JobChanged) and one.job == job]
+    events = [event.data for row in rows for event in decode(row["body"])]
+    return [data for data in events if isinstance(data, JobChanged) and data.job == job]
 
 
 async def test_a_job_that_leaves_the_code_is_retired_and_announced_and_may_come_back(timeline):
@@ -70,9 +70,11 @@ async def test_a_job_that_leaves_the_code_is_retired_and_announced_and_may_come_
     await timeline.declare(app_with("mail"))
     await timeline.declare(app_with("mail", "report"))
     assert await jobs(timeline) == {"mail": False, "report": False}
-    told = await announced(timeline, "report")
-    assert [one.retired for one in told] == [False, True, False], "and only when it changes"
-    assert sorted({one.version for one in told}) == [one.version for one in told]
+    changes = await announced(timeline, "report")
+    assert [change.retired for change in changes] == [False, True, False], (
+        "and only when it changes"
+    )
+    assert sorted({change.version for change in changes}) == [change.version for change in changes]
     audited = await timeline.rows(
         "SELECT subject FROM scheduler.history WHERE type = 'headway.job.retired.v1'"
     )

@@ -149,10 +149,13 @@ async def test_a_manifest_in_the_words_of_a_file_is_the_same_over_http(world, co
     async with console.signed_in("admin") as http:
         put = await http.put("/api/v1/manifests/mine", json=record)
         assert (put.status_code, put.json()["created"]) == (200, ["mine"])
-        for parent, said in (("nobody", "'nobody', which does not exist"), ("mine", "mine → mine")):
+        for parent, message in (
+            ("nobody", "'nobody', which does not exist"),
+            ("mine", "mine → mine"),
+        ):
             wrong = await http.put("/api/v1/manifests/mine", json={**record, "depends_on": parent})
             assert wrong.status_code == 422
-            assert said in wrong.text
+            assert message in wrong.text
     async with world.client() as client:
         sent = await client.apply(load_manifest("mine", record))
         assert sent.unchanged == 1

@@ -49,7 +49,7 @@ async def dispatch(world, clock, **settings):
     return service
 
 
-async def tell(world, clock, data) -> None:
+async def publish_event(world, clock, data) -> None:
     body = encode(event(data, id=uuid4(), source="test", subject="x", time=clock.at))
     assert isinstance(await publish(world.broker, subjects.work("ops"), body), Stored)
 
@@ -57,7 +57,7 @@ async def tell(world, clock, data) -> None:
 async def queue(world, clock, **fields) -> UUID:
     work = uuid4()
     given = {"job": "job", "cause": f"test:{work}", "queued_at": clock.at}
-    await tell(world, clock, queued(work=work, group="ops", **{**given, **fields}))
+    await publish_event(world, clock, queued(work=work, group="ops", **{**given, **fields}))
     return work
 
 
@@ -161,7 +161,9 @@ async def test_a_cancel_works_at_any_time(world, clock):
     await world.worker(app_with(job))
     work = await queue(world, clock)
     await asyncio.wait_for(begun.wait(), 15)
-    await tell(world, clock, WorkCancelRequested(work=work, group="ops", requested_at=clock.at))
+    await publish_event(
+        world, clock, WorkCancelRequested(work=work, group="ops", requested_at=clock.at)
+    )
     await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE outcome = 'cancelled'")
     assert await world.value("SELECT cancel_requested_at FROM dispatcher.work_queue") == clock.at
     await check_invariants(world.database)

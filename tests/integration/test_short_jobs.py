@@ -35,6 +35,6 @@ async def test_runs_of_a_short_job_share_leases_by_the_gate(world):
     assert row["leases"] <= 8
     # What ends together is told together: an outcome each, in fewer messages.
     outcomes = await stored_outcomes(world)
-    assert len({one.work for one in outcomes}) == len(outcomes) == 40
+    assert len({outcome.work for outcome in outcomes}) == len(outcomes) == 40
     assert (await stream_info(world.broker, subjects.SETTLED_STREAM))["state"]["messages"] < 40
     await check_invariants(world.database)

@@ -41,13 +41,13 @@ async def ops(world, clock):
     made.hold.set()
 
 
-async def pass_by(world, clock, *, by: timedelta) -> None:
+async def advance_clock(world, clock, *, by: timedelta) -> None:
     clock.at += by
     for service in world.services:
         service.wake("expiry")
 
 
-async def none_ordered(world):
+async def until_no_orders(world):
     async def withdrawn():
         info = await stream_info(world.broker, subjects.RUNS_STREAM)
         return info["state"]["messages"] == 0
@@ -62,9 +62,9 @@ async def test_an_order_that_lies_ready_for_a_busy_worker_expires(world, clock, 
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
     second = await ops.queue(start_by=clock.at + HOUR)
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'pending'")
-    await pass_by(world, clock, by=HOUR)
+    await advance_clock(world, clock, by=HOUR)
     await ops.until_outcome(second, "expired")
-    await none_ordered(world)
+    await until_no_orders(world)
     ops.hold.set()
     await ops.until_outcome(first, "completed")
     assert len(ops.inputs) == 1, "what expired has never begun"
@@ -72,30 +72,30 @@ async def test_an_order_that_lies_ready_for_a_busy_worker_expires(world, clock, 
     assert (row["runs"], row["attempts"]) == (1, 0)
     [run] = await world.rows("SELECT * FROM dispatcher.metadata WHERE work_id = $1", second)
     assert (run["state"], run["cancel_reason"], run["started_at"]) == ("cancelled", EXPIRED, None)
-    [told] = await world.rows(
+    [row] = await world.rows(
         "SELECT data FROM dispatcher.history WHERE work_id = $1 AND type LIKE '%settled%'", second
     )
-    assert (told["data"]["outcome"], told["data"]["reason"]) == ("expired", EXPIRED)
+    assert (row["data"]["outcome"], row["data"]["reason"]) == ("expired", EXPIRED)
     assert (await verify(world.database)).differences == []
 
 
 async def test_the_gate_tells_of_an_order_that_may_come_too_late(database, clock):
     """So that its time is not missed by as much as a poll takes to come round."""
 
-    class Called(Wakeup):
+    class CountingWakeup(Wakeup):
         calls = 0
 
         def call(self) -> None:
             self.calls += 1
 
-    called = Called()
+    wakeup = CountingWakeup()
     gates = Gates(database, clock=clock)
-    gate = Gate(database, gates.settings, Wakeups(expiry=called))
+    gate = Gate(database, gates.settings, Wakeups(expiry=wakeup))
     await gates.worker("etl")
     await gates.queue(work(queued_at=clock.at))
-    assert ((await gate.run_once()).admitted, called.calls) == (1, 0)
+    assert ((await gate.run_once()).admitted, wakeup.calls) == (1, 0)
     await gates.queue(work(queued_at=clock.at, start_by=clock.at + HOUR))
-    assert ((await gate.run_once()).admitted, called.calls) == (1, 1)
+    assert ((await gate.run_once()).admitted, wakeup.calls) == (1, 1)
 
 
 async def test_others_of_the_same_order_are_ordered_anew(world, clock, ops):
@@ -103,7 +103,7 @@ async def test_others_of_the_same_order_are_ordered_anew(world, clock, ops):
     [late] = await queue_many(world, 1, start_by=clock.at + HOUR)
     others = await queue_many(world, 2)
     made = await order(world, [others[0], late, others[1]])
-    await pass_by(world, clock, by=HOUR)
+    await advance_clock(world, clock, by=HOUR)
     await ops.until_outcome(late, "expired")
     await world.until("SELECT count(*) = 2 FROM dispatcher.work_queue WHERE state = 'waiting'")
     rows = await world.rows(
@@ -116,7 +116,7 @@ async def test_others_of_the_same_order_are_ordered_anew(world, clock, ops):
         (late, "cancelled", None),
         (others[1], "failed", "recalled"),
     }
-    await none_ordered(world)
+    await until_no_orders(world)
     assert (await verify(world.database)).differences == []
 
 
@@ -145,7 +145,7 @@ class TestTheFence:
         assert await self.expire(world) is None
         stored = await last_stored(world.broker, lease["id"])
         assert isinstance(stored.events[0].data, LeaseRevoked)
-        assert [one.data.reason for one in stored.events] == ["expired", EXPIRED]
+        assert [event.data.reason for event in stored.events] == ["expired", EXPIRED]
 
     async def test_who_claimed_in_time_goes_on_though_nobody_has_heard_of_it_yet(
         self, world, clock, lease

@@ -89,11 +89,11 @@ async def test_an_unreachable_server_is_named_without_its_password():
 
 async def test_a_connection_that_the_server_has_just_ended_is_an_outage(database):
     """The server says goodbye to whoever rests; the end of the connection itself comes later."""
-    told = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
+    error = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
     with pytest.raises(DatabaseUnavailable, match="another operation"):
         async with database.acquire() as connection:
-            length = (4 + len(told)).to_bytes(4, "big")
-            connection._protocol.data_received(b"E" + length + told)
+            length = (4 + len(error)).to_bytes(4, "big")
+            connection._protocol.data_received(b"E" + length + error)
             try:
                 await connection.execute("SELECT 1")
             finally:
@@ -113,7 +113,7 @@ async def test_a_transaction_that_is_locked_lets_go_whatever_its_end(database):
     async with database.locked_transaction(1) as connection:
         assert await connection.fetchval("SELECT to_regclass('half_done')") is None
         waiting = asyncio.create_task(_lock_once(database))
-        await until(lambda: _somebody_waits(database), within=20, what="somebody waits")
+        await until(lambda: _lock_has_waiter(database), within=20, what="somebody waits")
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
@@ -123,9 +123,9 @@ async def test_a_transaction_that_is_locked_lets_go_whatever_its_end(database):
 
 
 async def test_a_shared_lock_keeps_only_those_away_who_want_it_alone(database):
-    async with database.locked_transaction(1, shared=True) as one:
+    async with database.locked_transaction(1, shared=True) as first:
         async with database.locked_transaction(1, shared=True):
-            assert await locks(one) == 2
+            assert await locks(first) == 2
         async with database.acquire() as other:
             assert not await other.fetchval("SELECT pg_try_advisory_xact_lock(1)")
 
@@ -157,7 +157,7 @@ async def _lock_once(database) -> None:
         pass
 
 
-async def _somebody_waits(database) -> bool:
+async def _lock_has_waiter(database) -> bool:
     async with database.acquire() as connection:
         return await connection.fetchval(
             "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)"

@@ -162,7 +162,9 @@ async def test_without_leave_to_make_streams_it_says_what_is_missing_and_goes_on
         await world.broker.api(f"STREAM.DELETE.{subjects.EVENTS_STREAM}")
         dispatcher.wake("streams")
         await until(
-            lambda: _said(caplog, f"NATS lacks {subjects.EVENTS_STREAM}: run 'headway provision'"),
+            lambda: _logged(
+                caplog, f"NATS lacks {subjects.EVENTS_STREAM}: run 'headway provision'"
+            ),
             within=10,
             what="it says what is missing",
         )
@@ -175,7 +177,7 @@ async def test_without_leave_to_make_streams_it_says_what_is_missing_and_goes_on
     await world.until_settled(within=40)
 
 
-async def _said(caplog, text: str) -> bool:
+async def _logged(caplog, text: str) -> bool:
     return text in caplog.text
 
 

@@ -108,8 +108,8 @@ async def test_two_leaders_at_once_decide_each_occurrence_once(world, monkeypatc
     assert unlocked != leaders["lead"]
     monkeypatch.setattr(tick_module, "leaders", {"lead": unlocked})
     results = await asyncio.gather(*(tick_of(world, holder=name).run_once() for name in "ab"))
-    assert all(one.led for one in results)
-    assert sum(one.fired for one in results) == 40
+    assert all(result.led for result in results)
+    assert sum(result.fired for result in results) == 40
     assert await world.value("SELECT count(*) FROM scheduler.work") == 40
 
 

@@ -152,11 +152,11 @@ async def test_one_trace_follows_a_piece_of_work(collector, processes, world, da
         assert settled[0] == top.trace, "a dependent is linked to its parent's trace"
         assert child.trace != top.trace, "and has one of its own"
 
-    async def passes_told():
+    async def passes_exported():
         names = {span.name for span in collector.spans}
         return {"tick", "relay", "gate", "projector", "intake"} <= names
 
-    await until(passes_told, within=15, what="every pass has told a span of its own")
+    await until(passes_exported, within=15, what="every pass has told a span of its own")
     async with database.acquire() as connection:
         traces = await connection.fetch(
             "SELECT DISTINCT trace_id FROM dispatcher.metadata WHERE work_id = $1", answer.work

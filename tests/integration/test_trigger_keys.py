@@ -101,7 +101,7 @@ class TestIsRemembered:
         await forget(timeline)
         assert await timeline.ledger("a") == []
 
-    async def is_kept_with(self, timeline, work) -> None:
+    async def assert_kept_with(self, timeline, work) -> None:
         """Work of the key settles after a month, and is forgotten with it a month later."""
         timeline.at(days=31)
         await forget(timeline)
@@ -119,14 +119,14 @@ class TestIsRemembered:
         await timeline.declare(app_with(input=1))
         under_way = await trigger(timeline, key="other")
         assert (await trigger(timeline, key="k")).result == "brought_forward"
-        await self.is_kept_with(timeline, under_way.work)
+        await self.assert_kept_with(timeline, under_way.work)
 
     async def test_for_as_long_as_the_work_that_came_instead_of_coalesced(self, timeline):
         await timeline.declare(app_with(input=1))
         first = await trigger(timeline, key="k")
         await timeline.settle("a", "coalesced")
         await timeline.settle("a", "coalesced")
-        await self.is_kept_with(timeline, first.work)
+        await self.assert_kept_with(timeline, first.work)
 
     async def test_from_its_decision_on_if_nobody_noted_when_it_was_settled(self, timeline):
         """As what was settled before that was noted."""
@@ -152,8 +152,8 @@ class TestIsNeverMistaken:
         await trigger(timeline, key="k", input=7)
         await timeline.settle("a", "coalesced")
         [again] = await timeline.under_way("a")
-        asked = await trigger(timeline, key=other, input=8)
-        assert asked.result == "owed", "somebody else asks for something else"
+        answer = await trigger(timeline, key=other, input=8)
+        assert answer.result == "owed", "somebody else asks for something else"
         await timeline.settle("a")
         [after] = await timeline.under_way("a")
         assert after["cause"] == f"trigger:{other}"
@@ -165,9 +165,9 @@ class TestIsNeverMistaken:
         await timeline.settle("a")
         await trigger(timeline, key="k")
         await timeline.settle("a", "coalesced")
-        assert [one["cause"] for one in await timeline.under_way("a")] == ["trigger+1:k"]
+        assert [row["cause"] for row in await timeline.under_way("a")] == ["trigger+1:k"]
         await timeline.settle("a", "coalesced")
-        assert [one["cause"] for one in await timeline.under_way("a")] == ["trigger+2:k"]
+        assert [row["cause"] for row in await timeline.under_way("a")] == ["trigger+2:k"]
         await timeline.settle("a")
         again = await trigger(timeline, key="k+1")
         assert (again.result, again.work) == ("known", first.work)

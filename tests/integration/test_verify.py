@@ -100,7 +100,7 @@ async def test_every_column_follows_from_history_or_says_why_not(world, row):
         table,
     )
     accounted = set(row.__struct_fields__) | set(BOOKKEEPING[table])
-    assert {one["column_name"] for one in columns} == accounted
+    assert {row["column_name"] for row in columns} == accounted
 
 
 @pytest.mark.breaks_tables("corrupts one column after the other")
@@ -173,7 +173,7 @@ class TestLetters:
         world, letter = retried
         runs, edit = await self.read(world, letter)
         assert [run.attempt for run in runs] == [1, 2]
-        assert [(one["path"], one["was"], one["now"]) for one in edit] == [("/a", 1, 2)]
+        assert [(change["path"], change["was"], change["now"]) for change in edit] == [("/a", 1, 2)]
         await world.value("DELETE FROM dispatcher.dead_letter")
         assert (await rebuild(world.database)).added == {"dead_letter": 1}
         assert await self.read(world, letter) == (runs, edit)
@@ -246,7 +246,9 @@ async def test_rows_that_are_missing_and_rows_that_nobody_told_of(settled):
         work,
     )
     verified = await verify(settled.database)
-    assert {(one.table, one.row, one.kind) for one in verified.differences} == {
+    assert {
+        (difference.table, difference.row, difference.kind) for difference in verified.differences
+    } == {
         ("dead_letter", letter, "missing"),
         ("metadata", forged, "unknown"),
     }
@@ -393,7 +395,7 @@ class TestARebuildUnderLiveRuns:
         await world.value("UPDATE dispatcher.witness SET last_heard_at = now() - interval '1 h'")
         return release
 
-    async def go_on(self, world, release: asyncio.Event, **settings) -> None:
+    async def restart_services(self, world, release: asyncio.Event, **settings) -> None:
         await world.dispatcher(**{"orphan_timeout_seconds": 60, **settings})
         await world.scheduler(self.app)
         release.set()
@@ -403,7 +405,7 @@ class TestARebuildUnderLiveRuns:
         await world.value("DELETE FROM dispatcher.metadata")
         rebuilt = await rebuild(world.database)
         assert (rebuilt.added, rebuilt.leases_made) == ({"metadata": 1}, 0)
-        await self.go_on(world, running)
+        await self.restart_services(world, running)
         [row] = await world.rows("SELECT state, attempt, output FROM dispatcher.metadata")
         assert tuple(row) == ("completed", 1, 1)
 
@@ -412,7 +414,7 @@ class TestARebuildUnderLiveRuns:
         [found] = (await verify(world.database)).differences
         assert (found.table, found.column, found.expected) == ("lease", "ended_at", None)
         assert (await rebuild(world.database)).changed == {"lease": 1}
-        await self.go_on(world, running)
+        await self.restart_services(world, running)
         assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 1
 
     @pytest.mark.breaks_tables("who held a lease is lost with its row")
@@ -423,7 +425,9 @@ class TestARebuildUnderLiveRuns:
         rebuilt = await rebuild(world.database)
         assert (rebuilt.added, rebuilt.leases_made) == ({"lease": 1}, 1)
         assert (await verify(world.database)).differences == []
-        await self.go_on(world, running, stale_pending_seconds=1, orphan_timeout_seconds=1)
+        await self.restart_services(
+            world, running, stale_pending_seconds=1, orphan_timeout_seconds=1
+        )
         rows = await world.rows(
             "SELECT state, failure FROM dispatcher.metadata ORDER BY created_at"
         )

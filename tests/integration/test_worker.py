@@ -92,8 +92,8 @@ async def test_a_plain_function_is_handed_back_at_the_drain_s_deadline(world, en
     await check_invariants(world.database)
 
 
-@pytest.mark.parametrize("asked", ["cancelled", "timed_out"])
-async def test_a_run_that_was_asked_to_stop_before_has_no_longer_than_the_drain(world, asked):
+@pytest.mark.parametrize("stop_reason", ["cancelled", "timed_out"])
+async def test_a_run_that_was_asked_to_stop_before_has_no_longer_than_the_drain(world, stop_reason):
     release, heard = threading.Event(), threading.Event()
 
     def job(ctx):
@@ -104,17 +104,17 @@ async def test_a_run_that_was_asked_to_stop_before_has_no_longer_than_the_drain(
 
     await world.dispatcher(orphan_timeout_seconds=60)
     await world.worker(app_with(job), drain_seconds=0.1)
-    timeout = 0.2 if asked == "timed_out" else 60
+    timeout = 0.2 if stop_reason == "timed_out" else 60
     work = await queue(world, cancel_grace_seconds=60, timeout_seconds=timeout)
     await until_run(world, "in_progress")
-    if asked == "cancelled":
+    if stop_reason == "cancelled":
         await cancel(world, work)
     await asyncio.to_thread(heard.wait, 20)
     began = monotonic()
     await world.stop_workers()
     assert monotonic() - began < 10
     release.set()
-    if asked == "cancelled":
+    if stop_reason == "cancelled":
         await until_run(world, "cancelled")
         assert await world.value("SELECT outcome FROM dispatcher.work_queue") == "cancelled"
     else:
@@ -223,7 +223,7 @@ async def test_a_cancel_is_heard_by_push_or_else_by_heartbeat(world, way, kind, 
     worker = await world.worker(app, heartbeat_seconds=seconds)
     if way == "heartbeat":
         obey = worker.heartbeats.obey
-        worker.heartbeats.obey = lambda said: None if isinstance(said, CancelPush) else obey(said)
+        worker.heartbeats.obey = lambda push: None if isinstance(push, CancelPush) else obey(push)
     work = await queue(world, retry=RetryPolicy(attempts=3))
     await until_run(world, "in_progress")
     await cancel(world, work)
@@ -294,7 +294,7 @@ async def test_a_long_lease_is_renewed_so_that_its_last_message_stays(world, mon
         LeaseRenewed.type,
     )
     [runner] = worker._runners.values()
-    assert sum(isinstance(one.data, LeaseRenewed) for one in runner.lease._published) == 1
+    assert sum(isinstance(event.data, LeaseRenewed) for event in runner.lease._published) == 1
     await world.broker.api(f"STREAM.PURGE.{subjects.EVENTS_STREAM}")
     release.set()
     assert (await until_run(world, "completed"))["output"] == "done"
@@ -432,7 +432,9 @@ async def test_a_claim_that_does_not_count_is_answered_at_once(world):
     await stranger.say(LeaseClaimed(**stranger.rights("another"), host="here"))
     await stranger.say(LeaseClaimed(**stranger.rights("rival"), host="there"), worker="rival")
     push = await asyncio.wait_for(pushed.get(), 10)
-    assert [(one.lease, one.reason) for one in push.release] == [(stranger.order.lease, "another")]
+    assert [(released.lease, released.reason) for released in push.release] == [
+        (stranger.order.lease, "another")
+    ]
     assert pushed.empty(), "a process of the same name would hear it, too"
 
 
