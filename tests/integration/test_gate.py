@@ -1,4 +1,4 @@
-"""The gate by itself on a real database: caps, keys, rates, holds, expiry, order, orders."""
+"""The gate on a real database: limits, keys, rates, holds, expiry, order and run orders."""
 
 from datetime import timedelta
 from uuid import UUID, uuid4
@@ -94,7 +94,7 @@ class TestCaps:
         assert sorted(await gates.active()) == sorted(running[2:])
         await gates.end(running[2])
         assert await gates.drain() == 1
-        # What was told late is older, and changes nothing.
+        # An older version that arrives late changes nothing.
         await gates.tell(cap(1, 4))
         assert await gates.drain() == 0
 
@@ -247,7 +247,7 @@ class TestHolds:
         await gates.tell(switch(manifest, 2, enabled=False))
         assert await gates.drain() == 2
         assert await gates.reasons() == {held.work: "manifest_disabled"}
-        # An older word that comes late does not enable it.
+        # An older version that arrives late does not enable the manifest.
         await gates.tell(switch(manifest, 1, enabled=True))
         assert await gates.drain() == 0
         await gates.tell(switch(manifest, 3, enabled=True))
@@ -315,7 +315,7 @@ def switch(manifest: UUID, version: int, *, enabled: bool) -> ManifestChanged:
 
 
 class TestSpares:
-    """One order more than a worker has slots lies ready for it, where nobody else is kept waiting."""
+    """A worker gets one spare order beyond its slots if no other worker is idle."""
 
     @pytest.mark.parametrize(("cap", "spares"), [(2, 0), (3, 1)])
     async def test_one_is_not_in_the_way_of_a_worker_that_is_idle(
@@ -348,7 +348,7 @@ class TestSpares:
         await gates.worker("mail", slots=1, name="idle")
         await gates.tell(JobChanged(job="etl", version=1, batch=10))
         await gates.queue(*(work(concurrency_key=f"k{n}") for n in range(60)))
-        assert await gates.drain() == 20, "the leases of two slots; none of this lies ready"
+        assert await gates.drain() == 20, "two slots of leases and no spare orders"
         [mail] = await gates.queue(work(job="mail", queued_at=START + SECOND))
         assert await gates.drain() == 1
         assert mail in await gates.active()
@@ -363,7 +363,9 @@ class TestSpares:
             "UPDATE dispatcher.lease SET claimed_by = 'idle', nonce = 'idle', last_heard_at = now()"
         )
         await gates.queue(work(job="mail", concurrency_key="k"))
-        assert await gates.drain() == 0, "who could run it is busy, though another is idle"
+        assert await gates.drain() == 0, (
+            "the worker that serves the job is busy, although another is idle"
+        )
 
     @pytest.mark.parametrize("why", ["key", "group"])
     async def test_those_who_get_none_are_not_looked_at_in_place_of_others(
@@ -464,7 +466,7 @@ class TestTimes:
         assert await gates.drain() == 1
 
     async def test_work_that_began_in_time_and_was_handed_back_does_not_expire(self, gates, clock):
-        """No end is counted that the body is not to blame for, but begun it had."""
+        """A hand-back does not count as an attempt, but the work began in time."""
         [begun, unbegun] = await gates.queue(
             work(start_by=START + SECOND), work(start_by=START + SECOND)
         )
@@ -532,5 +534,5 @@ class TestOrder:
             if patient in await gates.active():
                 break
             await gates.end()
-        # One step of a group's and 31 of an entry's priority, a minute each but the group's 32.
+        # A step of entry priority is worth one minute of age; a step of group priority is worth 32.
         assert minute == 63

@@ -1,4 +1,4 @@
-"""What the gate orders: leases of one run and of several."""
+"""Run orders of the gate: leases with one run and with several."""
 
 import pytest
 from headway_contract.work import (
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.thorough
 
 @pytest.fixture
 async def gates(database):
-    """Without workers: how many slots they have tells how full their leases are."""
+    """Return gates without workers: the number of worker slots decides how full leases are."""
     made = Gates(database, clock=SetClock(), max_active=100)
     await made.watch_caps()
     return made
@@ -87,6 +87,6 @@ async def test_a_worker_slot_takes_a_lease_of_many_runs(gates):
     await gates.worker("etl", slots=1)
     await gates.tell(JobChanged(job="etl", version=1, batch=10))
     await gates.queue(*(work() for _ in range(50)))
-    assert await gates.drain() == 20  # its slot, and one lease that lies ready
+    assert await gates.drain() == 20  # its slot and one spare lease
     assert [len(order.runs) for order in await gates.orders()] == [10, 10]
     assert await waiting_reasons(gates) == ["workers_full"] * 30

@@ -1,4 +1,4 @@
-"""Many gates at once: no commit exceeds a cap, whatever they do, and nothing is left behind."""
+"""Concurrent gates: no commit exceeds a limit, and no work is left behind."""
 
 import asyncio
 import random
@@ -30,7 +30,7 @@ async def pass_until(gate, done: asyncio.Event, admitted: list[int]) -> None:
 
 
 async def race_gates(gates: Gates, pools, total: int, *, failing=None, within=60.0) -> None:
-    """Let gates and ends of runs race until all work is settled."""
+    """Run gates and finish runs concurrently until all work is settled."""
     done, admitted = asyncio.Event(), []
     passes = [
         asyncio.create_task(pass_until(gates.another(pool), done, admitted)) for pool in pools
@@ -71,7 +71,7 @@ async def test_twenty_dispatchers_with_a_cap_of_one_never_have_two_active(
     await gates.queue(*(work(concurrency_key=key) for _ in range(20)))
     async with many_pools(database_url, 20) as pools:
         await race_gates(gates, pools, 20)
-    # One after the other: each began after the one before it had ended.
+    # Runs are sequential: each began after the previous run had ended.
     assert await gates.value(
         "SELECT bool_and(created_at >= before) FROM (SELECT created_at, lag(finished_at)"
         " OVER (ORDER BY created_at) AS before FROM dispatcher.metadata) AS runs"
@@ -175,7 +175,7 @@ async def test_random_limits_with_several_gates(database, database_url, seed):
 async def test_no_key_is_lost_whoever_closes_lanes_and_brings_work_forward(
     database, database_url, seed
 ):
-    """Looked at in between, not only in the end: no commit leaves a key that nobody looks at."""
+    """Check after each step, not only at the end, that no commit loses a free key."""
     chance = random.Random(seed)
     gates = Gates(database, max_active=6)
     await gates.watch_caps()
@@ -213,7 +213,7 @@ async def test_no_key_is_lost_whoever_closes_lanes_and_brings_work_forward(
         async with gates.database.transaction() as connection:
             records = []
             await work_intake.bring_forward(connection, [wanted], now, records)
-            # While the row is locked, others end runs and look at their keys.
+            # While the row is locked, other transactions end runs and release their keys.
             others = [work_id for work_id in await gates.active() if work_id != wanted.work]
             if others:
                 await gates.end(*others[:2])

@@ -1,4 +1,4 @@
-"""Manifests that must not stop for ever, whatever comes their way."""
+"""Edge cases in which a manifest must not stop firing for ever."""
 
 import asyncio
 from uuid import uuid4
@@ -36,7 +36,7 @@ def app_with(when=None, *, name: str = "app", **options) -> App:
 
 
 def jobs_with(kind: type) -> App:
-    """An app that has only a job, which takes an input of that kind."""
+    """Return an app with only one job, which takes an input of this type."""
     app = App("jobs")
 
     def body(ctx, given): ...
@@ -118,7 +118,7 @@ class TestFiresThatComeToNothing:
         ]
 
     async def test_a_declaration_reads_the_clock_after_it_has_the_locks(self, world):
-        """The tick fires while the declaration waits: that time must not be due again."""
+        """The tick fires while the declaration waits for locks; that time must not be due again."""
         app = app_with(every(seconds=1))
         await world.declare(app)
         manifest = await world.value("SELECT id FROM scheduler.manifest")
@@ -293,7 +293,7 @@ class TestSpaced:
 
 
 class TestUnknownZones:
-    """A zone that this machine does not know stops its own manifest, and nothing else."""
+    """A time zone that is unknown on this machine stops only its own manifest."""
 
     async def spoil(self, timeline) -> None:
         await timeline.rows(
@@ -337,7 +337,7 @@ class TestUnknownZones:
 
 class TestOperatorsAndStarts:
     async def test_a_start_that_was_overtaken_prunes_nothing(self, timeline):
-        """Between the declaration of an old start and its prune a new start declares."""
+        """A newer process declares between the declaration and the prune of an older process."""
         both, old = app_with(), app_with().definitions()
         both.schedule("other", job="job", when=every(minutes=5))
         await timeline.declare(both)
@@ -401,7 +401,7 @@ class TestOperatorsAndStarts:
             "SELECT count(*) AS n, max(wake_at) AS last FROM scheduler.manifest WHERE wake_at > $1",
             timeline.clock.at,
         )
-        assert held[0]["n"] > 0, "or this test shows nothing"
+        assert held[0]["n"] > 0, "precondition of this test"
         await timeline.tick(max_entries=None)
         await timeline.declare(shots(101))
         timeline.clock.at = held[0]["last"]

@@ -1,4 +1,4 @@
-"""Anti-entropy: whatever message is lost, what it told is asked for or told again."""
+"""Reconciliation of work: the services recover from any lost message."""
 
 from datetime import timedelta
 from uuid import uuid4
@@ -92,7 +92,7 @@ class TestWork:
         await until(lambda: stored_work(world), within=10, what="the message is stored")
         [lost] = await stored_work(world)
         await purge(world, subjects.WORK_STREAM)
-        await until(lambda: stored_work(world), within=20, what="it is told again")
+        await until(lambda: stored_work(world), within=20, what="the work is republished")
         [again] = await stored_work(world)
         assert again == lost
         await world.worker(app)
@@ -115,7 +115,7 @@ class TestWork:
         [lost] = await stored_work(world)
         assert (lost.concurrency_key, lost.priority) == ("customer:8", 5)
         await purge(world, subjects.WORK_STREAM)
-        await until(lambda: stored_work(world), within=20, what="it is told again")
+        await until(lambda: stored_work(world), within=20, what="the work is republished")
         assert await stored_work(world) == [lost]
 
     async def test_lost_work_that_makes_no_key_any_more_is_not_told_without_one(self, world, app):
@@ -142,7 +142,7 @@ class TestWork:
         await world.scheduler(app, max_entries_per_cycle=None, **QUICK)
         await world.until("SELECT count(*) = 2500 FROM scheduler.work")
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.outbox)")
-        # Every piece of work is asked about, several times over.
+        # The scheduler asks about every piece of work several times.
         await world.until(
             "SELECT min(reconciled_at) > min(queued_at) + interval '4 seconds' FROM scheduler.work"
             " HAVING count(reconciled_at) = 2500",
@@ -178,7 +178,7 @@ class TestWork:
             tick=Wakeup(),
         )
         for _ in range(3):
-            assert await healing.run_once() is None, "nobody answers"
+            assert await healing.run_once() is None, "no dispatcher answers"
         assert await world.value("SELECT NOT EXISTS (SELECT FROM scheduler.outbox)")
         assert await stored_work(world) == []
         await world.scheduler(**QUICK)
@@ -220,7 +220,7 @@ class TestWork:
                SET terms = terms || '{"timeout_seconds": 7, "priority": 3}'"""
         )
         await purge(world, subjects.WORK_STREAM)
-        await until(lambda: stored_work(world), within=20, what="it is told again")
+        await until(lambda: stored_work(world), within=20, what="the work is republished")
         [again] = await stored_work(world)
         assert (again.terms.timeout_seconds, again.priority) == (7, 3)
 
@@ -230,17 +230,17 @@ class TestWork:
         work = await world.value("SELECT headway.enqueue('job')")
         await until(lambda: stored_work(world), within=20, what="the message is stored")
         await purge(world, subjects.WORK_STREAM)
-        await until(lambda: stored_work(world), within=20, what="it is told again")
+        await until(lambda: stored_work(world), within=20, what="the work is republished")
         [again] = await stored_work(world)
         assert (again.work, again.job) == (work, "job")
 
 
 class TestRequests:
-    """Cancels, and what is to come first, that never reach the dispatcher."""
+    """Cancels and bring-forward requests that do not reach the dispatcher."""
 
     @pytest.fixture
     async def waiting(self, world, app):
-        """Work that waits at the dispatcher, and a scheduler whose messages do not get out."""
+        """Return work that waits at the dispatcher; the scheduler's messages are not published."""
         await world.dispatcher()
         await world.declare(app)
         await world.make_due()
@@ -288,7 +288,7 @@ class TestRequests:
         forward = "SELECT count(*) FROM dispatcher.history WHERE type LIKE '%brought_forward%'"
         await world.until(forward)
         requested_at = await world.value("SELECT forward_requested_at FROM scheduler.work")
-        # It is asked about again, and the answer is that it came.
+        # The scheduler asks again, and the answer confirms the request.
         await world.until(
             "SELECT reconciled_at > $1 AND reconcile_count > 1 FROM scheduler.work", requested_at
         )
@@ -311,7 +311,7 @@ class TestRequests:
 
 
 class TestPoison:
-    """Work that the dispatcher can never take in."""
+    """Work that the dispatcher can never store."""
 
     async def test_what_was_told_in_vain_is_told_alone_and_noted(self, world):
         await world.declare(many(3))

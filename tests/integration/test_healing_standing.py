@@ -1,4 +1,4 @@
-"""Anti-entropy of what stands open besides work: blocks, settings, prunes; and the answers to it all."""
+"""Reconciliation of blocks, settings and prunes, and the dispatcher's answers."""
 
 import asyncio
 from datetime import timedelta
@@ -23,7 +23,7 @@ def app():
 
 
 class TestBlocks:
-    """A manifest that a dead letter blocks, and messages about it that never came."""
+    """Messages about a manifest that a dead letter blocks are lost."""
 
     @pytest.fixture
     async def failing(self, world):
@@ -99,7 +99,7 @@ class TestBlocks:
 
 
 class TestLettersThatBlockNothing:
-    """A manifest that goes on whatever fails: its letters are waited for all the same."""
+    """The scheduler also tracks dead letters of a manifest that they do not block."""
 
     @pytest.fixture
     async def mended(self):
@@ -127,7 +127,7 @@ class TestLettersThatBlockNothing:
         return app
 
     async def letter(self, world, app) -> UUID:
-        """A letter that the scheduler has heard of, and nothing after it."""
+        """Return a dead letter that the scheduler knows; later messages are lost."""
         await world.declare(app)
         await world.make_due("m")
         scheduler = await world.scheduler(app, ask_after_seconds=3600)
@@ -180,11 +180,11 @@ class TestLettersThatBlockNothing:
 
 
 class TestPagesOfLetters:
-    """Any number of letters may block nothing, so each time some of them are asked about."""
+    """Dead letters that block nothing are unbounded, so each pass asks about one page."""
 
     @pytest.fixture
     async def letters(self, world, monkeypatch):
-        """Five letters of a manifest, of which two fit into a question."""
+        """Return five dead letters of a manifest; a question has room for two."""
         monkeypatch.setattr(reconcile_settings, "RECONCILE_LIMIT", 2)
         await world.declare(nightly())
         rows = await world.rows(
@@ -199,7 +199,7 @@ class TestPagesOfLetters:
 
     @pytest.fixture
     def answers(self):
-        """What is answered to questions, the same to all; `None` if nobody answers."""
+        """Return the answers; the last is given to every question, `None` means no answer."""
         return [ReconcileAnswer()]
 
     @pytest.fixture
@@ -283,7 +283,7 @@ class TestStanding:
         await world.scheduler(**QUICK)
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.manifest)")
         [tombstone] = await world.rows("SELECT reason FROM dispatcher.tombstone")
-        assert tombstone["reason"] == "no longer declared", "as it was told first"
+        assert tombstone["reason"] == "no longer declared", "as in the first message"
 
     async def test_a_confirmation_that_was_lost_comes_with_the_answer(self, world, app):
         await world.dispatcher()
@@ -301,7 +301,7 @@ class TestStanding:
 
 
 class TestAnswers:
-    """What a dispatcher says to a question, seen from the wire."""
+    """Answers of a dispatcher to reconcile questions, seen from the wire."""
 
     async def test_unknown_work_is_unknown_unless_it_is_too_old_or_its_manifest_is_gone(
         self, world

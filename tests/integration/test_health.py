@@ -1,4 +1,4 @@
-"""`/livez` and `/readyz` tell the truth, with the reason in the body."""
+"""`/livez` and `/readyz` report the real state, with the reason in the body."""
 
 import asyncio
 

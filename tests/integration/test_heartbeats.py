@@ -1,4 +1,4 @@
-"""Heartbeats: one bad one hurts nobody else, and a hanging database silences nobody."""
+"""Heartbeats: a bad heartbeat or a hanging database does not affect other workers."""
 
 import asyncio
 from uuid import uuid4
@@ -58,7 +58,7 @@ async def test_a_bad_heartbeat_is_told_so_and_the_others_are_heard(world, dispat
 
 
 async def test_null_stands_for_an_empty_list(world, dispatcher):
-    """Go writes a nil slice and a nil map so."""
+    """Go encodes a nil slice and a nil map as null."""
     reply = await beat(world, worker="go", jobs=None, leases=None, runs=None, concurrency=None)
     assert not reply.error
     assert await world.value("SELECT jobs = '{}' FROM dispatcher.worker WHERE name = 'go'")

@@ -1,4 +1,4 @@
-"""Seeded histories: whatever happened, every due time is decided once and nobody sleeps for ever."""
+"""Random histories: every due time is decided once, and no manifest sleeps for ever."""
 
 import os
 import random
@@ -28,7 +28,7 @@ STEPS = 60
 
 
 class History:
-    """One random history of three manifests and two dependents of the first."""
+    """A random history of three manifests and two dependents of the first."""
 
     def __init__(self, timeline: Timeline, seed: int) -> None:
         self.timeline = timeline
@@ -127,7 +127,7 @@ class History:
         request = ChangeRequest(
             manifest=manifest,
             enabled=self.chance.random() < 0.5,
-            # What has no fire times of its own takes no jitter.
+            # A manifest without fire times of its own takes no jitter.
             jitter_seconds=self.chance.choice([0, 60, 600])
             if manifest in SCHEDULED
             else msgspec.UNSET,
@@ -159,7 +159,7 @@ class History:
             await self.timeline.activate("m0", work["id"], wanted)
 
     async def release_everything(self) -> None:
-        """Nothing holds anything any more: all that is owed must run."""
+        """Remove every hold, then run until no pending work is left."""
         for letter in list(self.letters):
             await self.resolve_letter(letter, retried=False)
         for name in NAMES:
@@ -183,7 +183,7 @@ class History:
         )
 
     async def undecided(self, name: str) -> list[tuple[datetime, int]]:
-        """The due times of a manifest that are not decided exactly once, and how often they are."""
+        """Return the due times that are not decided exactly once, with their number of decisions."""
         row = await self.timeline.manifest(name)
         decided = await self.timeline.rows(
             "SELECT * FROM scheduler.occurrence WHERE manifest_id = $1"

@@ -1,4 +1,4 @@
-"""What is old goes, what is needed stays, and `verify` is true all along."""
+"""Retention of history: old rows are deleted, needed rows stay, and `verify` finds nothing."""
 
 import asyncio
 from datetime import UTC, date, datetime, timedelta
@@ -27,8 +27,8 @@ pytestmark = pytest.mark.thorough
 
 TABLES = ("work_queue", "metadata", "dead_letter", "lease", "inbox")
 
-# Moves all that is recorded so many days into the past, as if it had happened then from noon on:
-# on one day, though midnight may have come in between.
+# Moves all records this number of days into the past, to one day from noon on, even if
+# midnight came in between.
 AGE = """
 DO $do$
 DECLARE
@@ -56,7 +56,7 @@ def cleaner(world: World, *, days: float = 30.0, clock=DATABASE_CLOCK) -> Retent
 
 
 class ClockAhead:
-    """A clock that is ahead, so that what has just happened is long ago."""
+    """A clock that runs ahead, so that recent events are old."""
 
     def __init__(self, **ahead: float) -> None:
         self.ahead = timedelta(**ahead)
@@ -86,7 +86,7 @@ async def move_into_past(world: World, days: int) -> None:
 
 @pytest_asyncio.fixture
 async def stopped(world: World) -> World:
-    """Work that completed, work that became a dead letter, and work that waits for its retry."""
+    """Return a stopped world with completed work, a dead letter, and work that waits for a retry."""
     app = App("old")
 
     @app.job("good")
@@ -134,7 +134,7 @@ async def test_settled_work_goes_with_all_that_belongs_to_it_and_nothing_else(st
         "hopeless",
         "patient",
     ]
-    assert (await verify(stopped.database)).differences == [], "what is gone was meant to go"
+    assert (await verify(stopped.database)).differences == [], "only old rows are deleted"
 
 
 @pytest.mark.breaks_tables("deletes work that no clean-up has deleted")
@@ -148,7 +148,7 @@ async def test_what_somebody_else_deleted_is_still_missed(stopped):
 
 
 async def resolve_later(stopped: World) -> None:
-    """The dead letter is seen to twenty days after its work was settled."""
+    """Resolve the dead letter twenty days after its work was settled."""
     await stopped.value(
         "UPDATE dispatcher.dead_letter SET state = 'acknowledged', resolved_at = now() + '20 days'"
     )
@@ -184,7 +184,7 @@ async def test_work_whose_dead_letter_was_resolved_lately_is_missed_and_comes_ba
 
 
 async def test_what_is_told_again_of_forgotten_work_makes_no_second_life(world):
-    """Its history goes a little later than it, and would tell of two lives as if they were one."""
+    """History outlives its work for a while, and would mix two lives of the same id."""
     sent_at, work, begun = utc_now(), uuid4(), []
     app = App("old")
 
@@ -208,7 +208,7 @@ async def test_what_is_told_again_of_forgotten_work_makes_no_second_life(world):
     async def passed_over() -> bool:
         return dispatcher.counts.read().get("work_too_old", 0) == before + 2
 
-    await until(passed_over, within=10, what="both are passed over")
+    await until(passed_over, within=10, what="both messages are ignored")
     assert await counts(world) == dict.fromkeys(TABLES, 0)
     assert len(begun) == 1
     assert (await verify(world.database)).differences == []
@@ -220,7 +220,7 @@ async def publish_events(world: World, work: UUID, at: datetime, *events: Any) -
         await publish(world.broker, subjects.work("ops"), body)
 
 
-@pytest.mark.breaks_tables("history is moved to another day, and so are not the tables")
+@pytest.mark.breaks_tables("moves history to another day, but not the tables")
 async def test_a_day_is_dropped_once_a_snapshot_tells_of_what_outlives_it(stopped):
     await move_into_past(stopped, 40)
     assert (await verify(stopped.database)).differences == []
@@ -233,12 +233,12 @@ async def test_a_day_is_dropped_once_a_snapshot_tells_of_what_outlives_it(stoppe
         "headway.history.snapshot.v1"
     ]
     assert (await verify(stopped.database)).differences == []
-    assert (await cleaner(stopped).run_once()).snapshots == 0, "and it is done once"
+    assert (await cleaner(stopped).run_once()).snapshots == 0, "the second pass does nothing"
 
 
-@pytest.mark.breaks_tables("history is moved to another day, and so are not the tables")
+@pytest.mark.breaks_tables("moves history to another day, but not the tables")
 async def test_a_snapshot_leaves_out_dead_letters_that_were_forgotten(world):
-    """That they were is dropped with its day, and the snapshot would tell of them for ever."""
+    """The day with their deletion is dropped, so the snapshot would keep them for ever."""
     async with world.client() as client:
         ops = Ops(world, client)
         await world.dispatcher()
@@ -249,17 +249,17 @@ async def test_a_snapshot_leaves_out_dead_letters_that_were_forgotten(world):
         await world.stop()
         world.services.clear()
     await move_into_past(world, 31)
-    assert (await cleaner(world).run_once()).snapshots == 1, "it tells of both letters"
+    assert (await cleaner(world).run_once()).snapshots == 1, "the history has both letters"
     world.database.clock = ClockAhead(days=31)
     await purge_letters(world.database, days=30)
-    assert (await counts(world))["dead_letter"] == 1, "the one that nobody has seen to"
+    assert (await counts(world))["dead_letter"] == 1, "the unresolved letter"
     await move_into_past(world, 40)
     cleaned = await cleaner(world).run_once()
     assert (cleaned.days_dropped, cleaned.snapshots) == (1, 1)
     assert (await verify(world.database)).differences == []
 
 
-@pytest.mark.breaks_tables("history is moved to another day, and a row is corrupted")
+@pytest.mark.breaks_tables("moves history to another day and corrupts a row")
 async def test_a_snapshot_does_not_make_a_corruption_true(stopped):
     await stopped.value("UPDATE dispatcher.metadata SET worker = 'forged' WHERE job = 'patient'")
     await move_into_past(stopped, 40)
@@ -268,7 +268,7 @@ async def test_a_snapshot_does_not_make_a_corruption_true(stopped):
     assert (found.column, found.found) == ("worker", "forged")
 
 
-@pytest.mark.breaks_tables("history is moved to another day")
+@pytest.mark.breaks_tables("moves history to another day")
 async def test_work_goes_on_after_the_day_it_began_on_was_dropped(stopped):
     await move_into_past(stopped, 40)
     await cleaner(stopped).run_once()
@@ -286,9 +286,7 @@ async def test_work_goes_on_after_the_day_it_began_on_was_dropped(stopped):
     await stopped.worker(app)
     await stopped.until("SELECT count(*) = 3 FROM dispatcher.work_queue WHERE state = 'settled'")
     differences = (await verify(stopped.database)).differences
-    assert {difference.column for difference in differences} <= {"not_before"}, (
-        "which this test moved"
-    )
+    assert {difference.column for difference in differences} <= {"not_before"}, "this test moved it"
     assert (
         await stopped.value(
             "SELECT (runs, attempts, outcome)::text FROM dispatcher.work_queue WHERE job = 'patient'"
@@ -298,11 +296,11 @@ async def test_work_goes_on_after_the_day_it_began_on_was_dropped(stopped):
 
 
 async def test_days_are_made_ahead_and_what_came_too_early_is_moved_into_its_own(world):
-    """The test may begin on one day and end on the next: it asks for no more than both need."""
+    """The test may run over midnight, so it accepts the partitions of both days."""
     for day in await known_days(world):
         await world.value("SELECT dispatcher.drop_history_day($1)", day)
     today: date = await world.value("SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date")
-    # As after a week without a clean-up, and as by a clock that was ahead for a while.
+    # Simulate a week without a clean-up, and a clock that was ahead for a while.
     for ahead in (0, 30):
         await world.value(
             "INSERT INTO dispatcher.history (event_id, type, subject, source, occurred_at, data,"
@@ -330,9 +328,9 @@ async def test_a_day_that_somebody_reads_is_dropped_later(world):
     assert (await cleaner(world).run_once()).days_dropped == 1
 
 
-@pytest.mark.breaks_tables("history is moved to other days, and so are not the tables")
+@pytest.mark.breaks_tables("moves history to other days, but not the tables")
 async def test_no_day_is_dropped_while_an_earlier_one_cannot_be(stopped):
-    """Work that began on the first would seem never to have ended on the second."""
+    """Otherwise work that began on the first day would seem not to have ended on the second."""
     await move_into_past(stopped, 41)
     first: date = await stopped.value("SELECT min(recorded_at)::date FROM dispatcher.history")
     await stopped.value("SELECT dispatcher.add_history_day($1)", first + timedelta(days=1))
@@ -422,7 +420,7 @@ async def test_workers_that_crashed_are_gone_and_after_a_time_forgotten(world):
     await world.until("SELECT count(*) = 2 FROM dispatcher.worker")
     rows = await world.rows("SELECT name, gone FROM dispatcher.worker ORDER BY name")
     assert [tuple(row) for row in rows] == [("alive", False), ("crashed-lately", True)]
-    # One that is heard again is back.
+    # A worker that sends a heartbeat again is alive.
     await world.worker(App("test"), worker_name="crashed-lately")
     await world.until("SELECT NOT gone FROM dispatcher.worker WHERE name = 'crashed-lately'")
 

@@ -1,4 +1,4 @@
-"""A worker with the least permissions cannot hurt the leases of others."""
+"""A worker with minimal permissions cannot harm the leases of other workers."""
 
 import asyncio
 
@@ -47,7 +47,7 @@ async def desk(world) -> Desk:
 @pytest.mark.parametrize("fenced", [False, True])
 @pytest.mark.parametrize("projected", [False, True])
 async def test_a_forged_revocation_does_not_take_a_lease_away(desk, stranger, fenced, projected):
-    """Whether the projector has refused it already or not, and however it is published."""
+    """Before or after the projector refused it, and with or without a fence."""
     if not projected:
         await desk.world.services[0].end_pass("projector")
     lease = desk.lease("w1")
@@ -185,7 +185,7 @@ async def test_a_worker_that_names_a_lease_and_never_claims_it_loses_it(world):
     failure = await world.until("SELECT failure FROM dispatcher.metadata WHERE state = 'failed'")
     beating.cancel()
     assert failure["kind"] == "undelivered"
-    assert renewals[0] == [], "its claim may be on its way"
+    assert renewals[0] == [], "its claim may still arrive"
     assert renewals[2] == [desk.order.lease]
 
 

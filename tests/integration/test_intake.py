@@ -1,4 +1,4 @@
-"""The dispatcher's intake: what it does with work whose place is taken."""
+"""The dispatcher's intake: work whose slot is taken, and ignored messages."""
 
 from uuid import uuid4
 
@@ -49,7 +49,7 @@ async def test_what_is_passed_over_is_counted(world):
     await until(both, within=10, what="both are counted")
     expected = (200, "events_of_unknown_type 1\nwork_known_before 1")
     assert await dispatcher.health.report("/counts") == expected
-    # Another service of the same process has passed over nothing.
+    # Another service of the same process has ignored nothing.
     assert await scheduler.health.report("/counts") == (200, "")
     _, metrics = await scheduler.health.report("/metrics")
     assert 'passed_over_total{what="' not in metrics

@@ -1,4 +1,4 @@
-"""An intake that is ended takes nothing along."""
+"""Message intakes: a stopped intake loses no message."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.thorough
 
 
 async def test_what_comes_after_its_end_is_for_the_next_one(world):
-    """Its connection may live on for a while: the request that it made must not."""
+    """The connection may stay open after the end, but the pull request must not."""
     await world.provision()
     taken = []
 
@@ -60,7 +60,7 @@ def lingering(world, *, seconds, complete) -> Puller:
 
 
 async def test_what_follows_is_waited_for_until_nothing_is_missing(world):
-    """An hour would be too long for this test: it ends once the claims have their second words."""
+    """The fetch ends before its hour, once the second message of each claim has arrived."""
     await world.provision()
     puller = lingering(world, seconds=3600, complete=no_claim_alone)
     fetching = asyncio.create_task(puller.fetch(500, wait=10))
@@ -77,7 +77,7 @@ async def test_what_does_not_follow_is_waited_for_only_so_long(world):
     puller = lingering(world, seconds=0.001, complete=no_claim_alone)
     await publish_event(world, SUBJECTS[0], after=0)
     [message] = await puller.fetch(500, wait=10)
-    # The request is still open, and brings what comes later.
+    # The request is still open, and receives the later message.
     await publish_event(world, SUBJECTS[0], after=1)
     [second] = await puller.fetch(500, wait=10)
     assert [message.sequence, second.sequence] == [1, 2]

@@ -1,4 +1,4 @@
-"""Consumers of jobs: exactly the declared jobs have one, whatever heartbeats name."""
+"""Job consumers: exactly the declared jobs have one, whatever heartbeats name."""
 
 import msgspec
 import pytest
@@ -42,7 +42,7 @@ async def until_jobs(world, *jobs: str) -> None:
 
 
 async def test_declared_jobs_have_one_and_invented_names_have_none(world):
-    """Thousands of names in heartbeats leave room for a job that is declared after them."""
+    """Thousands of invented names in heartbeats leave room for a job that is declared later."""
     await world.dispatcher()
     for number in range(3):
         jobs = [f"invented-{number}-{index}" for index in range(1_000)]
@@ -96,7 +96,7 @@ async def test_that_of_a_retired_job_goes_with_its_last_work_and_comes_back(worl
 
 
 async def test_doctor_says_why_one_cannot_be_made(world):
-    """The stream takes no more consumers: the broker's own words reach the operator."""
+    """If the stream is full of consumers, the operator sees the broker's error message."""
     [runs] = [
         stream
         for stream in streams(replicas=1, max_bytes=64 * 1024**2)

@@ -1,4 +1,4 @@
-"""A key that comes again when the scheduler has forgotten it, and the dispatcher its work not yet."""
+"""A key is reused after the scheduler deleted it, while the dispatcher still has its work."""
 
 from datetime import timedelta
 from uuid import UUID
@@ -15,12 +15,12 @@ from support.timeline import SetClock
 
 pytestmark = pytest.mark.thorough
 
-# What follows from one service's forgetting before the other.
+# The invariant that breaks because the scheduler deletes its rows before the dispatcher.
 FORGOTTEN = "I1: work of a manifest that no occurrence tells of"
 
 
 class Shop:
-    """A job whose first run may be hopeless, a manifest of it, and which work has run."""
+    """A job whose first run may fail for good, its manifest, and the work that ran."""
 
     def __init__(self, world, *, hopeless: bool) -> None:
         self.world = world
@@ -41,7 +41,7 @@ class Shop:
         await self.world.scheduler(self.app)
 
     async def forget_keys(self) -> None:
-        """What the scheduler, and it alone, forgets in a month."""
+        """Delete the rows that only the scheduler deletes after a month."""
         database = self.world.database
         database.clock = SetClock(utc_now() + timedelta(days=31))
         await Retention(database, days=30).run_once()
@@ -57,7 +57,7 @@ async def shop(request, world) -> Shop:
 
 @pytest_asyncio.fixture(params=["enqueued", "triggered"])
 async def request_work(request, application, world):
-    """Ask for work under one and the same key."""
+    """Return a function that requests work with the same key each time."""
     if request.param == "enqueued":
         yield lambda: headway.enqueue(application, "mail", key="k")
         return
@@ -69,7 +69,7 @@ async def request_work(request, application, world):
         yield trigger
 
 
-@pytest.mark.breaks_tables("the scheduler forgets what the dispatcher still knows")
+@pytest.mark.breaks_tables("the scheduler deletes rows that the dispatcher still has")
 async def test_it_makes_other_work_that_runs(shop, request_work, world):
     first = await request_work()
     await world.until_settled()

@@ -67,7 +67,7 @@ async def test_the_answers_before_a_claim_and_after_the_end(desk):
     assert (await desk.ask("w1")).answer == "nothing_stored"
     unknown = desk.lease("w1")
     desk.order, order = msgspec.structs.replace(desk.order, lease=uuid4()), desk.order
-    assert (await desk.ask("w1")).answer == "ended", "nobody knows such a lease"
+    assert (await desk.ask("w1")).answer == "ended", "the lease is unknown"
     desk.order = order
     await unknown.claim()
     await unknown.publish(unknown.event(RunCompleted(**unknown.credentials, run=desk.run)))
@@ -120,7 +120,7 @@ async def test_when_the_stream_went_back_its_owner_tells_again_what_is_missing(d
         **lease.credentials, run=desk.run, activations=[Activation(manifest="child")]
     )
     assert await lease.publish(lease.event(woke)) == "stored"
-    # The claim is still there, the word after it is lost, and was never projected.
+    # The claim is still stored; the event after it is lost and was not projected.
     await desk.world.broker.api(
         f"STREAM.MSG.DELETE.{subjects.EVENTS_STREAM}", {"seq": lease._sequence}
     )
@@ -207,7 +207,7 @@ async def test_what_is_heard_of_a_run_after_its_letter_was_made_reaches_the_lett
 
 
 async def test_nor_does_it_pass_by_a_letter_that_is_just_being_made(desk):
-    """By another dispatcher, which holds the work and has read its runs."""
+    """Another dispatcher has locked the work and has already read its runs."""
     await desk.force("w1", desk.failed())
     await desk.settled()
     await desk.world.value("CREATE TABLE made AS TABLE dispatcher.dead_letter")
@@ -272,7 +272,7 @@ async def test_rubbish_is_put_aside_with_its_bytes_and_the_flow_goes_on(desk, bo
 
 
 async def test_an_output_that_the_database_refuses_is_put_aside_alone(desk):
-    """Found by bisecting, tried five times, then kept raw."""
+    """The projector finds it by bisection, tries it five times, then stores it raw."""
     await desk.world.value(
         "ALTER TABLE dispatcher.metadata"
         " ADD CONSTRAINT refused CHECK (output IS DISTINCT FROM '\"refused\"')"
@@ -288,7 +288,7 @@ TEXTS = [(rb"a\u0000b", "a\\0b"), (rb"a\ud800b", "a\ufffdb"), (b"a\xffb", "a\uff
 
 @pytest.mark.parametrize(("text", "shown"), TEXTS)
 async def test_a_failure_with_text_that_cannot_be_stored_settles_its_run(desk, text, shown):
-    """A worker in another language says what its job said, byte for byte."""
+    """A worker in another language passes the job's text on byte for byte."""
     failure = {"kind": "TEXT", "message": "TEXT", "stack": "TEXT", "kinds": ["TEXT"]}
     failed = RunFailed(**desk.rights(), run=desk.run, failure={**failure, "retryable": False})
     claimed = LeaseClaimed(**desk.rights(), host="TEXT")
@@ -340,7 +340,7 @@ async def test_a_heartbeat_is_told_which_leases_are_not_its_own(desk):
     lease = desk.order.lease
     await desk.world.until("SELECT count(*) FROM dispatcher.lease WHERE claimed_by = 'w1'")
     mine = await desk.heartbeat("w1", leases=[lease, uuid4()])
-    assert mine.release == [], "one's own, or one that is not known (yet), is kept"
+    assert mine.release == [], "an own or unknown lease is kept"
     stranger = await desk.heartbeat("w2", leases=[lease])
     assert [(released.lease, released.reason) for released in stranger.release] == [
         (lease, "another")

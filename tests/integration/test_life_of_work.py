@@ -1,4 +1,4 @@
-"""From a due time to a settled outcome, through all services, on real servers."""
+"""The life of work on real servers, from due time to settled outcome."""
 
 import asyncio
 import threading

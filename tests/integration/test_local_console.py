@@ -1,4 +1,4 @@
-"""Where the console of `up` is found from one start to the next."""
+"""The port of the console of `up` stays the same from one start to the next."""
 
 import socket
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ Start = Callable[..., Awaitable[int]]
 
 @pytest.fixture
 def start(database: object, database_url: str, nats_url: str, tmp_path: Path) -> Start:
-    """Start a console on the test's folder and stop it; returns where it was."""
+    """Return a function that starts and stops a console and returns its port."""
 
     async def start_and_stop(port: int = 0) -> int:
         settings = ConsoleSettings(

@@ -1,4 +1,4 @@
-"""What services say of themselves at `/metrics`, held against the tables."""
+"""Metrics of the services at `/metrics`, compared with the tables."""
 
 import asyncio
 import json
@@ -22,13 +22,13 @@ from support.world import World, until
 
 
 class Scraped:
-    """What a scrape says."""
+    """The metrics of a scrape."""
 
     def __init__(self, text: str) -> None:
         self.families = {family.name: family for family in text_string_to_metric_families(text)}
 
     def by(self, name: str, *labels: str) -> dict[tuple[str, ...], float]:
-        """Values by some of their labels."""
+        """Return the values of a metric, summed by these labels."""
         found: dict[tuple[str, ...], float] = {}
         for family in self.families.values():
             for sample in family.samples:
@@ -42,7 +42,7 @@ class Scraped:
 
 
 async def scraped(service) -> Scraped:
-    """Over HTTP, as Prometheus does."""
+    """Scrape a service over HTTP, as Prometheus does."""
     reader, writer = await asyncio.open_connection("127.0.0.1", service.health.port)
     writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
     head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
@@ -54,7 +54,7 @@ async def scraped(service) -> Scraped:
 
 @pytest.fixture
 def scene():
-    """Jobs that succeed, fail once, fail for good, and last until they are let go."""
+    """Return jobs that succeed, fail once, fail for good, or run until released."""
     release = asyncio.Event()
     app = App("test")
     app.group("capped", max_active=7)
@@ -109,7 +109,7 @@ async def test_the_figures_are_those_of_the_tables(world, scene):
         "SELECT count(*) = 3 FROM dispatcher.work_queue WHERE state = 'settled'", within=30
     )
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
-    # One is still under way, so its next fire is skipped.
+    # A run is still active, so the next fire of its manifest is skipped.
     name = await world.value("SELECT external_id FROM scheduler.manifest WHERE job = 'slow'")
     await world.make_due(name)
     scheduler.wake("tick")
@@ -244,7 +244,7 @@ async def test_a_trigger_and_a_cancel_are_counted_as_such(world, scene):
     assert metrics.by("headway_scheduler_fires_total", "group", "cause") == {
         ("capped", "trigger"): 1
     }
-    # Nobody was late: no schedule said when.
+    # A trigger has no due time, so no lateness is recorded.
     assert metrics.by("headway_scheduler_fire_lateness_seconds_count", "group") == {}
 
 
@@ -324,14 +324,14 @@ async def test_a_scrape_reads_a_bounded_part_of_a_backlog(database):
         )
     plan = json.loads(text)[0]["Plan"]
     assert "Seq Scan" not in scans_of(plan, "work_queue"), outline(plan)
-    # A short lane may be read whole, by its index and once more by its rows; nothing else is, and
-    # what is settled never.
+    # A short lane may be read completely, by index and again by rows; nothing else is, and
+    # settled work never is.
     lane = 1501
     assert rows_read(plan) < 2 * lane + 2 * most + 200, outline(plan)
 
 
 async def test_counts_are_those_of_the_process_that_made_them():
-    """A meter knows what it was told, whoever else counts the same."""
+    """A meter counts only its own samples, although another meter has the same measures."""
     meter, other = (Meter(dispatcher_metrics.MEASURES) for _ in range(2))
     samples = [
         dispatcher_metrics.Sample(dispatcher_metrics.DEAD_LETTERS, ("g", "j", "not_retryable")),

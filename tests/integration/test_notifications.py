@@ -1,4 +1,4 @@
-"""Notifications by webhook: which facts are told, how they are signed, repeated, folded, given up."""
+"""Notifications by webhook: content, signature, retries, digests and giving up."""
 
 import base64
 from datetime import UTC, datetime, timedelta
@@ -32,7 +32,7 @@ async def receiver():
 
 @pytest.fixture
 def delivery(world, receiver):
-    """A pass over notifications that the test runs itself."""
+    """Return a function that makes a delivery pass, which the test runs itself."""
 
     def make(**settings) -> Delivery:
         given = SchedulerSettings(
@@ -50,7 +50,7 @@ def delivery(world, receiver):
 
 
 async def miss(world, number: int) -> None:
-    """Note missed fires of so many manifests, in one transaction."""
+    """Record missed fires of this number of manifests in one transaction."""
     world.database.before_commit = Recorder(world.database)
     at = datetime(2027, 3, 1, tzinfo=UTC)
     async with world.database.transaction():
@@ -185,7 +185,7 @@ async def test_what_is_not_taken_is_sent_again_under_the_same_id(world, receiver
         await sender.run_once()
         return await world.value("SELECT state = 'delivered' FROM scheduler.notification")
 
-    await until(delivered, within=20, what="the notification is taken")
+    await until(delivered, within=20, what="the notification is delivered")
     assert [line for line, _, _ in receiver.requests] == ["POST /hook HTTP/1.1"] * 4
     assert len({headers["webhook-id"] for _, headers, _ in receiver.requests}) == 1
     assert len({body for _, _, body in receiver.requests}) == 1

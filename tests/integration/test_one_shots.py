@@ -1,4 +1,4 @@
-"""One-shots that have had their shot: what switches them, and what does not."""
+"""One-shots that have fired: requests that enable them again, and requests that do not."""
 
 import pytest
 import pytest_asyncio
@@ -135,7 +135,7 @@ async def test_enabled_before_its_time_it_fires(timeline):
 
 
 async def test_what_is_under_way_may_be_let_on_and_then_it_disables_itself(timeline):
-    """Work that waits for its manifest to be enabled would wait for ever."""
+    """Otherwise work that waits for its manifest to be enabled would wait for ever."""
     await timeline.declare(shot())
     await fire(timeline)
     await switch(timeline, enabled=False)
@@ -178,7 +178,7 @@ async def test_one_that_an_operator_disabled_is_enabled_once_it_has_another_time
     await timeline.declare(shot())
     await disabled_afterwards(timeline)
     await timeline.declare(shot(LATER))
-    assert not (await timeline.manifest("a"))["enabled"], "that is the operator's to say"
+    assert not (await timeline.manifest("a"))["enabled"], "the operator decides about enabled"
     await switch(timeline, enabled=True)
     timeline.at(minutes=120)
     assert (await timeline.tick()).fired == 1
@@ -211,7 +211,7 @@ async def test_declared_enabled_after_its_time_it_disables_itself_and_says_so(ti
     assert await planned(timeline, shot()) == [warning]
     assert (await timeline.declare(shot())).warnings == [warning]
     assert await state_of(timeline) == (False, "once", None)
-    assert await planned(timeline, shot(priority=3)) == [], "no news"
+    assert await planned(timeline, shot(priority=3)) == [], "no warning twice"
     assert (await timeline.declare(shot(priority=3))).warnings == []
 
 
@@ -225,7 +225,7 @@ async def test_a_plan_warns_of_none_that_will_fire_or_stays_disabled(timeline):
 
 
 async def planned(timeline, app: App) -> list[str]:
-    """The warnings of a plan about one-shots; those about an operator's fields are left out."""
+    """Return the warnings of a plan, without the warnings about an operator's fields."""
     request = ApplyRequest(definitions=pack(app.definitions()))
     async with timeline.database.acquire() as connection:
         answer = await plan(connection, request, policy="keep", now=timeline.clock.at)

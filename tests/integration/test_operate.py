@@ -1,4 +1,4 @@
-"""What operators do: run now, change, and what they are told."""
+"""Requests of operators: triggers, changes and their answers."""
 
 from functools import partial
 
@@ -145,7 +145,7 @@ async def test_a_key_is_remembered_while_its_work_is_under_way_again(timeline):
 
 
 async def test_an_owed_trigger_has_its_work_from_its_own_decision(timeline):
-    """However late it is let go, and however often its key was used before."""
+    """This holds however late it is released, and however often its key was used before."""
     await timeline.declare(app_with(overlap="queue_one"))
     works = set()
     for month in range(3):
@@ -164,7 +164,7 @@ async def test_an_owed_trigger_has_its_work_from_its_own_decision(timeline):
 
 
 async def test_a_coalesced_trigger_is_owed_again_under_a_name_that_is_free(timeline):
-    """The name may be left over from when the same key was used before."""
+    """The name may exist from an earlier use of the same key."""
     await timeline.declare(app_with(overlap="queue_one"))
     await trigger(timeline, key="order-7")
     await timeline.settle("a", "coalesced")
@@ -215,7 +215,7 @@ async def test_a_delayed_trigger_waits_for_its_time_and_leaves_the_schedule_alon
     assert answer.result == "owed"
     assert "2027-03-01 13:30:00 UTC" in answer.text
     timeline.at(hours=1)
-    assert (await timeline.tick()).fired == 1, "the schedule goes on"
+    assert (await timeline.tick()).fired == 1, "the schedule continues"
     await timeline.settle("a")
     timeline.at(minutes=89)
     assert (await timeline.tick()).fired == 0
@@ -392,7 +392,7 @@ async def test_what_is_told_of_a_change_that_only_says_whose_it_is(timeline):
         text = await timeline.do(changes.change, ChangeRequest(manifest="a", **fields))
         return text.removeprefix("a: ")
 
-    assert await change_text(enabled=False) == "disabled", "and not by the code any more"
+    assert await change_text(enabled=False) == "disabled", "the operator owns the field now"
     assert await change_text(enabled=False) == "nothing to change"
     assert await change_text(enabled=True) == "enabled"
     assert await change_text(attempts=4) == "4 attempts, 60 s apart at first"
@@ -455,7 +455,7 @@ async def test_limits_of_a_job_are_the_operators_until_they_are_given_back(timel
         "job sync: at most 1 at once, at any rate"
     )
     await timeline.declare(app)
-    assert await limits() == (1, None), "a declaration tells what is in force"
+    assert await limits() == (1, None), "a declaration publishes the limits in force"
     assert "nothing to change" in await ask(ChangeJobRequest(job="sync", max_active=1))
     back = ChangeJobRequest(job="sync", give_back=["max_active", "rate"])
     assert await ask(back) == "job sync: at most 3 at once, at most 100/minute"

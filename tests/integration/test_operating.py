@@ -1,4 +1,4 @@
-"""What people who operate the system ask: many manifests at once, workers that drain, settings."""
+"""Operator requests: changes of many manifests, draining workers, settings."""
 
 import asyncio
 
@@ -76,7 +76,7 @@ async def test_a_worker_that_comes_later_under_the_same_name_is_not_meant(world,
 
 
 async def test_a_process_that_takes_the_name_of_one_that_drains_gets_orders(world, client):
-    """As after a crash: the row of the one before is still there."""
+    """As after a crash: the row of the previous process still exists."""
     app = app_of(asyncio.Event())
     await world.dispatcher()
     await world.declare(app)

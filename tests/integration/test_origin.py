@@ -1,4 +1,4 @@
-"""Work that has not come to the dispatcher, or is gone from there: the scheduler knows."""
+"""The scheduler describes work that has not reached the dispatcher or is deleted there."""
 
 from uuid import uuid4
 

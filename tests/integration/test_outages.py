@@ -1,4 +1,4 @@
-"""Servers that go away and come back: services carry on by themselves."""
+"""Server outages: services recover without help."""
 
 import shutil
 import tempfile
@@ -19,7 +19,7 @@ from support.world import World
 async def own_postgres():
     needs_embedded()
     with tempfile.TemporaryDirectory(prefix="headway-test-") as folder:
-        server = PostgresServer(Path(folder))  # durable: what committed stays
+        server = PostgresServer(Path(folder))  # durable: committed data survives
         await server.start()
         yield server
         await server.stop()
@@ -36,7 +36,7 @@ async def own_nats(tmp_path):
 
 @pytest_asyncio.fixture
 async def own_world(own_postgres, own_nats):
-    """A world whose servers the test may stop."""
+    """Return a world whose servers the test may stop."""
     servers = TestPostgres(own_postgres.url)
     await servers.prepare()
     url = await servers.new_database()
@@ -65,7 +65,7 @@ async def completed(world) -> int:
 
 
 async def wait_for_completions(world) -> None:
-    """Work that is made from now on completes."""
+    """Wait until work that is created from now on completes."""
     before = await completed(world)
     await world.until(
         "SELECT count(*) >= $1 FROM dispatcher.metadata WHERE state = 'completed'",
@@ -108,7 +108,7 @@ async def test_postgres_restarts(own_world, own_postgres, app, ending):
 
 
 async def test_nats_comes_back_empty(own_world, own_nats, app):
-    """Streams and consumers are made again, and new work flows."""
+    """Streams and consumers are created again, and new work flows."""
     await start_services(own_world, app)
     await own_nats.stop()
     shutil.rmtree(own_nats.folder / "nats")

@@ -1,4 +1,4 @@
-"""Who owns a setting: operators own single fields, and code gives up what it no longer states."""
+"""Ownership of settings: operators own single fields; code releases settings it omits."""
 
 import pytest
 import pytest_asyncio
@@ -15,7 +15,7 @@ async def timeline(database) -> Timeline:
 
 
 def app_with(name: str = "billing", *, policy=None, manifest: str | None = "a", **group) -> App:
-    """An application with one manifest in the group "ops", of which it states some settings."""
+    """Return an application with a manifest in the group "ops" and some settings of it."""
     app = App(name)
     job = app.job(f"job-{name}", group="ops")(lambda ctx: None)
     if manifest:
@@ -52,7 +52,7 @@ class TestGroups:
             ("5-10", "skipped", "group_disabled"),
             ("15", "queued", None),
         ]
-        assert (await timeline.declare(app_with())).warnings == [], "told once"
+        assert (await timeline.declare(app_with())).warnings == [], "warned once"
 
     async def test_an_operators_field_stays_and_only_that(self, timeline):
         await timeline.declare(app_with(max_active=3, priority=7))

@@ -1,4 +1,4 @@
-"""Claims of docs/parity.md that no test of a single part shows: defaults, and what travels."""
+"""Claims of docs/parity.md that no other test shows: defaults and transferred fields."""
 
 import asyncio
 import socket
@@ -85,7 +85,7 @@ class TestScheduling:
         app.schedule("m", job="job", when=when_made_due())
         await world.scheduler(app)
         await world.until("SELECT ticked_at IS NOT NULL FROM scheduler.leader")
-        await world.make_due()  # of which nobody wakes the tick
+        await world.make_due()  # without waking the tick
         await world.until("SELECT count(*) = 1 FROM scheduler.work", within=10)
 
 
@@ -186,7 +186,7 @@ class TestGate:
         committed = await gates.value("SELECT count(DISTINCT xmin::text) FROM dispatcher.metadata")
         assert (committed, len(await gates.active())) == (1, 200)
         ordered = {run.work for order in await gates.orders() for run in order.runs}
-        assert ordered == set(await gates.active()), "nobody was told before the commit"
+        assert ordered == set(await gates.active()), "no order is published before the commit"
         assert (await gates.run()).admitted == 50
 
 

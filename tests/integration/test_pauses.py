@@ -1,4 +1,4 @@
-"""Maintenance windows: nothing begins, and what came due is made good by the misfire policy."""
+"""Maintenance windows: no work starts; the misfire policy decides about missed times."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Plans: what applying definitions would do, told without doing it."""
+"""Plans show the effect of definitions without applying them."""
 
 from datetime import datetime, timedelta
 
@@ -113,7 +113,7 @@ async def test_what_an_operator_has_touched_stays(world):
 
 async def test_days_of_clock_changes_are_marked(world):
     await world.scheduler_of_files(app_with(), tick="off")
-    # The clock changes on Sundays, and in summer not for more than 100 days.
+    # The clock changes on Sundays; in summer it does not change for more than 100 days.
     when = {"at": "02:30", "tz": "Europe/Berlin"}
     definitions = app_with(a=daily(**when), sundays=weekly("sun", **when)).definitions()
     async with world.client() as client:
@@ -139,7 +139,7 @@ async def test_dense_cadences_and_many_manifests_stay_cheap_and_fit_into_a_messa
         assert monotonic() - began < 15
     assert len(planned.created) == 3001
     changes = {change.manifest: change for change in planned.fires}
-    assert changes["old"].vanishing in (3659, 3660), "what is there already comes first"
+    assert changes["old"].vanishing in (3659, 3660), "existing manifests come first"
     assert changes["dense"].appearing == MOST_COMPARED
     assert changes["dense"].compared_until is not None
     assert planned.left_out is not None
@@ -155,7 +155,7 @@ async def test_a_day_that_is_excluded_among_thousands_of_times_is_seen(world):
         planned = await client.plan(app_with(busy=every(minutes=1, exclude=day)).definitions())
     [change] = planned.fires
     assert (change.vanishing, change.appearing) == (1440, 0)
-    assert change.unchanged in (6 * 1440, 6 * 1440 + 1), "one is just late if a minute has ended"
+    assert change.unchanged in (6 * 1440, 6 * 1440 + 1), "one time is late if a minute has ended"
     assert (len(change.vanish), change.compared_until, planned.left_out) == (100, None, None)
 
 

@@ -1,4 +1,4 @@
-"""What becomes of due times: missed, overlapping, paused, excluded; and what the ledger says."""
+"""Decisions about due times in the ledger: missed, overlapping, paused, excluded."""
 
 from datetime import timedelta
 from itertools import permutations
@@ -39,7 +39,7 @@ async def switch_group(timeline, *, enabled: bool) -> None:
 
 
 async def unresolved(timeline) -> set[UUID]:
-    """The dead letters that the scheduler asks about."""
+    """Return the dead letters that the scheduler asks about."""
     rows = await timeline.rows("SELECT dead_letter FROM scheduler.unresolved")
     return {row["dead_letter"] for row in rows}
 
@@ -61,7 +61,7 @@ class TestOverlap:
         assert (await timeline.tick()).fired == 1
 
     async def test_what_was_due_after_the_work_had_ended_is_not_its_fault(self, timeline):
-        """The outcome reached us late: from then on we were down, and that is a misfire."""
+        """The scheduler was down when the outcome came, so later due times are misfires."""
         await timeline.declare(app_with())
         ended = timeline.at(minutes=3.5)
         timeline.at(minutes=1)
@@ -163,7 +163,7 @@ class TestMissed:
         ]
 
     async def test_a_deployment_during_the_outage_loses_nothing(self, timeline):
-        """What came due under the old definition is decided under it."""
+        """Times that came due under the old definition are decided by the old definition."""
         await timeline.declare(app_with(every(hours=1)))
         timeline.at(hours=2, minutes=30)
         await timeline.declare(app_with(every(hours=4)))
@@ -191,7 +191,7 @@ class TestPauses:
         assert await timeline.ledger("a") == [("1-10", "skipped", "group_disabled")]
 
     async def test_excluded_times_before_a_pause_are_not_blamed_on_it(self, timeline):
-        """The tick sleeps through an exclusion, so nothing has decided them when the pause begins."""
+        """The tick sleeps through an exclusion, so these times are undecided when the pause begins."""
         await timeline.declare(app_with(exclude=[exclude_times("12:01-12:30")]))
         timeline.at(minutes=10.5)
         await switch(timeline, enabled=False)
@@ -258,11 +258,11 @@ class TestPauses:
         timeline.at(minutes=5.5)
         await timeline.declare(app_with(on_dead_letter="go_on"))
         assert (await timeline.manifest("a"))["blocked_by"] is None
-        assert await unresolved(timeline) == {letter}, "it awaits somebody all the same"
+        assert await unresolved(timeline) == {letter}, "the dead letter stays open"
         assert ("2-5", "skipped", "blocked_by_dead_letter") in await timeline.ledger("a")
         timeline.at(minutes=6)
         assert (await timeline.tick()).fired == 1
-        # Back again: what was let go before does not block after all.
+        # The old policy returns: a letter that was released before does not block again.
         await timeline.settle("a")
         await timeline.declare(app_with())
         assert (await timeline.manifest("a"))["blocked_by"] is None
@@ -272,7 +272,7 @@ class TestPauses:
         assert (await timeline.tick()).fired == 1
 
     async def test_a_retry_that_is_told_twice_counts_once_though_the_ledger_forgot(self, timeline):
-        """The letter was older than the decisions that are kept."""
+        """The dead letter is older than the kept decisions."""
         await timeline.declare(app_with(on_dead_letter="go_on"))
         timeline.at(minutes=1)
         await timeline.tick()
@@ -286,9 +286,7 @@ class TestPauses:
 
     @pytest.mark.parametrize("order", list(permutations(range(4))), ids=str)
     async def test_the_story_of_two_rounds_ends_the_same_in_any_order(self, timeline, order):
-        """Failed, retried, failed again, acknowledged: never blocked for ever, one round at a
-        time.
-        """
+        """Failed, retried, failed again, acknowledged: the manifest is not blocked for ever."""
         await timeline.declare(app_with())
         timeline.at(minutes=1)
         await timeline.tick()
@@ -380,7 +378,7 @@ async def test_a_spaced_one_does_not_begin_outside_its_window_when_a_pause_ends(
 
 
 async def test_nobody_looks_at_a_spaced_one_before_its_jitter_lets_it_go(timeline):
-    """A tick that looks too early finds nothing to do, and looks again at once, all the while."""
+    """Otherwise the tick wakes too early, finds nothing to do, and spins."""
     await timeline.declare(app_with(spaced(minutes=10), jitter=3600))
     fires_at = (await timeline.manifest("a"))["wake_at"]
     assert timeline.clock.at <= fires_at <= timeline.clock.at + timedelta(hours=1)
@@ -395,7 +393,7 @@ async def test_nobody_looks_at_a_spaced_one_before_its_jitter_lets_it_go(timelin
 async def test_a_one_shot_disables_itself_and_is_re_armed_only_by_another_time(timeline):
     await timeline.declare(app_with(once("2027-03-01 12:10")))
     timeline.at(minutes=90)
-    assert (await timeline.tick()).fired == 1, "also when it was missed"
+    assert (await timeline.tick()).fired == 1, "it fires even if it was missed"
     assert (await timeline.manifest("a"))["enabled"], "not before its work has ended"
     await timeline.settle("a")
     row = await timeline.manifest("a")
@@ -464,7 +462,7 @@ async def test_an_operators_settings_survive_a_deployment_and_can_be_given_back(
         9,
         99,
     )
-    assert row["next_due_at"] == timeline.at(hours=2), "timing is always the code's"
+    assert row["next_due_at"] == timeline.at(hours=2), "the code always owns the timing"
     give_back = ChangeRequest(manifest="a", give_back=["enabled", "retry", "jitter"], actor="me")
     await timeline.do(changes.change, give_back)
     await timeline.declare(app_with(every(hours=2), jitter=30))
@@ -495,7 +493,7 @@ async def test_what_jitter_still_held_back_is_told_when_the_timing_changes(timel
     held = await timeline.rows(
         "SELECT external_id FROM scheduler.manifest WHERE wake_at > $1 AND next_due_at < $1", now
     )
-    assert held, "or this test shows nothing"
+    assert held, "precondition of this test"
     await timeline.declare(jittery(4))
     for row in held:
         assert await timeline.ledger(row["external_id"]) == [("60", "skipped", "retimed")]

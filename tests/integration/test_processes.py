@@ -1,4 +1,4 @@
-"""Bodies in processes of their own: typed as elsewhere, stopped for sure, and nobody else's harm."""
+"""Job bodies in child processes: typed, stopped reliably, and isolated."""
 
 import asyncio
 import os
@@ -53,7 +53,7 @@ async def until_gone(*pids: int) -> None:
 
 
 async def reported_pids(world) -> list[int]:
-    """The processes that a body has told of in its progress."""
+    """Return the process ids that a body reported in its progress."""
     message = await world.until("SELECT progress ->> 'message' FROM dispatcher.metadata")
     return [int(pid) for pid in message.split()]
 
@@ -254,7 +254,7 @@ async def run_as_the_worker_does(fork_server, job: str) -> None:
 
 
 async def test_code_is_loaded_once(tmp_path):
-    """A file that changes under a running worker changes nothing."""
+    """A file that changes while the worker runs has no effect."""
     module = tmp_path / "changing.py"
     module.write_text("def body(ctx):\n    return 'old'\n")
     names = {"__name__": "changing"}
@@ -276,7 +276,7 @@ def ordered(**fields) -> OrderedRun:
 
 
 async def run_alone(fork_server, function, **fields):
-    """Run a body in a child that is spoken to by hand."""
+    """Run a body in a child process that the test drives by hand."""
     reader, writer = await fork_server.fork()
     writer.write(
         encode_frame(Begin(function=function_path(function), job="body", ordered=ordered(**fields)))

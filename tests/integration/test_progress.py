@@ -1,4 +1,4 @@
-"""Progress and logs: told while the run runs, in bounds, and harmless if lost, doubled or forged."""
+"""Progress and logs: live, bounded, and harmless if lost, duplicated or forged."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ from support.work_events import app_with, queue, until_run
 
 
 class PublishedProgress:
-    """What a worker tells on its way to the dispatcher."""
+    """Progress messages that a worker publishes."""
 
     def __init__(self) -> None:
         self.messages: list[Progress] = []
@@ -69,7 +69,7 @@ async def test_progress_is_seen_while_the_run_runs_and_lines_keep_their_order(wo
 
 
 async def test_the_last_words_come_before_the_outcome(world, published):
-    """All that a short run told is on its way before its end is stored."""
+    """Progress of a short run is published before its outcome is stored."""
 
     async def job(ctx):
         ctx.log.error("about to fail")
@@ -95,7 +95,7 @@ async def test_a_flood_is_coalesced_bounded_and_counted(world, published):
     await world.worker(app_with(job))
     await queue(world)
     await until_run(world, "completed")
-    # What was dropped is known with the first lines, the others come behind.
+    # The first lines carry the number of dropped lines; the other lines follow.
     await world.until(
         "SELECT (SELECT count(*) FROM dispatcher.run_log) >= $1 AND log_dropped = 501"
         " FROM dispatcher.metadata",
@@ -243,7 +243,7 @@ async def test_a_lease_over_its_allowance_is_cut_off_with_one_line_of_log(world,
         await world.broker.client.publish(f"headway.progress.rubbish.{number}", b"")
     await world.broker.client.flush()
     await world.until("SELECT (progress ->> 'number')::int > 500 FROM dispatcher.metadata")
-    # Every message that came before this answer was read.
+    # Every message before this answer was read.
     await world.broker.client.request(f"{subjects.DISPATCHER_CONTROL}.settings", b"{}", timeout=5)
     kept = await world.value("SELECT (progress ->> 'number')::int FROM dispatcher.metadata")
     assert kept < flood

@@ -1,4 +1,4 @@
-"""Manifests that are no longer declared, or that somebody deletes."""
+"""Pruning: manifests that are no longer declared or that an operator deletes."""
 
 import pytest
 import pytest_asyncio

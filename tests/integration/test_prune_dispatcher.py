@@ -1,4 +1,4 @@
-"""Prunes at the dispatcher: nothing is left but history and a tombstone, and it is told."""
+"""Prunes at the dispatcher: only history and a tombstone stay, and a confirmation is sent."""
 
 import asyncio
 from uuid import UUID, uuid4
@@ -22,7 +22,7 @@ MANIFEST, OTHER = UUID(int=0xA), UUID(int=0xB)
 
 
 class Scheduler:
-    """Publishes as a scheduler would, and hears what the dispatcher tells."""
+    """Publish events as a scheduler does, and read the events of the dispatcher."""
 
     def __init__(self, world) -> None:
         self.world = world
@@ -282,7 +282,7 @@ async def test_a_large_manifest_goes_batch_by_batch(world, scheduler, monkeypatc
 
 
 async def test_work_that_is_taken_in_while_its_manifest_is_buried_never_stays(world, scheduler):
-    """Several dispatchers share the stream, so either may come first, or both at once."""
+    """Dispatchers share the stream, so work and prune may arrive in any order or at once."""
     for _ in range(3):
         await world.dispatcher()
     manifests = [uuid4() for _ in range(20)]

@@ -1,4 +1,4 @@
-"""Questions to the scheduler: one manifest, groups, previews, the ledger; nothing is changed."""
+"""Read requests to the scheduler: manifests, groups, previews and the ledger."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -105,7 +105,9 @@ async def test_a_preview_begins_with_the_next_due_time(world):
         fires = (await client.preview("hourly", 3)).fires
         assert [fire.due_at for fire in fires] == [due + timedelta(hours=step) for step in range(3)]
         await world.value("UPDATE scheduler.manifest SET next_due_at = now() - interval '5 h'")
-        assert (await client.preview("hourly", 1)).fires == fires[:1], "what is past is not ahead"
+        assert (await client.preview("hourly", 1)).fires == fires[:1], (
+            "past times are not in a preview"
+        )
 
 
 async def test_a_preview_says_why_there_are_no_times_or_why_they_may_not_come(world):
@@ -150,7 +152,7 @@ async def test_a_time_without_an_offset_is_refused(world):
 
 
 async def rewind(world, hours: float) -> None:
-    """Let all manifests have been declared so long ago, with all since then undecided."""
+    """Move all declarations into the past, with all due times since then undecided."""
     await world.value(
         "UPDATE scheduler.timing SET since = since - make_interval(secs => $1 * 3600)", hours
     )

@@ -1,4 +1,4 @@
-"""Orphans, orders that nobody wants, and a reaper that doubts itself first."""
+"""The reaper: orphans, unclaimed orders, and a dispatcher that was cut off."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ from support.world import until
 
 
 class SilentWorker:
-    """A worker that can be made to fall silent while its body goes on."""
+    """A worker whose heartbeats the test can stop while its body runs on."""
 
     def __init__(self, worker) -> None:
         self.worker = worker
@@ -82,7 +82,7 @@ async def test_an_order_that_nobody_claims_is_withdrawn_and_its_work_waits_again
     )
     worker = await world.worker(app)
     await world.until("SELECT count(*) FROM dispatcher.worker")
-    worker._free = 0  # it advertises slots and takes nothing
+    worker._free = 0  # it advertises slots but takes no order
     await world.fire(app)
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'failed'")
     failure = await world.value(
@@ -94,12 +94,12 @@ async def test_an_order_that_nobody_claims_is_withdrawn_and_its_work_waits_again
     await world.until_settled()
     assert await world.value("SELECT attempts FROM dispatcher.work_queue") == 1
     runs = await stream_info(world.broker, subjects.RUNS_STREAM)
-    assert runs["state"]["messages"] == 0, "nothing is left that could be claimed"
+    assert runs["state"]["messages"] == 0, "no order is left to claim"
     await check_invariants(world.database)
 
 
 async def test_a_worker_that_spoke_past_the_fence_and_fell_silent_is_reaped_too(world, app):
-    """A broken chain of events must not make a lease immortal."""
+    """A broken chain of events must not keep a lease alive for ever."""
     stuck = asyncio.Event()
 
     @app.job("job")
@@ -124,7 +124,7 @@ async def test_a_worker_that_spoke_past_the_fence_and_fell_silent_is_reaped_too(
 
 
 async def test_a_dispatcher_that_was_cut_off_reaps_nobody(world, app):
-    """Silence is no evidence while nobody could have heard."""
+    """Silence proves nothing while the dispatcher could not receive heartbeats."""
 
     @app.job("job")
     @when_made_due()
@@ -143,7 +143,7 @@ async def test_a_dispatcher_that_was_cut_off_reaps_nobody(world, app):
         database_url="", nats_url="", heartbeat_seconds=0.2, orphan_timeout_seconds=60
     )
     reaper = Reaper(world.database, world.broker, settings, name="deaf")
-    assert not (await reaper.run_once()).trusted, "nobody ever heard it"
+    assert not (await reaper.run_once()).trusted, "no heartbeat arrived"
     await world.value(
         "INSERT INTO dispatcher.witness VALUES ('deaf', clock_timestamp() - interval '30 s',"
         " clock_timestamp())"
@@ -226,9 +226,13 @@ async def test_an_order_waits_its_turn_while_all_who_serve_its_job_are_busy(worl
         " draining, first_heard_at, last_heard_at)"
         " VALUES ('idle', 'n', '', '', '', '{job}', 1, false, now(), now())"
     )
-    assert (await knows.run_once()).silent == 0, "who has just got a slot is about to claim it"
+    assert (await knows.run_once()).silent == 0, (
+        "the worker with a new free slot may still claim it"
+    )
     fresh = Reaper(world.database, world.broker, settings, name="me")
-    assert (await fresh.run_once()).reasons == {"undelivered": 1}, "a free slot did not want it"
+    assert (await fresh.run_once()).reasons == {"undelivered": 1}, (
+        "a worker with a free slot did not claim it"
+    )
     await world.value("DELETE FROM dispatcher.worker WHERE name = 'idle'")
     release.set()
     await world.until("SELECT bool_and(state = 'settled') FROM dispatcher.work_queue")
@@ -248,7 +252,7 @@ async def test_a_long_run_makes_no_failed_runs_of_the_next_work(world, app):
     await queue(world)
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
     await queue(world)
-    # The reaper looks every second, and hears itself for one before it trusts its ears.
+    # The reaper runs every second, and first receives its own heartbeats for a second.
     await world.until(
         "SELECT created_at < clock_timestamp() - interval '2.5 s' FROM dispatcher.lease"
         " WHERE claimed_by IS NULL"

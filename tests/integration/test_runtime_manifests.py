@@ -1,4 +1,4 @@
-"""Manifests made at run time: the terms of their job, and parents of any owner."""
+"""Manifests created at run time: terms of their job, and parents of any owner."""
 
 import pytest
 from headway import App, daily, every, manual, retry
@@ -65,7 +65,7 @@ async def test_terms_that_nobody_states_are_those_of_the_job(world):
         }
         again = await client.schedule("plain", job="sync", when=daily("03:15"), input=2)
         assert (again.created, again.changed, again.unchanged) == ([], [], 1)
-        # The group called like the job was never used, so nobody made it.
+        # The group with the job's name was not used, so it was not created.
         assert {group.name for group in await client.groups()} == {"ops", "mine", "many"}
 
 
@@ -113,7 +113,7 @@ async def test_a_dependent_made_at_run_time_follows_a_parent_of_any_owner(world,
         await client.schedule("mine", job="mail", depends_on="load")
         await client.schedule("after-mine", job="mail", depends_on="mine")
         await client.schedule("asleep", job="mail", depends_on="load", dormant=True)
-        # Sent again with another input of no meaning to the parent: the link stays as it is.
+        # A second request with another input keeps the link to the parent.
         await client.schedule("after-mine", job="mail", depends_on="mine", priority=9)
         await client.trigger("load")
         await world.until_settled(at_least=4)

@@ -1,4 +1,4 @@
-"""The dispatcher under a clock that somebody bends: schedule time bends, liveness does not."""
+"""The dispatcher with a virtual clock: schedule times follow it, liveness does not."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.thorough
 
 
 class VirtualClock:
-    """Stands still until it is moved."""
+    """A clock that stands still until the test moves it."""
 
     def __init__(self, at: datetime) -> None:
         self.at = at

@@ -1,4 +1,4 @@
-"""Work that has not begun by the time at which it had to, while its order lies ready."""
+"""Expiry by `start_by` of work whose order is published but unclaimed."""
 
 from datetime import timedelta
 
@@ -33,7 +33,7 @@ def clock():
 
 @pytest_asyncio.fixture
 async def ops(world, clock):
-    """A worker of one slot, which is busy for as long as one likes, and a clock to turn."""
+    """Return a worker with one slot that stays busy until released, and a settable clock."""
     made = Ops(world, None)
     made.mended.set()
     made.hold.clear()
@@ -52,7 +52,7 @@ async def until_no_orders(world):
         info = await stream_info(world.broker, subjects.RUNS_STREAM)
         return info["state"]["messages"] == 0
 
-    await until(withdrawn, within=10, what="nothing is left that could be claimed")
+    await until(withdrawn, within=10, what="no order is left to claim")
 
 
 async def test_an_order_that_lies_ready_for_a_busy_worker_expires(world, clock, ops):
@@ -67,7 +67,7 @@ async def test_an_order_that_lies_ready_for_a_busy_worker_expires(world, clock, 
     await until_no_orders(world)
     ops.hold.set()
     await ops.until_outcome(first, "completed")
-    assert len(ops.inputs) == 1, "what expired has never begun"
+    assert len(ops.inputs) == 1, "expired work has not begun"
     row = await ops.row(second)
     assert (row["runs"], row["attempts"]) == (1, 0)
     [run] = await world.rows("SELECT * FROM dispatcher.metadata WHERE work_id = $1", second)
@@ -80,7 +80,7 @@ async def test_an_order_that_lies_ready_for_a_busy_worker_expires(world, clock, 
 
 
 async def test_the_gate_tells_of_an_order_that_may_come_too_late(database, clock):
-    """So that its time is not missed by as much as a poll takes to come round."""
+    """The gate wakes the expiry pass, so that expiry does not wait for a poll."""
 
     class CountingWakeup(Wakeup):
         calls = 0
@@ -123,7 +123,7 @@ async def test_others_of_the_same_order_are_ordered_anew(world, clock, ops):
 class TestTheFence:
     @pytest_asyncio.fixture
     async def lease(self, world, clock):
-        """A lease whose work has to begin within the hour, known to nobody but us."""
+        """Return a lease whose work must begin within the hour; no worker has received it."""
         await world.provision()
         gates = Gates(world.database, clock=clock)
         await gates.worker("etl")
@@ -165,7 +165,7 @@ class TestTheFence:
         )
         assert isinstance(answer, Stored)
         clock.at += HOUR
-        assert await self.expire(world) == 0.5, "it will show in a moment"
+        assert await self.expire(world) == 0.5, "the claim is projected later"
         assert (await last_stored(world.broker, lease["id"])).worker == "w1"
 
     async def test_a_lease_that_a_worker_lists_is_left_alone(self, world, clock, lease):

@@ -1,4 +1,4 @@
-"""What a state says of the other columns, the database holds to."""
+"""Check constraints: the state of a row restricts its other columns."""
 
 from uuid import uuid4
 

@@ -1,4 +1,4 @@
-"""The database: migrations that go forward only, and transactions that let go."""
+"""The database: forward-only migrations, and transactions that release their locks."""
 
 import asyncio
 
@@ -88,7 +88,7 @@ async def test_an_unreachable_server_is_named_without_its_password():
 
 
 async def test_a_connection_that_the_server_has_just_ended_is_an_outage(database):
-    """The server says goodbye to whoever rests; the end of the connection itself comes later."""
+    """The server sends its error to an idle connection before it closes the connection."""
     error = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
     with pytest.raises(DatabaseUnavailable, match="another operation"):
         async with database.acquire() as connection:
@@ -103,7 +103,7 @@ async def test_a_connection_that_the_server_has_just_ended_is_an_outage(database
 
 
 async def test_a_transaction_that_is_locked_lets_go_whatever_its_end(database):
-    """By its commit, by a failure in it, and by a cancel while it waits for the lock."""
+    """The lock is released by a commit, by a failure, and by a cancel during the wait."""
     async with database.locked_transaction(1) as connection:
         assert await locks(connection) == 1
     with pytest.raises(ZeroDivisionError):
@@ -113,7 +113,9 @@ async def test_a_transaction_that_is_locked_lets_go_whatever_its_end(database):
     async with database.locked_transaction(1) as connection:
         assert await connection.fetchval("SELECT to_regclass('half_done')") is None
         waiting = asyncio.create_task(_lock_once(database))
-        await until(lambda: _lock_has_waiter(database), within=20, what="somebody waits")
+        await until(
+            lambda: _lock_has_waiter(database), within=20, what="a transaction waits for the lock"
+        )
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting

@@ -1,4 +1,4 @@
-"""One trace follows a piece of work through all services, received over OTLP."""
+"""A trace follows a piece of work through all services; spans are received over OTLP."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from support.collector import Collector
 from support.processes import TESTS, Processes
 from support.world import until
 
-# As docs/tracing.md shows it; a service, what it does, and how that went.
+# The tree that docs/tracing.md shows: service, operation and result.
 TREE_OF_A_RETRY = """\
 scheduler decide
   scheduler publish headway.work.g
@@ -115,8 +115,8 @@ async def collector() -> AsyncIterator[Collector]:
 async def processes(
     database_url, nats_url, broker, tmp_path, collector
 ) -> AsyncIterator[Processes]:
-    """Scheduler, dispatcher and worker as processes that export their spans."""
-    # Or the relay may have to publish twice, and tell of both.
+    """Run scheduler, dispatcher and worker as processes that export their spans."""
+    # Without streams the relay might publish twice and export both spans.
     await provision(broker, replicas=1, max_bytes=64 * 1024**2)
     made = Processes(
         database_url, nats_url, tmp_path, provision="auto", app=str(TESTS / "support/traced_app.py")
@@ -156,7 +156,7 @@ async def test_one_trace_follows_a_piece_of_work(collector, processes, world, da
         names = {span.name for span in collector.spans}
         return {"tick", "relay", "gate", "projector", "intake"} <= names
 
-    await until(passes_exported, within=15, what="every pass has told a span of its own")
+    await until(passes_exported, within=15, what="every pass has exported a span")
     async with database.acquire() as connection:
         traces = await connection.fetch(
             "SELECT DISTINCT trace_id FROM dispatcher.metadata WHERE work_id = $1", answer.work

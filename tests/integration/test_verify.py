@@ -1,4 +1,4 @@
-"""`verify` finds what is not as history says, and nothing else; `rebuild` mends it."""
+"""`verify` finds exactly the rows that differ from history; `rebuild` repairs them."""
 
 import asyncio
 import resource
@@ -20,7 +20,7 @@ from support.world import World
 
 pytestmark = pytest.mark.thorough
 
-# Columns that do not follow from history, and why not.
+# Columns that do not follow from history, with the reason.
 BOOKKEEPING = {
     "work_queue": {
         "wait_reason": "for people; the gate finds it out anew at every look",
@@ -29,7 +29,8 @@ BOOKKEEPING = {
     },
     "metadata": {
         **dict.fromkeys(
-            ("progress", "log_bytes", "log_dropped"), "told unfenced, for people, and may be lost"
+            ("progress", "log_bytes", "log_dropped"),
+            "published unfenced, for people, and may be lost",
         ),
     },
     "dead_letter": {
@@ -66,7 +67,7 @@ def demo() -> App:
 
 @pytest_asyncio.fixture
 async def settled(world: World) -> World:
-    """A world in which work completed, was retried, and became a dead letter."""
+    """Return a world in which work completed, was retried, and became a dead letter."""
     app = demo()
     await world.dispatcher()
     await world.worker(app)
@@ -77,7 +78,7 @@ async def settled(world: World) -> World:
 
 @pytest_asyncio.fixture
 async def stopped(settled: World) -> World:
-    """The same after everybody has gone home, and was gone for long enough."""
+    """Return the settled world with all services stopped for long enough."""
     await settled.stop()
     settled.services.clear()
     await settled.value("UPDATE dispatcher.witness SET last_heard_at = now() - interval '1 h'")
@@ -142,7 +143,7 @@ async def test_it_names_the_row_the_column_and_both_values(settled, table, colum
 
 
 class TestLetters:
-    """Which runs a dead letter is of, and how its input was edited, follow from history."""
+    """The runs of a dead letter and the edits of its input follow from history."""
 
     LETTER = "SELECT runs, edit FROM dispatcher.dead_letter WHERE id = $1"
 
@@ -153,7 +154,7 @@ class TestLetters:
 
     @pytest_asyncio.fixture
     async def retried(self, ops) -> tuple[World, UUID]:
-        """A letter of two runs that was retried with another input; everybody has gone home."""
+        """Return a dead letter of two runs that was retried with another input; services stopped."""
         await ops.world.scheduler(ops.app)
         work, letter = await ops.letter(
             input={"a": 1}, retry=RetryPolicy(attempts=2, interval_seconds=0)
@@ -231,7 +232,7 @@ class TestLetters:
         assert (await verify(world.database)).differences == []
         await world.value("UPDATE dispatcher.dead_letter SET reason = 'boredom'")
         await rebuild(world.database)
-        assert await self.read(world, letter) == before, "what it does not tell stays as it was"
+        assert await self.read(world, letter) == before, "fields that history omits stay unchanged"
 
 
 @pytest.mark.breaks_tables("deletes a row and invents another")
@@ -301,7 +302,7 @@ async def test_one_corrupted_row_among_a_hundred_thousand(world, many):
     assert grown < 200
 
 
-@pytest.mark.breaks_tables("is refused before it could mend anything")
+@pytest.mark.breaks_tables("is refused before it repairs anything")
 async def test_a_rebuild_is_refused_while_services_run(settled):
     await settled.value("UPDATE dispatcher.metadata SET attempt = 7")
     with pytest.raises(ServicesRun, match="headway-dispatcher"):
@@ -331,7 +332,7 @@ async def test_a_rebuild_mends_what_was_corrupted_and_touches_nothing_else(stopp
     assert before[1:] == after[1:]
 
 
-@pytest.mark.breaks_tables("who held a lease is lost with its row")
+@pytest.mark.breaks_tables("the lease holder is lost with its row")
 async def test_a_rebuild_brings_back_what_was_lost_altogether(stopped):
     await stopped.value(
         "TRUNCATE dispatcher.work_queue, dispatcher.metadata, dispatcher.dead_letter,"
@@ -370,11 +371,11 @@ async def test_work_that_was_lost_while_it_waited_runs_after_a_rebuild(world):
 
 
 class TestARebuildUnderLiveRuns:
-    """A worker goes on with its run while the services are down and the tables are rebuilt."""
+    """A worker continues its run while the services are down and the tables are rebuilt."""
 
     @pytest_asyncio.fixture
     async def running(self, world) -> asyncio.Event:
-        """A run whose body waits to be released; the services have stopped."""
+        """Start a run whose body waits for the event; stop the services."""
         app, release = App("verify"), asyncio.Event()
 
         @app.job("job")
@@ -417,7 +418,7 @@ class TestARebuildUnderLiveRuns:
         await self.restart_services(world, running)
         assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 1
 
-    @pytest.mark.breaks_tables("who held a lease is lost with its row")
+    @pytest.mark.breaks_tables("the lease holder is lost with its row")
     async def test_without_its_lease_the_work_is_tried_again(self, world, running):
         lease = await world.value("DELETE FROM dispatcher.lease RETURNING id")
         [found] = (await verify(world.database)).differences

@@ -1,4 +1,4 @@
-"""A filter on weekdays goes with any cadence, all the way: stored, previewed and planned."""
+"""A weekday filter works with any cadence: stored, previewed and planned."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""The worker's own part: how much it takes, how it stops, and what it does when it hears nothing."""
+"""The worker: limits, draining, and its behaviour without contact."""
 
 import asyncio
 import threading
@@ -48,7 +48,7 @@ async def test_a_job_never_runs_more_at_once_than_it_allows_here(world):
         "SELECT count(*) = 2 FROM dispatcher.metadata"
         " WHERE job = 'narrow' AND state = 'in_progress'"
     )
-    # No more is ordered than it takes, and one that lies ready.
+    # The gate orders no more runs than the worker takes, and one spare.
     assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 3
     for _ in range(4):
         await queue(world, job="wide")
@@ -88,7 +88,9 @@ async def test_a_plain_function_is_handed_back_at_the_drain_s_deadline(world, en
     assert row["failure"]["kind"] == "worker_stopped"
     await world.worker(app)
     row = await until_run(world, "completed")
-    assert (row["output"], row["attempt"]) == ("second", 1), "not counted, so again the first"
+    assert (row["output"], row["attempt"]) == ("second", 1), (
+        "not counted, so it is the first attempt again"
+    )
     await check_invariants(world.database)
 
 
@@ -146,7 +148,7 @@ async def test_when_contact_is_lost_the_job_decides(world, policy):
     async def long_enough():
         return silent() > 1.5
 
-    await until(long_enough, within=20, what="nobody has answered for the orphan timeout")
+    await until(long_enough, within=20, what="no reply for the orphan timeout")
     if policy == "stop":
 
         async def stopped():
@@ -168,7 +170,7 @@ async def test_when_contact_is_lost_the_job_decides(world, policy):
 
 
 async def test_who_has_lost_contact_claims_nothing_that_would_have_to_stop(world):
-    """It would begin one body after the other, and stop each of them at the next beat."""
+    """Otherwise it would begin one body after the other and stop each at the next heartbeat."""
     begun, mended = [], asyncio.Event()
 
     async def job(ctx):
@@ -186,7 +188,7 @@ async def test_who_has_lost_contact_claims_nothing_that_would_have_to_stop(world
     await dispatcher.stop()
     world.services.clear()
     await until_given_back(world, "job")
-    assert len(begun) == 1, "the other order is still there for whoever has contact"
+    assert len(begun) == 1, "the other order is still available to a worker with contact"
     mended.set()
     await world.dispatcher(orphan_timeout_seconds=60)
     await world.until(
@@ -199,7 +201,7 @@ async def test_who_has_lost_contact_claims_nothing_that_would_have_to_stop(world
 @pytest.mark.parametrize("way", ["push", "heartbeat"])
 @pytest.mark.parametrize("kind", ["async", "plain"])
 async def test_a_cancel_is_heard_by_push_or_else_by_heartbeat(world, way, kind, monkeypatch):
-    """Each way alone: nothing else could tell the worker before the test gives up."""
+    """Test each way alone: no other message reaches the worker before the test times out."""
     if way == "push":
         monkeypatch.setitem(Service.keep.__kwdefaults__, "poll", 3600.0)
     heard = threading.Event()
@@ -215,8 +217,7 @@ async def test_a_cancel_is_heard_by_push_or_else_by_heartbeat(world, way, kind, 
         finally:
             heard.set()
 
-    # By push no heartbeat is due for a minute, nor does any pass look by itself; by heartbeat no
-    # push arrives.
+    # With push, no heartbeat and no pass is due for a minute; with heartbeat, no push arrives.
     seconds = 60.0 if way == "push" else 0.3
     await world.dispatcher(heartbeat_seconds=seconds, orphan_timeout_seconds=300)
     app = app_with(plain if kind == "plain" else waits)
@@ -323,7 +324,7 @@ async def test_a_renewal_that_meets_an_empty_stream_tells_all_again(world, monke
     release.set()
     await until_run(world, "completed")
     kinds = await world.rows("SELECT type FROM dispatcher.history WHERE run_id IS NOT NULL")
-    assert len(kinds) == 3, "nothing that was told again counted again"
+    assert len(kinds) == 3, "republished events do not count twice"
     await check_invariants(world.database)
 
 
@@ -349,7 +350,7 @@ async def test_a_renewal_that_finds_the_lease_lost_stops_its_run(world, monkeypa
 
 
 class Stranger:
-    """A worker in another language, which does not look at limits."""
+    """A worker in another language that ignores limits."""
 
     def __init__(self, world, order) -> None:
         self.world = world
@@ -417,7 +418,7 @@ async def test_a_failure_that_is_too_long_is_cut_whoever_sends_it(world):
 
 
 async def test_a_claim_that_does_not_count_is_answered_at_once(world):
-    """The stream forgot the first claim and let a second one through."""
+    """The stream lost the first claim and accepted a second one."""
     await world.dispatcher(orphan_timeout_seconds=600)
     stranger = await Stranger.takes(world)
     await stranger.say(LeaseClaimed(**stranger.rights(), host="here"))
@@ -435,11 +436,11 @@ async def test_a_claim_that_does_not_count_is_answered_at_once(world):
     assert [(released.lease, released.reason) for released in push.release] == [
         (stranger.order.lease, "another")
     ]
-    assert pushed.empty(), "a process of the same name would hear it, too"
+    assert pushed.empty(), "a process of the same name would receive it, too"
 
 
 async def test_a_worker_lets_a_lease_go_when_told_so(world, monkeypatch):
-    """Its body is stopped, and it says nothing more."""
+    """The worker stops the body and publishes nothing more."""
     stopped = asyncio.Event()
 
     async def job(ctx):
@@ -460,7 +461,7 @@ async def test_a_worker_lets_a_lease_go_when_told_so(world, monkeypatch):
     async def forgotten():
         return not worker._runners
 
-    await until(forgotten, within=10, what="the lease is forgotten")
+    await until(forgotten, within=10, what="the worker dropped the lease")
     assert await world.value("SELECT state FROM dispatcher.metadata") == "in_progress"
 
 
@@ -477,7 +478,7 @@ async def test_a_worker_lets_a_lease_go_when_told_so(world, monkeypatch):
 async def test_a_claim_with_an_answer_that_decides_nothing_is_made_again(
     world, monkeypatch, answer
 ):
-    """Never acknowledged on such an answer: the order comes again, or the claim is repeated."""
+    """The order is not acknowledged: it is redelivered, or the claim is repeated."""
     ran, answers = [], [answer, answer]
 
     async def job(ctx):
@@ -497,7 +498,7 @@ async def test_a_claim_with_an_answer_that_decides_nothing_is_made_again(
 
 
 async def test_an_outcome_that_was_stored_although_nobody_said_so_counts_once(world, monkeypatch):
-    """Each reply of the broker is lost; the dispatcher knows what was stored."""
+    """Each reply of the broker is lost, but the dispatcher has the stored event."""
 
     async def job(ctx):
         return "done"
