@@ -58,7 +58,7 @@ CLOSED = {
 
 class TestClosedLanes:
     @pytest.mark.parametrize("why", CLOSED)
-    async def test_work_that_cannot_run_keeps_its_key_from_nobody(self, gates, clock, why):
+    async def test_work_that_cannot_run_does_not_block_its_key(self, gates, clock, why):
         await gates.tell(*CLOSED[why])
         if why != "no worker":
             await gates.worker("nobody", name="other")
@@ -181,7 +181,7 @@ class TestRunNow:
             assert await gates.active() == [expected.work]
             await gates.end()
 
-    async def test_a_key_that_falls_free_while_somebody_has_the_waiter_is_not_lost(self, gates):
+    async def test_a_key_that_is_released_while_its_waiter_is_locked_is_not_lost(self, gates):
         first, second = (
             work(concurrency_key="k", queued_at=START - SECOND),
             work(concurrency_key="k"),
@@ -200,7 +200,7 @@ class TestRunNow:
         assert await gates.active() == [second.work]
         assert await gates.value("SELECT count(*) FROM dispatcher.key_changed") == 0
 
-    async def test_a_rest_that_is_shorter_stays_so(self, gates):
+    async def test_a_shorter_rest_is_kept(self, gates):
         first, second = (
             work(concurrency_key="k", queued_at=START - SECOND),
             work(concurrency_key="k"),

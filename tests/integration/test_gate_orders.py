@@ -19,7 +19,7 @@ async def gates(database):
     return made
 
 
-async def test_what_waits_is_spread_over_the_slots_that_are_free(gates):
+async def test_waiting_work_is_spread_over_the_free_slots(gates):
     await gates.worker("etl", slots=4)
     await gates.tell(JobChanged(job="etl", version=1, batch=20))
     await gates.queue(*(work() for _ in range(10)))

@@ -116,7 +116,7 @@ async def test_workers_that_crashed_are_not_read(gates):
         assert rows_read(plan) < FEW, outline(plan)
 
 
-async def test_a_key_that_falls_free_costs_the_one_who_gets_it(gates):
+async def test_a_released_key_costs_only_the_work_that_gets_it(gates):
     async with gates.database.acquire() as connection:
         await connection.execute(FILL, BACKLOG, "keyed", "etl", START, "key", "busy")
         await connection.execute("INSERT INTO dispatcher.key_changed VALUES ('busy')")
@@ -130,7 +130,7 @@ async def test_a_key_that_falls_free_costs_the_one_who_gets_it(gates):
 
 
 @pytest.mark.parametrize("statistics", ["fresh", "stale"])
-async def test_a_key_costs_a_step_for_each_lane_in_which_somebody_waits_for_it(gates, statistics):
+async def test_a_key_costs_a_step_for_each_lane_with_a_waiter(gates, statistics):
     """No work of the first lane can run, and its first entry has been ready for long."""
     async with gates.database.acquire() as connection:
         await connection.execute("VACUUM ANALYZE dispatcher.work_queue")
@@ -158,7 +158,7 @@ async def test_a_key_costs_a_step_for_each_lane_in_which_somebody_waits_for_it(g
     ]
 
 
-async def test_bringing_work_forward_does_not_read_who_waits_for_its_key(gates):
+async def test_bringing_work_forward_does_not_read_the_waiters_of_its_key(gates):
     async with gates.database.acquire() as connection:
         await connection.execute(FILL, BACKLOG, "keyed", "etl", START, "key", "busy")
         await connection.execute("VACUUM ANALYZE dispatcher.work_queue")
@@ -169,7 +169,7 @@ async def test_bringing_work_forward_does_not_read_who_waits_for_its_key(gates):
     assert first == last
 
 
-async def test_work_whose_time_has_come_costs_no_more_than_that_much_of_it(gates):
+async def test_due_work_costs_only_its_own_rows(gates):
     async with gates.database.acquire() as connection:
         await connection.execute(FILL, BACKLOG, "later", "etl", START, "not_before", None)
         await connection.execute("VACUUM ANALYZE dispatcher.work_queue")
@@ -192,7 +192,7 @@ async def test_a_lane_with_room_is_read_only_as_far_as_its_room_goes(gates, stat
     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < FEW, outline(plan)
 
 
-async def test_leases_that_have_ended_are_not_read_for_those_that_are_live(gates):
+async def test_ended_leases_are_not_read(gates):
     async with gates.database.acquire() as connection:
         await connection.execute(FILL, BACKLOG, "wide", "etl", START, None, None)
         await connection.execute(

@@ -172,7 +172,7 @@ async def test_random_limits_with_several_gates(database, database_url, seed):
 
 
 @pytest.mark.parametrize("seed", range(2))
-async def test_no_key_is_lost_whoever_closes_lanes_and_brings_work_forward(
+async def test_no_key_is_lost_while_lanes_close_and_work_is_brought_forward(
     database, database_url, seed
 ):
     """Check after each step, not only at the end, that no commit loses a free key."""

@@ -106,7 +106,7 @@ class TestFiresThatComeToNothing:
         await tick_at(timeline, 6, 7)
         assert len(await timeline.under_way("child")) == 1
 
-    async def test_a_clock_that_steps_back_stops_nobody(self, timeline):
+    async def test_a_clock_that_steps_back_stops_no_manifest(self, timeline):
         await timeline.declare(app_with())
         await tick_at(timeline, 5)
         await timeline.settle("m")
@@ -172,7 +172,7 @@ class TestParents:
         await timeline.settle("m")
         assert len(await timeline.under_way("child")) == 1
 
-    async def test_one_that_slept_waits_for_the_next_success(self, timeline):
+    async def test_a_dependent_that_was_dormant_waits_for_the_next_success(self, timeline):
         def chain(*, dormant: bool) -> App:
             app = app_with()
             app.manifest("m").include("child", job="job", dormant=dormant)
@@ -213,7 +213,7 @@ class TestDeadLetters:
         await tick_at(timeline, 25)
         assert len(await timeline.under_way("m")) == 1
 
-    async def test_a_retry_that_is_told_again_brings_nothing_back(self, timeline):
+    async def test_a_repeated_retry_message_changes_nothing(self, timeline):
         _, retried = await self.retried(timeline)
         await timeline.tell(retried)
         assert [row["round"] for row in await timeline.under_way("m")] == [2]
@@ -353,7 +353,7 @@ class TestOperatorsAndStarts:
         assert "another start has declared meanwhile" in applied.warnings[0]
         assert await timeline.manifest("other") is not None
 
-    async def test_what_is_given_back_is_the_codes_at_the_next_start(self, timeline):
+    async def test_a_field_that_was_given_back_follows_the_code_at_the_next_start(self, timeline):
         await timeline.declare(app_with())
         touched = ChangeRequest(manifest="m", enabled=False, jitter_seconds=30, attempts=7)
         await timeline.do(changes.change, touched)
@@ -367,7 +367,7 @@ class TestOperatorsAndStarts:
             3,
         )
 
-    async def test_two_operators_at_once_both_have_their_way(self, timeline):
+    async def test_concurrent_changes_of_two_operators_are_both_kept(self, timeline):
         await timeline.declare(app_with())
         async with timeline.database.transaction() as connection:
             first = ChangeRequest(manifest="m", attempts=9)
@@ -407,7 +407,7 @@ class TestOperatorsAndStarts:
         timeline.clock.at = held[0]["last"]
         assert (await timeline.tick(max_entries=None)).fired == held[0]["n"]
 
-    async def test_nobody_takes_over_anothers_job_with_another_input(self, timeline):
+    async def test_an_application_cannot_redeclare_a_foreign_job_with_another_input(self, timeline):
         await timeline.declare(jobs_with(int))
         with pytest.raises(
             Exception, match="declared by the application 'jobs' with another input"
@@ -417,7 +417,7 @@ class TestOperatorsAndStarts:
     @pytest.mark.parametrize(
         ("given", "complaint"), [("x" * 300_000, "larger than"), ("a\x00b", "NUL character")]
     )
-    async def test_an_input_that_could_not_travel_is_refused(self, timeline, given, complaint):
+    async def test_an_input_that_cannot_be_sent_is_refused(self, timeline, given, complaint):
         await timeline.declare(jobs_with(str))
         await timeline.declare(at_run_time(app_with().definitions(), input="x"))
         with pytest.raises(Rejected, match=complaint):

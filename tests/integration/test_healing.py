@@ -55,7 +55,7 @@ class TestWork:
         assert tuple(row) == ("completed", 1)
         await check_invariants(world.database)
 
-    async def test_an_outcome_is_answered_as_it_was_told_with_its_reason(self, ops):
+    async def test_an_answered_outcome_equals_the_published_outcome(self, ops):
         world, manifest = ops.world, uuid4()
         late = await ops.queue(start_by=utc_now() - timedelta(seconds=1))
         dead, _ = await ops.letter()
@@ -83,7 +83,7 @@ class TestWork:
             work: outcome != "completed" for work, outcome in works.items()
         }
 
-    async def test_work_whose_message_was_lost_is_told_again_as_it_was(self, world, app):
+    async def test_work_whose_message_was_lost_is_republished_unchanged(self, world, app):
         await deaf_dispatcher(world)
         await world.declare(app)
         await world.make_due()
@@ -118,7 +118,7 @@ class TestWork:
         await until(lambda: stored_work(world), within=20, what="the work is republished")
         assert await stored_work(world) == [lost]
 
-    async def test_lost_work_that_makes_no_key_any_more_is_not_told_without_one(self, world, app):
+    async def test_lost_work_whose_key_cannot_be_computed_is_not_republished(self, world, app):
         await world.declare(app)
         await world.make_due()
         scheduler = await world.scheduler(ask_after_seconds=3600)
@@ -159,7 +159,7 @@ class TestWork:
         await world.dispatcher()
         await world.until("SELECT count(*) = 2500 FROM dispatcher.work_queue", within=30)
 
-    async def test_while_nobody_answers_nothing_is_told_again(self, world, app):
+    async def test_without_an_answer_nothing_is_republished(self, world, app):
         dispatcher = await world.dispatcher()
         await dispatcher.stop()
         world.services.remove(dispatcher)
@@ -209,7 +209,7 @@ class TestWork:
             explained = await client.explain(manifest["external_id"])
         assert "its outcome is unknown" in explained.text
 
-    async def test_the_manifests_present_definition_is_what_lost_work_runs_by(self, world, app):
+    async def test_lost_work_runs_by_the_current_definition_of_its_manifest(self, world, app):
         await deaf_dispatcher(world)
         await world.declare(app)
         await world.make_due()
@@ -224,7 +224,7 @@ class TestWork:
         [again] = await stored_work(world)
         assert (again.terms.timeout_seconds, again.priority) == (7, 3)
 
-    async def test_enqueued_work_whose_message_was_lost_is_told_again(self, world, app):
+    async def test_enqueued_work_whose_message_was_lost_is_republished(self, world, app):
         await deaf_dispatcher(world)
         await world.scheduler(app, **QUICK)
         work = await world.value("SELECT headway.enqueue('job')")
@@ -254,7 +254,7 @@ class TestRequests:
             request = CancelOutstandingRequest(work=work, reason="typo")
             await cancel.cancel(connection, request, now=await DATABASE_CLOCK.now(connection))
 
-    async def test_a_cancel_that_was_lost_is_told_again(self, world, waiting):
+    async def test_a_lost_cancel_is_republished(self, world, waiting):
         await self.cancel(world, waiting)
         await world.value("DELETE FROM scheduler.outbox")
         await world.scheduler(**QUICK)
@@ -263,7 +263,7 @@ class TestRequests:
         assert tuple(row) == ("cancelled", "typo")
         await check_invariants(world.database)
 
-    async def test_lost_work_that_was_cancelled_is_not_told_any_more(self, world, app):
+    async def test_lost_work_that_was_cancelled_is_not_republished(self, world, app):
         await deaf_dispatcher(world)
         await world.declare(app)
         await world.make_due()
@@ -279,7 +279,7 @@ class TestRequests:
         assert await world.value("SELECT outcome FROM dispatcher.work_queue") == "cancelled"
         assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 0
 
-    async def test_what_was_to_come_first_is_told_again_and_only_once(self, world, waiting):
+    async def test_a_lost_bring_forward_request_is_republished_once(self, world, waiting):
         [row] = await world.rows("SELECT external_id FROM scheduler.manifest")
         async with world.client() as client:
             assert (await client.trigger(row["external_id"])).result == "brought_forward"
@@ -313,7 +313,7 @@ class TestRequests:
 class TestPoison:
     """Work that the dispatcher can never store."""
 
-    async def test_what_was_told_in_vain_is_told_alone_and_noted(self, world):
+    async def test_work_that_was_republished_in_vain_is_sent_alone_and_recorded(self, world):
         await world.declare(many(3))
         await world.make_due()
         scheduler = await world.scheduler(ask_after_seconds=3600)
@@ -337,7 +337,7 @@ class TestPoison:
         assert [row["data"]["told_again"] for row in noted] == [2, 2, 2, 3, 3, 3]
 
     @pytest.mark.long
-    async def test_it_is_told_with_pauses_that_double_and_what_came_with_it_gets_in(self, world):
+    async def test_it_is_republished_with_backoff_and_other_work_is_stored(self, world):
         await world.dispatcher()
         await world.value(
             "ALTER TABLE dispatcher.work_queue ADD CONSTRAINT no CHECK (manifest NOT LIKE 'many-n0%')"

@@ -162,7 +162,7 @@ async def test_a_failure_is_a_warning_and_the_pass_is_unhealthy(world, dispatche
     await until(ready, within=20, what="ready again")
 
 
-async def test_no_dispatcher_at_all_is_told_once_and_is_no_failure(world, caplog):
+async def test_a_missing_dispatcher_is_logged_once_and_is_no_failure(world, caplog):
     await world.provision()
     await world.declare(nightly())
     me = healing_of(world)

@@ -63,7 +63,7 @@ class TestOrders:
         await until(stored, within=10, what="the order is back")
         await world.until("SELECT reissued = 1 FROM dispatcher.metadata")
 
-    async def test_an_order_that_waits_is_offered_in_vain(self, world, app):
+    async def test_publishing_an_order_that_is_still_stored_has_no_effect(self, world, app):
         await world.dispatcher()
         await world.fire(app)
         await world.until("SELECT count(*) FROM dispatcher.work_queue")
@@ -78,9 +78,7 @@ class TestOrders:
         assert info["state"]["messages"] == 1
         assert await world.value("SELECT reissued FROM dispatcher.metadata") == 0
 
-    async def test_a_worker_whose_last_words_were_lost_says_them_again_and_runs_nothing_twice(
-        self, world
-    ):
+    async def test_a_worker_republishes_a_lost_outcome_and_runs_nothing_twice(self, world):
         app = App("test")
         begun = []
 

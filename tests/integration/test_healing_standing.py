@@ -60,7 +60,7 @@ class TestBlocks:
         await check_invariants(world.database)
 
     @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
-    async def test_a_letter_that_was_acknowledged_unheard_unblocks(self, world, failing):
+    async def test_a_lost_acknowledgement_unblocks_the_manifest(self, world, failing):
         await self.blocked(world, failing)
         await world.value(
             "UPDATE dispatcher.dead_letter"
@@ -70,14 +70,14 @@ class TestBlocks:
         await world.until("SELECT blocked_by IS NULL FROM scheduler.manifest")
 
     @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
-    async def test_a_letter_that_nobody_keeps_any_more_unblocks(self, world, failing):
+    async def test_a_deleted_dead_letter_unblocks_the_manifest(self, world, failing):
         await self.blocked(world, failing)
         await world.value("DELETE FROM dispatcher.dead_letter")
         await world.scheduler(**QUICK)
         await world.until("SELECT blocked_by IS NULL FROM scheduler.manifest")
 
     @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
-    async def test_a_letter_that_was_retried_unheard_is_under_way_again(self, world, failing):
+    async def test_a_lost_retry_makes_the_work_outstanding_again(self, world, failing):
         letter = await self.blocked(world, failing)
         await world.value(
             "UPDATE dispatcher.dead_letter SET state = 'retried', resolved_at = clock_timestamp()"
@@ -142,7 +142,7 @@ class TestLettersThatBlockNothing:
         await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
         await purge(world, subjects.SETTLED_STREAM)
 
-    async def test_a_success_after_a_retry_counts_though_nobody_heard_of_either(
+    async def test_a_success_after_a_retry_counts_although_both_messages_were_lost(
         self, world, app, mended
     ):
         letter = await self.letter(world, app)
@@ -166,7 +166,7 @@ class TestLettersThatBlockNothing:
         ]
         await check_invariants(world.database)
 
-    async def test_a_letter_that_was_put_away_is_not_asked_about_any_more(self, world, app):
+    async def test_an_acknowledged_letter_is_not_asked_about_again(self, world, app):
         letter = await self.letter(world, app)
         async with world.client() as client:
             assert [answer.result for answer in await client.acknowledge(letter)] == [
@@ -226,7 +226,7 @@ class TestPagesOfLetters:
         standing.run_at_once()
         assert await self.run_once(standing, questioned) == letters
 
-    async def test_all_again_if_nobody_answered(self, letters, standing, questioned, answers):
+    async def test_all_again_without_an_answer(self, letters, standing, questioned, answers):
         answers.append(None)
         with pytest.raises(CannotAsk):
             await self.run_once(standing, questioned)
@@ -234,7 +234,7 @@ class TestPagesOfLetters:
         answers.append(ReconcileAnswer())
         assert await self.run_once(standing, questioned) == letters
 
-    async def test_from_the_beginning_if_the_others_were_seen_to(
+    async def test_from_the_beginning_if_the_others_were_resolved(
         self, world, letters, standing, questioned
     ):
         for _ in range(2):
@@ -247,7 +247,7 @@ class TestPagesOfLetters:
 
 
 class TestStanding:
-    async def test_limits_that_were_lost_are_told_again(self, world, app):
+    async def test_lost_limits_are_republished(self, world, app):
         await deaf_dispatcher(world, knows_limits=False)
         await world.scheduler(app, **QUICK)
         await world.until("SELECT count(*) FROM scheduler.manifest_group")
@@ -260,7 +260,7 @@ class TestStanding:
                 f" JOIN scheduler.{table} AS source USING (name)"
             )
 
-    async def test_a_switch_that_was_lost_is_told_again(self, world, app):
+    async def test_a_lost_switch_is_republished(self, world, app):
         await world.dispatcher()
         scheduler = await world.scheduler(app, ask_after_seconds=3600)
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.outbox)")
@@ -272,7 +272,7 @@ class TestStanding:
         await world.scheduler(**QUICK)
         await world.until("SELECT NOT enabled FROM dispatcher.manifest_switch")
 
-    async def test_a_prune_that_was_lost_is_told_again(self, world, app):
+    async def test_a_lost_prune_is_republished(self, world, app):
         await world.dispatcher()
         await world.declare(app)
         scheduler = await world.scheduler(ask_after_seconds=3600)
@@ -328,7 +328,7 @@ class TestAnswers:
         ]
 
     @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
-    async def test_an_answer_has_room_for_so_much_and_says_what_it_left_out(self, world, app):
+    async def test_an_answer_is_bounded_and_names_the_work_it_left_out(self, world, app):
         await world.dispatcher()
         await world.worker(app)
         await world.fire(app)

@@ -44,7 +44,7 @@ async def dispatcher(world):
         *("jobs", "lease", "long"),
     ],
 )
-async def test_a_bad_heartbeat_is_told_so_and_the_others_are_heard(world, dispatcher, fault):
+async def test_a_bad_heartbeat_gets_an_error_and_the_others_are_accepted(world, dispatcher, fault):
     bad, good = await asyncio.gather(
         beat(world, **{"worker": "bad", **fault}), beat(world, worker="good")
     )

@@ -207,7 +207,7 @@ class History:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_whatever_happened_all_is_decided_once_and_nobody_sleeps(database, seed):
+async def test_every_due_time_is_decided_once_and_no_manifest_sleeps_for_ever(database, seed):
     history = History(Timeline(database), seed)
     await history.declare()
     for _ in range(STEPS):

@@ -138,7 +138,7 @@ async def test_settled_work_goes_with_all_that_belongs_to_it_and_nothing_else(st
 
 
 @pytest.mark.breaks_tables("deletes work that no clean-up has deleted")
-async def test_what_somebody_else_deleted_is_still_missed(stopped):
+async def test_rows_deleted_outside_retention_are_reported_as_missing(stopped):
     await cleaner(stopped, clock=ClockAhead(days=31)).run_once()
     await stopped.value("DELETE FROM dispatcher.dead_letter")
     await stopped.value("DELETE FROM dispatcher.metadata")
@@ -183,7 +183,7 @@ async def test_work_whose_dead_letter_was_resolved_lately_is_missed_and_comes_ba
     assert (await verify(stopped.database)).differences == []
 
 
-async def test_what_is_told_again_of_forgotten_work_makes_no_second_life(world):
+async def test_late_messages_about_deleted_work_are_ignored(world):
     """History outlives its work for a while, and would mix two lives of the same id."""
     sent_at, work, begun = utc_now(), uuid4(), []
     app = App("old")
@@ -221,7 +221,7 @@ async def publish_events(world: World, work: UUID, at: datetime, *events: Any) -
 
 
 @pytest.mark.breaks_tables("moves history to another day, but not the tables")
-async def test_a_day_is_dropped_once_a_snapshot_tells_of_what_outlives_it(stopped):
+async def test_a_day_is_dropped_once_a_snapshot_has_the_work_that_outlives_it(stopped):
     await move_into_past(stopped, 40)
     assert (await verify(stopped.database)).differences == []
     old: date = await stopped.value("SELECT min(recorded_at)::date FROM dispatcher.history")
@@ -249,7 +249,7 @@ async def test_a_snapshot_leaves_out_dead_letters_that_were_forgotten(world):
         await world.stop()
         world.services.clear()
     await move_into_past(world, 31)
-    assert (await cleaner(world).run_once()).snapshots == 1, "the history has both letters"
+    assert (await cleaner(world).run_once()).snapshots == 1, "the snapshot has both letters"
     world.database.clock = ClockAhead(days=31)
     await purge_letters(world.database, days=30)
     assert (await counts(world))["dead_letter"] == 1, "the unresolved letter"
@@ -319,7 +319,7 @@ async def test_days_are_made_ahead_and_what_came_too_early_is_moved_into_its_own
     assert await known_days(world) - made <= {today + timedelta(days=8)}, "unless a day has ended"
 
 
-async def test_a_day_that_somebody_reads_is_dropped_later(world):
+async def test_a_day_that_is_being_read_is_dropped_later(world):
     day = (datetime.now(UTC) - timedelta(days=50)).date()
     await world.value("SELECT dispatcher.add_history_day($1)", day)
     async with world.database.transaction() as reader:
@@ -348,7 +348,7 @@ async def test_no_day_is_dropped_while_an_earlier_one_cannot_be(stopped):
     assert (await verify(stopped.database)).differences == []
 
 
-async def test_a_great_deal_goes_in_batches(world, monkeypatch):
+async def test_many_rows_are_deleted_in_batches(world, monkeypatch):
     monkeypatch.setattr(retention_module, "BATCH", 300)
     await make_works(world.database, 1000)
     clean = cleaner(world, clock=ClockAhead(days=31))

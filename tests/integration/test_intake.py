@@ -33,7 +33,7 @@ async def test_work_whose_slot_is_taken_is_coalesced_and_never_sticks(world):
     assert {states[first][0], states[beside][0]} <= {"queued", "waiting"}
 
 
-async def test_what_is_passed_over_is_counted(world):
+async def test_ignored_messages_are_counted(world):
     dispatcher = await world.dispatcher()
     scheduler = await world.scheduler()
     work = uuid4()

@@ -15,7 +15,7 @@ from support.world import until
 pytestmark = pytest.mark.thorough
 
 
-async def test_what_comes_after_its_end_is_for_the_next_one(world):
+async def test_messages_after_its_end_are_left_for_the_next_intake(world):
     """The connection may stay open after the end, but the pull request must not."""
     await world.provision()
     taken = []
@@ -59,7 +59,7 @@ def lingering(world, *, seconds, complete) -> Puller:
     )
 
 
-async def test_what_follows_is_waited_for_until_nothing_is_missing(world):
+async def test_a_fetch_lingers_until_its_claims_are_complete(world):
     """The fetch ends before its hour, once the second message of each claim has arrived."""
     await world.provision()
     puller = lingering(world, seconds=3600, complete=no_claim_alone)
@@ -72,7 +72,7 @@ async def test_what_follows_is_waited_for_until_nothing_is_missing(world):
     assert [message.subject for message in await fetching] == SUBJECTS * 2
 
 
-async def test_what_does_not_follow_is_waited_for_only_so_long(world):
+async def test_a_fetch_lingers_no_longer_than_its_limit(world):
     await world.provision()
     puller = lingering(world, seconds=0.001, complete=no_claim_alone)
     await publish_event(world, SUBJECTS[0], after=0)

@@ -65,7 +65,7 @@ async def test_a_worker_may_come_before_its_job_is_declared(world):
     await until_run(world, "completed")
 
 
-async def test_one_that_was_deleted_comes_back_and_strays_go(world):
+async def test_a_deleted_consumer_comes_back_and_stray_consumers_go(world):
     stray = job_consumer("left-over")
     await world.provision()
     await ensure_consumer(world.broker, stray)
@@ -76,7 +76,7 @@ async def test_one_that_was_deleted_comes_back_and_strays_go(world):
     await until_jobs(world, "real")
 
 
-async def test_that_of_a_retired_job_goes_with_its_last_work_and_comes_back(world):
+async def test_the_consumer_of_a_retired_job_is_deleted_with_its_last_work_and_comes_back(world):
     dispatcher = await world.dispatcher()
     await publish_change(world, JobChanged(job="job", version=1))
     await queue(world)
@@ -95,7 +95,7 @@ async def test_that_of_a_retired_job_goes_with_its_last_work_and_comes_back(worl
     await until_jobs(world, "job")
 
 
-async def test_doctor_says_why_one_cannot_be_made(world):
+async def test_doctor_says_why_a_consumer_cannot_be_created(world):
     """If the stream is full of consumers, the operator sees the broker's error message."""
     [runs] = [
         stream

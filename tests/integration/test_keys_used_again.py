@@ -70,7 +70,7 @@ async def request_work(request, application, world):
 
 
 @pytest.mark.breaks_tables("the scheduler deletes rows that the dispatcher still has")
-async def test_it_makes_other_work_that_runs(shop, request_work, world):
+async def test_a_reused_key_creates_new_work_that_runs(shop, request_work, world):
     first = await request_work()
     await world.until_settled()
     assert await request_work() == first, "the key is remembered"

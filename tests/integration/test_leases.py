@@ -49,7 +49,7 @@ async def test_a_claim_whose_reply_was_lost_is_found_to_be_mine(desk):
     await check_invariants(desk.world.database)
 
 
-async def test_an_outcome_whose_reply_was_lost_is_not_told_twice(desk):
+async def test_an_outcome_whose_reply_was_lost_is_not_published_twice(desk):
     lease = desk.lease("w1")
     await lease.claim()
     done = lease.event(RunCompleted(**lease.credentials, run=desk.run, output=1))
@@ -77,7 +77,7 @@ async def test_the_answers_before_a_claim_and_after_the_end(desk):
     assert await desk.lease("w2").claim() == "gone"
 
 
-async def test_when_the_stream_forgot_the_lease_its_owner_tells_it_all_again(desk):
+async def test_when_the_stream_lost_the_lease_its_owner_republishes_all_events(desk):
     lease = desk.lease("w1")
     await lease.claim()
     await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
@@ -90,7 +90,7 @@ async def test_when_the_stream_forgot_the_lease_its_owner_tells_it_all_again(des
     await check_invariants(desk.world.database)
 
 
-async def test_a_word_whose_reply_was_lost_is_told_again_with_the_others(desk):
+async def test_an_event_whose_reply_was_lost_is_republished_with_the_others(desk):
     await desk.world.services[0].end_pass("projector")
     lease = desk.lease("w1")
     await lease.claim()
@@ -112,7 +112,7 @@ async def test_a_word_whose_reply_was_lost_is_told_again_with_the_others(desk):
     await check_invariants(desk.world.database)
 
 
-async def test_when_the_stream_went_back_its_owner_tells_again_what_is_missing(desk):
+async def test_when_the_stream_went_back_its_owner_republishes_the_missing_events(desk):
     await desk.world.services[0].end_pass("projector")
     lease = desk.lease("w1")
     await lease.claim()
@@ -171,7 +171,7 @@ async def test_events_may_arrive_in_any_order_and_any_number_of_times(desk):
     await check_invariants(desk.world.database)
 
 
-async def test_a_letter_is_of_the_code_that_ran_even_if_another_has_its_name_by_now(desk):
+async def test_a_dead_letter_names_the_code_version_that_ran(desk):
     await desk.restart("n1", "v1")
     await desk.lease("w1").claim()
     await desk.world.until("SELECT claimed_by IS NOT NULL FROM dispatcher.lease")
@@ -184,7 +184,7 @@ async def test_a_letter_is_of_the_code_that_ran_even_if_another_has_its_name_by_
     assert await desk.world.value(query) == "v1"
 
 
-async def test_nor_is_it_told_by_another_process_of_that_name_if_its_own_was_not_heard(desk):
+async def test_a_dead_letter_does_not_take_the_code_version_of_another_process(desk):
     await desk.restart("n2", "v2")
     await desk.lease("w1").claim()
     await desk.force("w1", desk.failed())
@@ -192,7 +192,7 @@ async def test_nor_is_it_told_by_another_process_of_that_name_if_its_own_was_not
     assert await desk.world.value("SELECT code_version FROM dispatcher.dead_letter") == ""
 
 
-async def test_what_is_heard_of_a_run_after_its_letter_was_made_reaches_the_letter(desk):
+async def test_late_events_of_a_run_reach_its_dead_letter(desk):
     await desk.force("w1", desk.failed())
     await desk.settled()
     [run] = await desk.world.value("SELECT runs FROM dispatcher.dead_letter")
@@ -206,7 +206,7 @@ async def test_what_is_heard_of_a_run_after_its_letter_was_made_reaches_the_lett
     await check_invariants(desk.world.database)
 
 
-async def test_nor_does_it_pass_by_a_letter_that_is_just_being_made(desk):
+async def test_late_events_of_a_run_reach_a_dead_letter_that_is_being_created(desk):
     """Another dispatcher has locked the work and has already read its runs."""
     await desk.force("w1", desk.failed())
     await desk.settled()
@@ -258,7 +258,7 @@ async def test_forged_late_and_rival_events_are_refused_and_kept(desk):
     [b"", b"rubbish", b"\xff\xfe", os.urandom(200), b'{"specversion":"1.0"}', b"[" * 2000],
     ids=["empty", "text", "not-utf8", "random", "half", "deep"],
 )
-async def test_rubbish_is_put_aside_with_its_bytes_and_the_flow_goes_on(desk, body):
+async def test_an_unreadable_message_is_kept_with_its_bytes_and_the_flow_continues(desk, body):
     subject = subjects.event(desk.order.lease, "w1")
     await publish(desk.world.broker, subject, body, headers={"Status": "404"})
     lease = desk.lease("w1")
@@ -335,7 +335,7 @@ async def test_progress_with_text_that_cannot_be_stored_is_kept(desk, text, show
     assert await desk.world.value("SELECT progress ->> 'message' FROM dispatcher.metadata") == shown
 
 
-async def test_a_heartbeat_is_told_which_leases_are_not_its_own(desk):
+async def test_a_heartbeat_reply_names_foreign_leases(desk):
     await desk.lease("w1").claim()
     lease = desk.order.lease
     await desk.world.until("SELECT count(*) FROM dispatcher.lease WHERE claimed_by = 'w1'")

@@ -145,7 +145,7 @@ async def test_a_failure_is_tried_again_and_then_becomes_a_dead_letter_that_bloc
     ],
     ids=["fatal", "not-json", "too-large", "nul"],
 )
-async def test_what_cannot_succeed_is_dead_lettered_at_once(world, body, kind):
+async def test_a_fatal_failure_is_dead_lettered_at_once(world, body, kind):
     app = App("test")
     app.job("broken")(every(seconds=1)(body))
     await world.dispatcher()
@@ -157,7 +157,7 @@ async def test_what_cannot_succeed_is_dead_lettered_at_once(world, body, kind):
     await check_invariants(world.database)
 
 
-async def test_an_input_that_no_longer_fits_is_told_as_such(world):
+async def test_an_input_that_no_longer_fits_is_reported_as_such(world):
     old, new = App("test"), App("test")
 
     @old.job("pack")
@@ -176,7 +176,7 @@ async def test_an_input_that_no_longer_fits_is_told_as_such(world):
     assert "$.number" in failure["message"]
 
 
-async def test_work_whose_job_nobody_serves_waits_with_that_reason_and_holds_no_slot(world):
+async def test_work_without_a_worker_waits_with_that_reason_and_holds_no_slot(world):
     app, other = App("test"), App("other")
 
     @app.job("lonely")

@@ -248,7 +248,7 @@ async def test_a_trigger_and_a_cancel_are_counted_as_such(world, scene):
     assert metrics.by("headway_scheduler_fire_lateness_seconds_count", "group") == {}
 
 
-async def test_without_the_database_the_rest_is_told(database_url, nats_url, database):
+async def test_without_the_database_the_other_metrics_are_served(database_url, nats_url, database):
     proxy = await Proxy(database_url).start()
     world = World(proxy.url, nats_url, database, None)
     dispatcher = await world.dispatcher(metrics_age_seconds=0.0, database_answer_seconds=1.0)
@@ -279,7 +279,7 @@ async def test_without_the_database_the_rest_is_told(database_url, nats_url, dat
         await proxy.stop()
 
 
-async def test_what_is_rolled_back_is_told_to_nobody(database):
+async def test_rolled_back_notes_are_not_counted(database):
     committed: list[list[str]] = []
     database.on_commit = committed.append
     note("outside")

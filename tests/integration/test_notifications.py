@@ -79,7 +79,7 @@ def failing_app() -> App:
     return app
 
 
-async def test_a_dead_letter_and_a_manifest_that_it_blocks_are_told_once(world, receiver):
+async def test_a_dead_letter_and_a_blocked_manifest_are_notified_once(world, receiver):
     app = failing_app()
     await world.dispatcher()
     await world.worker(app)
@@ -158,7 +158,7 @@ async def test_without_a_webhook_nothing_is_written(world):
             await client.test_notification()
 
 
-async def test_what_is_rolled_back_is_told_to_nobody(world):
+async def test_rolled_back_facts_are_not_notified(world):
     world.database.before_commit = Recorder(world.database)
     with pytest.raises(ZeroDivisionError):
         async with world.database.transaction():
@@ -176,7 +176,7 @@ async def test_what_is_rolled_back_is_told_to_nobody(world):
     assert await world.value("SELECT count(*) FROM scheduler.notification") == 0
 
 
-async def test_what_is_not_taken_is_sent_again_under_the_same_id(world, receiver, delivery):
+async def test_a_refused_notification_is_sent_again_under_the_same_id(world, receiver, delivery):
     sender = delivery(webhook_timeout_seconds=0.3, webhook_retry_seconds=0.01)
     await miss(world, 1)
     receiver.statuses = [500, 302, None]
@@ -225,7 +225,7 @@ async def test_two_senders_send_each_once(world, receiver, delivery):
     assert subjects == [f"m-{index:04}" for index in range(12)]
 
 
-async def test_a_flood_is_told_in_a_digest(world, receiver, delivery):
+async def test_a_flood_is_sent_as_a_digest(world, receiver, delivery):
     await miss(world, 1500)
     sender = delivery(webhook_burst=20)
     for _ in range(5):
@@ -240,7 +240,7 @@ async def test_a_flood_is_told_in_a_digest(world, receiver, delivery):
     assert states == {"folded": 1500, "delivered": 2}
 
 
-async def test_somebody_tries_the_webhook(world, receiver):
+async def test_an_operator_tests_the_webhook(world, receiver):
     await world.scheduler(webhook_url=receiver.url, webhook_secret=SECRET)
     async with world.client("ada") as client:
         answer = await client.test_notification()
@@ -256,7 +256,7 @@ async def test_somebody_tries_the_webhook(world, receiver):
 @pytest.mark.parametrize(
     "secret", [None, "hush", "whsec_", "whsec_" + base64.b64encode(b"short").decode(), "whsec_!"]
 )
-def test_a_webhook_without_a_good_secret_is_refused_and_the_secret_is_not_told(secret):
+def test_a_webhook_with_a_bad_secret_is_refused_without_showing_the_secret(secret):
     given = SchedulerSettings(
         database_url="", nats_url="", webhook_url="https://h.example", webhook_secret=secret
     )

@@ -97,7 +97,7 @@ async def resumed_afterwards(timeline):
         resumed_afterwards,
     ],
 )
-async def test_one_that_has_had_its_shot_is_not_enabled_and_nothing_is_half_done(timeline, spend):
+async def test_a_fired_one_shot_is_not_enabled_and_nothing_is_changed(timeline, spend):
     misfire = skip_missed() if spend is skipped else "fire_once"
     await timeline.declare(shot(misfire=misfire))
     await spend(timeline)
@@ -134,7 +134,7 @@ async def test_enabled_before_its_time_it_fires(timeline):
     assert await state_of(timeline) == (False, "once", None)
 
 
-async def test_what_is_under_way_may_be_let_on_and_then_it_disables_itself(timeline):
+async def test_a_one_shot_with_work_under_way_is_enabled_until_the_work_ends(timeline):
     """Otherwise work that waits for its manifest to be enabled would wait for ever."""
     await timeline.declare(shot())
     await fire(timeline)
@@ -154,7 +154,7 @@ async def test_one_that_is_overdue_in_a_pause_is_enabled_as_it_is(timeline):
     assert len(await timeline.under_way("a")) == 1
 
 
-async def test_resuming_one_that_has_had_its_shot_promises_nothing(timeline):
+async def test_resuming_a_fired_one_shot_promises_nothing(timeline):
     await timeline.declare(shot())
     await settled(timeline)
     await timeline.do(pause.pause, PauseRequest(group="ops"))
@@ -232,7 +232,7 @@ async def planned(timeline, app: App) -> list[str]:
     return [warning for warning in answer.warnings if "as an operator set it" not in warning]
 
 
-async def test_of_a_group_that_code_enables_after_its_time_it_disables_itself(timeline):
+async def test_a_one_shot_disables_itself_when_code_enables_its_group_after_its_time(timeline):
     for minutes, enabled in ((0, False), (90, True)):
         timeline.at(minutes=minutes)
         app = shot()
@@ -253,7 +253,7 @@ async def test_a_group_enables_the_others(timeline):
     assert (await timeline.manifest("b"))["wake_at"] is not None
 
 
-async def test_clients_hear_it_and_of_many_the_others_are_enabled(world):
+async def test_clients_get_the_refusal_and_the_other_manifests_are_enabled(world):
     app = shot("2020-01-01 09:00")
     app.schedule("b", job="job", when=every(hours=1))
     await world.scheduler(app, tick="off")
@@ -268,7 +268,7 @@ async def test_clients_hear_it_and_of_many_the_others_are_enabled(world):
     assert again == [spent, other]
 
 
-async def test_the_console_tells_it(world, console):
+async def test_the_console_shows_the_refusal(world, console):
     await world.scheduler(shot("2020-01-01 09:00"), tick="off")
     async with console.signed_in("operator") as web:
         for path, form in (

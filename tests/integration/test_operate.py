@@ -271,7 +271,7 @@ async def test_what_is_brought_forward_keeps_its_terms_and_the_answer_says_so(
     assert f"keeps its own {', '.join(named)}" in answer.text or not named
 
 
-async def test_or_waits_if_its_policy_lets_one_wait(timeline):
+async def test_a_trigger_waits_if_the_overlap_policy_allows_it(timeline):
     await timeline.declare(app_with(overlap="queue_one"))
     await trigger(timeline)
     assert (await trigger(timeline, input=2)).result == "owed"
@@ -279,7 +279,7 @@ async def test_or_waits_if_its_policy_lets_one_wait(timeline):
     assert [work.input for work in await outbox_events(timeline, "work.queued")] == [1, 2]
 
 
-async def test_a_disabled_manifest_runs_when_somebody_asks(timeline):
+async def test_a_disabled_manifest_can_be_triggered(timeline):
     await timeline.declare(app_with())
     await timeline.do(changes.change, ChangeRequest(manifest="a", enabled=False))
     assert (await trigger(timeline)).result == "queued"
@@ -306,7 +306,7 @@ async def undeclare_manifest(timeline):
 @pytest.mark.parametrize(
     "hold", [disable_manifest, disable_group, pause_manifest, undeclare_manifest]
 )
-async def test_what_waits_for_room_in_a_disabled_manifest_runs_as_it_was_told(timeline, hold):
+async def test_a_pending_trigger_of_a_held_manifest_keeps_its_input(timeline, hold):
     await timeline.declare(app_with(overlap="queue_one"))
     await trigger(timeline)
     assert (await trigger(timeline, input=2)).result == "owed"
@@ -355,7 +355,7 @@ async def test_a_blocked_manifest_asks_for_its_dead_letter(timeline):
         ({"manifest": "nobody"}, "no manifest 'nobody'"),
     ],
 )
-async def test_what_cannot_be_is_refused_and_leaves_nothing_behind(timeline, fields, complaint):
+async def test_an_invalid_trigger_is_refused_and_leaves_nothing_behind(timeline, fields, complaint):
     await timeline.declare(app_with())
     with pytest.raises(Rejected, match=complaint):
         await timeline.do(triggers.trigger, TriggerRequest(**({"manifest": "a"} | fields)))
@@ -385,7 +385,7 @@ async def test_a_change_that_means_nothing_is_refused(timeline, fields, complain
         await timeline.do(changes.change_job, job)
 
 
-async def test_what_is_told_of_a_change_that_only_says_whose_it_is(timeline):
+async def test_the_answer_to_a_change_that_changes_only_the_owner(timeline):
     await timeline.declare(app_with(enabled=False))
 
     async def change_text(**fields) -> str:
@@ -428,7 +428,7 @@ async def test_limits_of_a_group_are_the_operators_once_touched(timeline):
         await timeline.do(changes.change_group, ChangeGroupRequest(group="nobody", priority=1))
 
 
-async def test_a_setting_that_no_code_states_is_as_if_nobody_had_when_it_is_given_back(timeline):
+async def test_a_setting_that_no_code_states_returns_to_its_default_when_given_back(timeline):
     await timeline.declare(app_with())
     everything = {"max_active": 1, "priority": 9, "enabled": False}
     await timeline.do(changes.change_group, ChangeGroupRequest(group="ops", **everything))
@@ -473,7 +473,7 @@ async def test_limits_of_a_job_are_the_operators_until_they_are_given_back(timel
         await ask(ChangeJobRequest(job="nobody", max_active=1))
 
 
-async def test_old_decisions_and_old_audit_are_forgotten_but_nothing_that_is_open(timeline):
+async def test_old_decisions_and_audit_are_deleted_but_not_open_work(timeline):
     await timeline.declare(app_with(overlap="queue_one"))
     for hour in (1, 2, 3):
         timeline.at(hours=hour)

@@ -62,7 +62,7 @@ async def test_a_worker_that_is_asked_to_drain_finishes_and_ends(world, client):
     assert [(row["subject"], row["source"]) for row in rows] == [("w1", "operator/ada")]
 
 
-async def test_a_worker_that_comes_later_under_the_same_name_is_not_meant(world, client):
+async def test_a_later_worker_of_the_same_name_does_not_drain(world, client):
     app = app_of(asyncio.Event())
     await world.dispatcher()
     await world.declare(app)
@@ -90,7 +90,7 @@ async def test_a_process_that_takes_the_name_of_one_that_drains_gets_orders(worl
     assert not fresh.draining
 
 
-async def test_many_manifests_are_changed_by_one_request_and_each_is_told(world, client):
+async def test_many_manifests_are_changed_by_one_request_with_a_result_for_each(world, client):
     app = app_of(asyncio.Event())
     await world.declare(app)
     await world.scheduler(app)
@@ -162,7 +162,7 @@ async def test_a_worker_serves_only_the_jobs_that_are_named(world, client):
     await world.until("SELECT reason = 'no_worker' FROM dispatcher.waiting")
 
 
-async def test_nobody_changes_nothing_at_all(world, client):
+async def test_a_change_without_a_selection_is_refused(world, client):
     await world.scheduler(app_of(asyncio.Event()))
     with pytest.raises(RequestFailed):
         await client.change_many(action="enable")
@@ -175,7 +175,7 @@ async def test_nobody_changes_nothing_at_all(world, client):
         (subjects.DISPATCHER_SETTINGS_QUESTION, "HEADWAY_GATE_BATCH"),
     ],
 )
-async def test_services_tell_their_settings_and_no_secret(world, subject, setting):
+async def test_services_report_their_settings_without_secrets(world, subject, setting):
     await world.dispatcher()
     await world.scheduler(app_of(asyncio.Event()))
     answer = await ask(world.broker, subject, SettingsQuestion(), SettingsAnswer, timeout=5)
@@ -187,7 +187,7 @@ async def test_services_tell_their_settings_and_no_secret(world, subject, settin
     assert answer.process
 
 
-async def test_where_nobody_answers_that_is_told(world, client):
+async def test_a_missing_service_is_reported(world, client):
     with pytest.raises(RequestFailed) as raised:
         await client.drain("w1")
     assert not isinstance(raised.value, NotFound)

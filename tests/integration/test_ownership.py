@@ -73,7 +73,7 @@ class TestGroups:
         assert await group_of(timeline) == (None, 0, True, None), "it no longer names the group"
 
 
-async def test_plan_tells_which_settings_of_groups_return_to_their_default(world):
+async def test_a_plan_shows_which_group_settings_return_to_their_default(world):
     await world.scheduler_of_files(app_with(max_active=3, enabled=False), tick="off")
     async with world.client() as client:
         await client.change_group("ops", max_active=4)
@@ -146,7 +146,7 @@ async def test_a_field_is_given_back_alone(timeline):
     assert (await timeline.manifest("a"))["terms"]["retry"]["interval_seconds"] == 20
 
 
-async def test_a_manifest_tells_who_owns_each_field_and_how_to_give_it_back(world):
+async def test_a_manifest_shows_the_owner_of_each_field_and_how_to_give_it_back(world):
     await world.scheduler(app_with(policy=FIRST), tick="off")
     async with world.client("ada") as client:
         await client.change("a", attempts=9)

@@ -79,7 +79,7 @@ class TestScheduling:
         await timeline.declare(app)
         assert (await timeline.tick()).next_at == timeline.at(hours=1)
 
-    async def test_and_looks_every_five_seconds_all_the_same(self, world):
+    async def test_the_tick_also_runs_every_five_seconds(self, world):
         app = App("test")
         app.job("job")(lambda ctx: None)
         app.schedule("m", job="job", when=when_made_due())

@@ -44,7 +44,7 @@ async def resume(timeline, **fields):
     return await timeline.do(pause.resume, ResumeRequest(actor="me", **fields))
 
 
-async def test_what_came_due_is_made_good_by_each_policy_and_told_before(timeline):
+async def test_missed_times_are_handled_by_each_policy_and_shown_before(timeline):
     paused = await pause_manifest(timeline, **ALL, reason="new disks")
     assert (paused.count, paused.text) == (4, "4 manifests paused until they are resumed")
     for minutes in (10, 20, 35):
@@ -136,7 +136,7 @@ async def test_pausing_again_moves_the_end_and_keeps_the_beginning(timeline):
     assert (again.paused_at, again.paused_until, again.reason) == (START, None, "longer")
 
 
-async def test_pausing_again_in_the_same_way_is_no_news(timeline):
+async def test_pausing_again_in_the_same_way_changes_nothing(timeline):
     window = {"manifests": ["once"], "until": START + timedelta(hours=1), "reason": "disks"}
     for _ in range(2):
         assert (await pause_manifest(timeline, **window)).count == 1
@@ -198,7 +198,7 @@ async def test_work_under_way_ends_and_its_times_are_accounted_for_up_to_the_pau
     ]
 
 
-async def test_one_that_is_disabled_too_stays_so(timeline):
+async def test_a_paused_manifest_that_is_disabled_stays_disabled(timeline):
     from headway_contract.manifests import ChangeRequest
 
     await pause_manifest(timeline, manifests=["once"])
@@ -210,7 +210,7 @@ async def test_one_that_is_disabled_too_stays_so(timeline):
     assert await timeline.ledger("once") == [("10", "skipped", "manifest_disabled")]
 
 
-async def test_it_says_so_when_asked(timeline):
+async def test_explain_names_the_pause(timeline):
     await pause_manifest(timeline, manifests=["once"], reason="new disks")
     timeline.at(minutes=15)
 

@@ -30,7 +30,7 @@ async def everything(world) -> list:
     return [await world.rows(f"SELECT * FROM scheduler.{table['name']}") for table in tables]
 
 
-async def test_a_plan_tells_what_apply_then_does_and_changes_nothing(world):
+async def test_a_plan_shows_the_result_of_apply_and_changes_nothing(world):
     await world.scheduler_of_files(
         app_with(stays=daily("01:00"), moves=daily("02:00"), goes=daily("03:00")), tick="off"
     )
@@ -65,7 +65,7 @@ async def test_what_is_no_longer_declared(world, policy, pruned, disabled, vanis
     assert sum(len(change.vanish) for change in planned.fires) == vanish
 
 
-async def test_what_was_silenced_comes_back_and_is_no_news_twice(world):
+async def test_an_undeclared_manifest_is_reported_once_and_may_return(world):
     await world.scheduler_of_files(app_with(goes=daily("03:00")), tick="off", prune="disable")
     async with world.client() as client:
         await client.apply(app_with().definitions())
@@ -159,7 +159,7 @@ async def test_a_day_that_is_excluded_among_thousands_of_times_is_seen(world):
     assert (len(change.vanish), change.compared_until, planned.left_out) == (100, None, None)
 
 
-async def test_settings_of_groups_are_told(world):
+async def test_settings_of_groups_are_shown(world):
     await world.scheduler_of_files(app_with(a=manual()), tick="off")
     wanted = app_with(a=manual())
     wanted.group("ops", max_active=3, enabled=False)
@@ -171,7 +171,7 @@ async def test_settings_of_groups_are_told(world):
     ]
 
 
-async def test_limits_of_jobs_are_told_but_for_those_that_operators_set(world, nats_url):
+async def test_limits_of_jobs_are_shown_except_those_that_operators_set(world, nats_url):
     def limited(**limits) -> Definitions:
         app = App("billing")
         app.job("job", **limits)(lambda ctx: None)
@@ -227,7 +227,7 @@ async def test_a_timing_that_never_fires_from_now_on_is_refused(world):
 
 
 @pytest.mark.parametrize("body", [b"", b"nonsense", b"x\x9c"])
-async def test_what_are_no_definitions_is_refused(world, body):
+async def test_malformed_definitions_are_refused(world, body):
     await world.scheduler_of_files(app_with(), tick="off")
     async with world.client() as client:
         with pytest.raises(RequestFailed, match="not definitions"):

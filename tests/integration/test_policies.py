@@ -60,8 +60,8 @@ class TestOverlap:
         timeline.at(minutes=6)
         assert (await timeline.tick()).fired == 1
 
-    async def test_what_was_due_after_the_work_had_ended_is_not_its_fault(self, timeline):
-        """The scheduler was down when the outcome came, so later due times are misfires."""
+    async def test_times_due_after_the_work_ended_are_missed_and_not_outstanding(self, timeline):
+        """The outcome arrives late: times that came due after the work had ended are missed."""
         await timeline.declare(app_with())
         ended = timeline.at(minutes=3.5)
         timeline.at(minutes=1)
@@ -172,23 +172,21 @@ class TestMissed:
 
 
 class TestPauses:
-    async def test_a_disabled_manifest_has_one_row_for_all_that_it_let_pass(self, timeline):
+    @pytest.mark.parametrize(
+        ("set_enabled", "reason"),
+        [(switch, "manifest_disabled"), (switch_group, "group_disabled")],
+    )
+    async def test_a_disabled_manifest_or_group_has_one_row_for_all_skipped_times(
+        self, timeline, set_enabled, reason
+    ):
         await timeline.declare(app_with())
-        await switch(timeline, enabled=False)
+        await set_enabled(timeline, enabled=False)
         timeline.at(minutes=90.5)
         assert (await timeline.tick()).fired == 0
-        await switch(timeline, enabled=True)
-        assert await timeline.ledger("a") == [("1-90", "skipped", "manifest_disabled")]
+        await set_enabled(timeline, enabled=True)
+        assert await timeline.ledger("a") == [("1-90", "skipped", reason)]
         timeline.at(minutes=91)
         assert (await timeline.tick()).fired == 1
-
-    async def test_a_disabled_group_likewise(self, timeline):
-        await timeline.declare(app_with())
-        await switch_group(timeline, enabled=False)
-        timeline.at(minutes=10.5)
-        await timeline.tick()
-        await switch_group(timeline, enabled=True)
-        assert await timeline.ledger("a") == [("1-10", "skipped", "group_disabled")]
 
     async def test_excluded_times_before_a_pause_are_not_blamed_on_it(self, timeline):
         """The tick sleeps through an exclusion, so these times are undecided when the pause begins."""
@@ -204,7 +202,7 @@ class TestPauses:
         timeline.at(minutes=36)
         assert (await timeline.tick()).fired == 1
 
-    async def test_one_pause_after_the_other_is_told_apart(self, timeline):
+    async def test_consecutive_pauses_have_separate_rows(self, timeline):
         await timeline.declare(app_with())
         await switch(timeline, enabled=False)
         timeline.at(minutes=2.5)
@@ -220,7 +218,7 @@ class TestPauses:
         ]
 
     @pytest.mark.parametrize("retried", [True, False])
-    async def test_a_dead_letter_blocks_until_somebody_has_seen_to_it(self, timeline, retried):
+    async def test_a_dead_letter_blocks_until_it_is_resolved(self, timeline, retried):
         await timeline.declare(app_with())
         timeline.at(minutes=1)
         await timeline.tick()
@@ -240,7 +238,7 @@ class TestPauses:
         timeline.at(minutes=21)
         assert (await timeline.tick()).fired == (0 if retried else 1)
 
-    async def test_a_policy_lets_it_go_on(self, timeline):
+    async def test_a_policy_keeps_a_dead_letter_from_blocking(self, timeline):
         await timeline.declare(app_with(on_dead_letter="go_on"))
         for minute in (1, 2):
             timeline.at(minutes=minute)
@@ -250,7 +248,7 @@ class TestPauses:
         assert (await timeline.manifest("a"))["blocked_by"] is None
         assert await timeline.ledger("a") == [("1", "queued", None), ("2", "queued", None)]
 
-    async def test_a_deployment_of_that_policy_lets_a_blocked_one_go(self, timeline):
+    async def test_a_deployment_of_that_policy_unblocks_the_manifest(self, timeline):
         await timeline.declare(app_with())
         timeline.at(minutes=1)
         await timeline.tick()
@@ -271,7 +269,7 @@ class TestPauses:
         timeline.at(minutes=7)
         assert (await timeline.tick()).fired == 1
 
-    async def test_a_retry_that_is_told_twice_counts_once_though_the_ledger_forgot(self, timeline):
+    async def test_a_repeated_retry_counts_once_although_its_decision_was_deleted(self, timeline):
         """The dead letter is older than the kept decisions."""
         await timeline.declare(app_with(on_dead_letter="go_on"))
         timeline.at(minutes=1)
@@ -349,7 +347,7 @@ async def test_spaced_counts_from_the_end_of_its_work_and_starts_at_once(timelin
     assert (await timeline.tick()).fired == 1
 
 
-async def test_one_that_becomes_spaced_is_not_due_before_that(timeline):
+async def test_a_manifest_that_becomes_spaced_is_not_due_before_that(timeline):
     await timeline.declare(app_with())
     timeline.at(minutes=1)
     await timeline.tick()
@@ -377,7 +375,7 @@ async def test_a_spaced_one_does_not_begin_outside_its_window_when_a_pause_ends(
     assert (await timeline.tick()).fired == 1
 
 
-async def test_nobody_looks_at_a_spaced_one_before_its_jitter_lets_it_go(timeline):
+async def test_the_tick_does_not_wake_before_the_jitter_of_a_spaced_manifest_ends(timeline):
     """Otherwise the tick wakes too early, finds nothing to do, and spins."""
     await timeline.declare(app_with(spaced(minutes=10), jitter=3600))
     fires_at = (await timeline.manifest("a"))["wake_at"]
@@ -479,7 +477,7 @@ async def test_an_operators_settings_survive_a_deployment_and_can_be_given_back(
     ]
 
 
-async def test_what_jitter_still_held_back_is_told_when_the_timing_changes(timeline):
+async def test_times_that_jitter_held_back_are_recorded_when_the_timing_changes(timeline):
     def jittery(hours: int) -> App:
         app = App("test")
         app.job("job")(lambda ctx: None)
@@ -499,7 +497,7 @@ async def test_what_jitter_still_held_back_is_told_when_the_timing_changes(timel
         assert await timeline.ledger(row["external_id"]) == [("60", "skipped", "retimed")]
 
 
-async def test_a_definition_that_travelled_is_the_same_one(timeline):
+async def test_a_definition_survives_serialization(timeline):
     app = app_with(every(hours=1), jitter=300, timeout=60)
     packed = unpack(pack(app.definitions()))
     await timeline.declare(packed)

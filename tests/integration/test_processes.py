@@ -70,7 +70,7 @@ async def test_inputs_and_outputs_are_typed_as_elsewhere(world, worker, job):
     await check_invariants(world.database)
 
 
-async def test_an_input_that_does_not_fit_is_told_as_such(world, worker):
+async def test_an_input_that_does_not_fit_is_reported_as_such(world, worker):
     await queue(world, job="multiply", input={"left": "six"})
     row = await until_run(world, "failed")
     assert row["failure"]["kind"] == "invalid_input"
@@ -121,7 +121,7 @@ async def test_a_timeout_ends_the_process(world, worker):
     await until_gone(pid)
 
 
-async def test_what_a_body_has_started_ends_with_it(world, worker):
+async def test_child_processes_of_a_body_end_with_it(world, worker):
     work = await queue(world, job="parent", cancel_grace_seconds=0.2)
     pids = await reported_pids(world)
     assert len(pids) == 2
@@ -185,7 +185,7 @@ async def test_a_worker_that_stops_hands_its_runs_back_and_leaves_no_process(wor
     await check_invariants(world.database)
 
 
-async def test_the_process_that_makes_processes_is_made_again(world, worker):
+async def test_the_fork_server_is_restarted(world, worker):
     await queue(world, job="multiply", input={"left": 1, "right": 2})
     await until_run(world, "completed")
     process = worker._fork_server._process
@@ -216,7 +216,7 @@ async def test_a_body_wakes_dependents_and_hears_why_it_may_not(world, worker, j
     assert row["failure"]["message"] == "unknown: nobody"
 
 
-async def test_several_that_find_it_gone_start_it_once(fork_server, monkeypatch):
+async def test_concurrent_runs_restart_the_fork_server_once(fork_server, monkeypatch):
     start = AsyncMock(wraps=fork_server.start)
     monkeypatch.setattr(fork_server, "start", start)
     os.kill(fork_server._process.pid, signal.SIGKILL)
@@ -227,7 +227,7 @@ async def test_several_that_find_it_gone_start_it_once(fork_server, monkeypatch)
     assert start.await_count == 1
 
 
-async def test_a_process_that_is_ended_before_it_has_said_a_word_ends(fork_server):
+async def test_a_process_that_is_ended_before_its_first_message_ends(fork_server):
     child = BodyProcess(fork_server, app.jobs["deaf"], ordered(), Mock(), Mock())
     running = asyncio.create_task(child.run())
     child.kill()
@@ -235,7 +235,7 @@ async def test_a_process_that_is_ended_before_it_has_said_a_word_ends(fork_serve
         await asyncio.wait_for(running, 10)
 
 
-async def test_of_processes_that_have_ended_nothing_is_kept(fork_server):
+async def test_ended_processes_leave_no_open_files(fork_server):
     def open_files() -> int:
         return len(list(Path(f"/proc/{fork_server._process.pid}/fd").iterdir()))
 

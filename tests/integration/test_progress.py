@@ -68,7 +68,7 @@ async def test_progress_is_seen_while_the_run_runs_and_lines_keep_their_order(wo
     await check_invariants(world.database)
 
 
-async def test_the_last_words_come_before_the_outcome(world, published):
+async def test_the_last_log_lines_come_before_the_outcome(world, published):
     """Progress of a short run is published before its outcome is stored."""
 
     async def job(ctx):

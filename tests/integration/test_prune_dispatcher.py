@@ -191,9 +191,7 @@ async def test_a_run_that_fails_after_the_prune_is_not_tried_again(world, schedu
     assert await left(world) == NOTHING
 
 
-async def test_work_that_comes_after_the_tombstone_finds_no_home_and_nobody_waits_for_it(
-    world, scheduler
-):
+async def test_work_that_arrives_after_the_tombstone_is_cancelled(world, scheduler):
     await world.dispatcher()
     await scheduler.prune()
     await scheduler.until_confirmed()
@@ -213,7 +211,7 @@ async def test_work_that_comes_after_the_tombstone_finds_no_home_and_nobody_wait
     assert await left(world) == NOTHING
 
 
-async def test_whoever_asks_again_is_told_again(world, scheduler):
+async def test_a_repeated_prune_is_confirmed_again(world, scheduler):
     await world.dispatcher()
     await scheduler.prune()
     await scheduler.until_confirmed()
@@ -281,7 +279,7 @@ async def test_a_large_manifest_goes_batch_by_batch(world, scheduler, monkeypatc
     assert len(await scheduler.received(PruneConfirmed)) == 1
 
 
-async def test_work_that_is_taken_in_while_its_manifest_is_buried_never_stays(world, scheduler):
+async def test_work_that_arrives_during_the_prune_of_its_manifest_never_stays(world, scheduler):
     """Dispatchers share the stream, so work and prune may arrive in any order or at once."""
     for _ in range(3):
         await world.dispatcher()

@@ -41,7 +41,7 @@ async def test_a_manifest_comes_with_its_definition_as_it_was_declared(world):
     assert convert(child.definition, ManifestDefinition) == declared["after"]
 
 
-async def test_a_name_that_nobody_bears_is_told_with_those_that_are_alike(world):
+async def test_an_unknown_name_is_refused_with_similar_names(world):
     await world.scheduler(app_with(nightly_report=manual(), nightly_backup=manual()), tick="off")
     async with world.client() as client:
         for method in (client.manifest, client.preview, client.explain, client.ledger):
@@ -68,7 +68,7 @@ async def test_groups_in_pages(world, monkeypatch):
     assert (found[3].max_active, found[3].manifests) == (7, 1)
 
 
-async def test_a_preview_marks_what_is_odd(world):
+async def test_a_preview_marks_excluded_and_shifted_times(world):
     when = daily("02:30", tz=BERLIN, exclude=exclude_days("sat"), jitter=600)
     await world.scheduler(app_with(nightly=when), tick="off")
     async with world.client() as client:
@@ -86,7 +86,7 @@ async def test_a_preview_marks_what_is_odd(world):
     assert len({fire.fire_at - fire.due_at for fire in answer.fires}) > 1
 
 
-async def test_a_preview_folds_what_is_excluded_unless_each_time_is_wanted(world):
+async def test_a_preview_folds_excluded_times_unless_each_is_requested(world):
     when = every(minutes=1, exclude=exclude_range("2027-12-24", "2028-01-06"))
     await world.scheduler(app_with(busy=when), tick="off")
     after = datetime(2027, 12, 24, 0, 0, 30, tzinfo=UTC)

@@ -71,7 +71,7 @@ async def test_an_orphan_is_reaped_and_tried_again_and_the_zombie_is_fenced_off(
     await check_invariants(world.database)
 
 
-async def test_an_order_that_nobody_claims_is_withdrawn_and_its_work_waits_again(world, app):
+async def test_an_unclaimed_order_is_withdrawn_and_its_work_waits_again(world, app):
     @app.job("job")
     @when_made_due()
     @retry(attempts=1)
@@ -98,7 +98,7 @@ async def test_an_order_that_nobody_claims_is_withdrawn_and_its_work_waits_again
     await check_invariants(world.database)
 
 
-async def test_a_worker_that_spoke_past_the_fence_and_fell_silent_is_reaped_too(world, app):
+async def test_a_silent_worker_that_published_past_the_fence_is_reaped_too(world, app):
     """A broken chain of events must not keep a lease alive for ever."""
     stuck = asyncio.Event()
 
@@ -123,7 +123,7 @@ async def test_a_worker_that_spoke_past_the_fence_and_fell_silent_is_reaped_too(
     await check_invariants(world.database, rejected=1)
 
 
-async def test_a_dispatcher_that_was_cut_off_reaps_nobody(world, app):
+async def test_a_dispatcher_that_was_cut_off_reaps_no_lease(world, app):
     """Silence proves nothing while the dispatcher could not receive heartbeats."""
 
     @app.job("job")

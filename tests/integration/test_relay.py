@@ -43,7 +43,7 @@ async def backlog(world) -> int:
         return await connection.fetchval("SELECT count(*) FROM scheduler.outbox")
 
 
-async def test_what_is_acknowledged_is_deleted(world):
+async def test_acknowledged_messages_are_deleted(world):
     await world.provision()
     await add(world, *(message(number) for number in range(1200)))
     relay = Relay(world.database, world.broker, OUTBOX)
@@ -98,7 +98,7 @@ async def test_work_announced_twice_long_after_the_broker_forgot_is_taken_in_onc
     await check_invariants(world.database)
 
 
-async def test_a_message_that_no_stream_wants_stays_and_is_named(world):
+async def test_a_message_without_a_stream_stays_and_is_named(world):
     await world.provision()
     await add(world, message(1), message(2, subject="nowhere.at.all"))
     relay = Relay(world.database, world.broker, OUTBOX)
@@ -119,7 +119,7 @@ async def test_an_order_that_the_broker_does_not_take_is_no_failure_of_its_job(w
     async def greet(ctx): ...
 
     dispatcher = await world.dispatcher()
-    # The test publishes in place of the relay, one try at a time, before it makes room.
+    # Stop these passes, so that only the test publishes orders and makes room in the stream.
     for name in ("relay", "tidying", "orders"):
         await dispatcher.end_pass(name)
     relay = Relay(world.database, world.broker, ORDERS)
@@ -200,7 +200,7 @@ async def test_a_row_that_commits_late_is_not_passed_over(world):
     assert (await backlog(world), await stored(world)) == (0, 2)
 
 
-async def test_what_is_handed_over_is_published_and_deleted_without_a_look(world):
+async def test_handed_messages_are_published_and_deleted_without_reading_the_outbox(world):
     await world.provision()
     await add(world, message(1), message(2))
     handover = Handover()
@@ -215,7 +215,7 @@ async def test_what_is_handed_over_is_published_and_deleted_without_a_look(world
     assert (await backlog(world), await stored(world)) == (0, 2)
 
 
-async def test_what_is_handed_over_and_not_taken_stays_in_the_outbox(world):
+async def test_handed_messages_that_the_broker_refuses_stay_in_the_outbox(world):
     await world.provision()
     await add(world, message(1), message(2, "nobody.listens"))
     handover = Handover()

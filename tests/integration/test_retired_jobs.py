@@ -177,7 +177,7 @@ async def test_a_plan_says_which_jobs_would_retire_and_which_manifests_would_hol
         await timeline.declare(using("mail", "crm-mail", "crm-new"))
 
 
-async def test_a_run_is_told_that_a_dependent_of_a_retired_job_cannot_be_woken(timeline):
+async def test_a_run_cannot_activate_a_dependent_of_a_retired_job(timeline):
     app = app_with("mail")
     app.job("report")(lambda ctx: None)
     app.manifest("billing-mail").then("follow", job="report", dormant=True)

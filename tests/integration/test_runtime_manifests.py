@@ -43,7 +43,7 @@ async def terms_of(world, external_id: str) -> dict:
     return {**terms, **{name: row[name] for name in ("group_name", "labels", "attempts")}}
 
 
-async def test_terms_that_nobody_states_are_those_of_the_job(world):
+async def test_unstated_terms_are_those_of_the_job(world):
     await world.scheduler(app_with(**STATED), tick="off")
     async with world.client() as client:
         await client.schedule("plain", job="sync", when=daily("03:15"), input=2)
@@ -113,7 +113,7 @@ async def test_a_dependent_made_at_run_time_follows_a_parent_of_any_owner(world,
         await client.schedule("mine", job="mail", depends_on="load")
         await client.schedule("after-mine", job="mail", depends_on="mine")
         await client.schedule("asleep", job="mail", depends_on="load", dormant=True)
-        # A second request with another input keeps the link to the parent.
+        # A second request with another priority keeps the link to the parent.
         await client.schedule("after-mine", job="mail", depends_on="mine", priority=9)
         await client.trigger("load")
         await world.until_settled(at_least=4)
@@ -127,7 +127,7 @@ async def test_a_dependent_made_at_run_time_follows_a_parent_of_any_owner(world,
     await check_invariants(world.database)
 
 
-async def test_parents_that_cannot_be_are_refused_by_name(world):
+async def test_invalid_parents_are_refused_by_name(world):
     await world.scheduler(app_with(), tick="off")
     async with world.client() as client:
         with pytest.raises(Invalid, match="'x' depends on 'nobody', which does not exist"):
@@ -142,7 +142,7 @@ async def test_parents_that_cannot_be_are_refused_by_name(world):
             await client.schedule("c", job="sync", when=manual(), dormant=True, input=1)
 
 
-async def test_a_manifest_in_the_words_of_a_file_is_the_same_over_http(world, console):
+async def test_a_manifest_in_file_syntax_is_the_same_over_http(world, console):
     app = app_with(**STATED)
     await world.scheduler(app, tick="off")
     record = {"job": "sync", "depends_on": "nightly", "dormant": True, "input": 5}

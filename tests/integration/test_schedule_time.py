@@ -118,7 +118,7 @@ async def test_delays_and_retries_wait_for_schedule_time(world, clock):
     await check_invariants(world.database)
 
 
-async def test_an_order_that_nobody_claims_is_withdrawn_after_real_time(world, clock):
+async def test_an_unclaimed_order_is_withdrawn_after_real_time(world, clock):
     async def job(ctx): ...
 
     await dispatch(world, clock, orphan_timeout_seconds=1.0, stale_pending_seconds=1.5)

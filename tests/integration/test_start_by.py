@@ -79,7 +79,7 @@ async def test_an_order_that_lies_ready_for_a_busy_worker_expires(world, clock, 
     assert (await verify(world.database)).differences == []
 
 
-async def test_the_gate_tells_of_an_order_that_may_come_too_late(database, clock):
+async def test_the_gate_wakes_the_expiry_pass_for_an_order_with_start_by(database, clock):
     """The gate wakes the expiry pass, so that expiry does not wait for a poll."""
 
     class CountingWakeup(Wakeup):
@@ -136,9 +136,7 @@ class TestTheFence:
         settings = DispatcherSettings(database_url="", nats_url="")
         return await withdraw_expired(world.database, world.broker, settings, "d1")
 
-    async def test_it_rests_until_the_time_has_come_and_then_takes_the_order_back(
-        self, world, clock, lease
-    ):
+    async def test_the_order_is_withdrawn_at_its_time_and_not_before(self, world, clock, lease):
         assert await self.expire(world) == HOUR.total_seconds()
         assert await last_stored(world.broker, lease["id"]) is None
         clock.at += HOUR
@@ -147,7 +145,7 @@ class TestTheFence:
         assert isinstance(stored.events[0].data, LeaseRevoked)
         assert [event.data.reason for event in stored.events] == ["expired", EXPIRED]
 
-    async def test_who_claimed_in_time_goes_on_though_nobody_has_heard_of_it_yet(
+    async def test_a_claim_in_time_counts_although_it_is_not_projected_yet(
         self, world, clock, lease
     ):
         claim = event(
@@ -174,7 +172,7 @@ class TestTheFence:
         assert await self.expire(world) is None
         assert await last_stored(world.broker, lease["id"]) is None
 
-    async def test_one_that_nobody_lists_any_more_is_taken_back(self, world, clock, lease):
+    async def test_a_lease_that_is_no_longer_listed_is_withdrawn(self, world, clock, lease):
         await world.value(
             "UPDATE dispatcher.lease SET listed_at = clock_timestamp() - interval '1 h'"
         )

@@ -75,7 +75,7 @@ async def test_a_new_manifest_waits_for_its_first_time(timeline):
     assert (await timeline.tick()).fired == 1
 
 
-async def test_capacity_is_not_the_ticks_business(timeline):
+async def test_the_tick_ignores_capacity(timeline):
     app = app_with(*"abc")
     app.group("job", max_active=1)
     await timeline.declare(app)
@@ -254,7 +254,7 @@ async def test_a_scheduler_that_does_not_tick_declares_and_fires_nothing(world):
     await world.until("SELECT bool_and(decision = 'queued') FROM scheduler.occurrence")
 
 
-async def test_what_a_timing_missed_that_is_gone_is_told_by_whoever_declares(timeline):
+async def test_a_declaration_records_the_missed_times_of_the_replaced_timing(timeline):
     def apply(app: App):
         terms = {"policy": "delete", "may_fire": False}
         return startup.apply(timeline.database, app.definitions(), **terms)
@@ -267,7 +267,7 @@ async def test_what_a_timing_missed_that_is_gone_is_told_by_whoever_declares(tim
     assert await timeline.ledger("a") == [("60-120", "skipped", "missed")]
 
 
-async def test_what_code_no_longer_declares_and_keep_keeps_can_be_deleted(timeline):
+async def test_a_manifest_that_policy_keep_keeps_can_be_deleted(timeline):
     await timeline.declare(app_with("a", "b"), prune="keep")
     await timeline.declare(app_with("a"), prune="keep")
     await timeline.do(changes.delete, DeleteRequest(manifest="b"))

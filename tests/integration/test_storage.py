@@ -25,7 +25,7 @@ async def test_migrating_twice_changes_nothing(database):
     assert await SCHEDULER.apply(database) == []
 
 
-async def test_an_empty_database_is_told_apart_and_migrated(postgres):
+async def test_an_empty_database_is_detected_and_migrated(postgres):
     url = await postgres.new_database(template="template1")
     database = await Database.connect(url, name="test")
     try:
@@ -102,7 +102,7 @@ async def test_a_connection_that_the_server_has_just_ended_is_an_outage(database
         assert await connection.fetchval("SELECT 1") == 1
 
 
-async def test_a_transaction_that_is_locked_lets_go_whatever_its_end(database):
+async def test_a_locked_transaction_releases_its_lock_however_it_ends(database):
     """The lock is released by a commit, by a failure, and by a cancel during the wait."""
     async with database.locked_transaction(1) as connection:
         assert await locks(connection) == 1
@@ -124,7 +124,7 @@ async def test_a_transaction_that_is_locked_lets_go_whatever_its_end(database):
         assert await locks(connection) == 0
 
 
-async def test_a_shared_lock_keeps_only_those_away_who_want_it_alone(database):
+async def test_a_shared_lock_excludes_only_exclusive_locks(database):
     async with database.locked_transaction(1, shared=True) as first:
         async with database.locked_transaction(1, shared=True):
             assert await locks(first) == 2

@@ -106,7 +106,7 @@ async def test_a_watch_sees_new_streams_and_those_that_went_back(broker):
     assert not await watch.look()
 
 
-async def test_how_far_a_consumer_is(broker):
+async def test_done_through_follows_the_ack_floor_and_purges(broker):
     await ensure_stream(broker, STREAM)
     for number in range(4):
         await broker.client.request(f"s.{number}", b"")
@@ -121,7 +121,7 @@ async def test_how_far_a_consumer_is(broker):
         return await done_through(broker, "S", "c", await see(broker, "S")) == 1
 
     await until(floor, within=5, what="the floor is where the first gap is")
-    # Purged messages do not move the ack floor, although they are never consumed.
+    # Purged messages do not move the ack floor, but count as done: no consumer will get them.
     await broker.api("STREAM.PURGE.S")
 
     async def done() -> bool:
@@ -152,7 +152,7 @@ async def test_streams_and_consumers_are_made_by_the_settings(broker):
     assert renew_seconds(wanted) == 14 * 86_400 / 4
 
 
-async def test_without_leave_to_make_streams_it_says_what_is_missing_and_goes_on(
+async def test_without_permission_to_create_streams_it_logs_the_missing_stream_and_continues(
     world, app, caplog
 ):
     await world.provision()

@@ -31,7 +31,7 @@ async def declare_due(world, *names: str, group: str = "job") -> None:
     await world.make_due(*names)
 
 
-async def test_a_manifest_that_cannot_be_judged_holds_nobody_else_up(world):
+async def test_a_manifest_that_cannot_be_judged_does_not_delay_others(world):
     await declare_due(world, "good", "bad-retry", "bad-zone", "bad-cadence")
     change = "UPDATE scheduler.manifest SET {} WHERE external_id = $1"
     await world.value(change.format('terms = \'{"retry": {"attempts": null}}\''), "bad-retry")
@@ -49,7 +49,7 @@ async def test_a_manifest_that_cannot_be_judged_holds_nobody_else_up(world):
     assert (await tick_of(world).run_once()).rest > 200, "postponed for a few minutes"
 
 
-async def test_an_entry_that_cannot_be_recorded_holds_nobody_else_up(world):
+async def test_an_entry_that_cannot_be_recorded_does_not_delay_others(world):
     await declare_due(world, "good", "bad", "fine")
     await world.value(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
@@ -175,7 +175,7 @@ async def test_a_backlog_of_one_group_does_not_hide_another(world, monkeypatch):
     )
 
 
-async def test_whoever_lost_the_lock_forgets_what_it_had_planned(world):
+async def test_a_scheduler_that_lost_the_lock_drops_its_plan(world):
     await declare_due(world, *(f"m-{number}" for number in range(40)))
     tick = tick_of(world, max_entries=5)
     await tick.run_once()
@@ -193,7 +193,7 @@ async def explain(world, query: str, *arguments: str) -> str:
     return "\n".join(row[0] for row in rows)
 
 
-async def test_what_sleeps_costs_the_tick_nothing(world):
+async def test_sleeping_manifests_cost_the_tick_nothing(world):
     """Disabled, blocked and outstanding manifests are not in the index, even if past due."""
     await declare_due(world, *(f"m-{number}" for number in range(3000)))
     await world.value(

@@ -164,7 +164,7 @@ async def test_one_trace_follows_a_piece_of_work(collector, processes, world, da
     assert [row["trace_id"] for row in traces] == [top.trace], "runs name their trace"
 
 
-async def test_what_a_run_wakes_is_linked_to_it(collector, processes, world):
+async def test_activated_work_is_linked_to_its_run(collector, processes, world):
     async with world.client() as client:
         await ready(client, "waker")
     top = await collector.seen(TREE_OF_AN_ACTIVATION, manifest="waker")
@@ -231,7 +231,7 @@ def test_the_guide_shows_the_tree_that_is_received():
     assert TREE_OF_A_DEPENDENT in guide
 
 
-def test_nothing_is_made_where_nothing_records():
+def test_no_span_is_created_without_a_recorder():
     assert not headway_tracing.is_recording()
     with headway_tracing.span("x", parent=APPLICATION) as current:
         assert not current.get_span_context().is_valid
@@ -246,6 +246,6 @@ def test_nothing_is_made_where_nothing_records():
         (f"{APPLICATION} 00-{'c' * 32}-{'d' * 16}-01", APPLICATION, "a" * 32),
     ],
 )
-def test_of_several_contexts_the_first_is_gone_on_from(stored, first, trace):
+def test_the_first_of_several_contexts_is_continued(stored, first, trace):
     assert headway_tracing.first_context(stored) == first
     assert headway_tracing.trace_id(stored) == trace

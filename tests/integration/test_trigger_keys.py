@@ -128,7 +128,7 @@ class TestIsRemembered:
         await timeline.settle("a", "coalesced")
         await self.assert_kept_with(timeline, first.work)
 
-    async def test_from_its_decision_on_if_nobody_noted_when_it_was_settled(self, timeline):
+    async def test_from_its_decision_if_its_settling_was_not_recorded(self, timeline):
         """As for rows that were settled before `settled_at` existed."""
         await timeline.declare(app_with(input=1))
         await trigger(timeline, key="k")

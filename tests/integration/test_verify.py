@@ -180,7 +180,7 @@ class TestLetters:
         assert await self.read(world, letter) == (runs, edit)
         assert (await verify(world.database)).differences == []
 
-    async def test_what_was_changed_is_told_and_mended(self, retried):
+    async def test_changed_fields_are_found_and_repaired(self, retried):
         world, letter = retried
         before = await self.read(world, letter)
         for column, value in (
@@ -202,7 +202,7 @@ class TestLetters:
         ' edit = \'[{"path": "/a", "was": 1}]\''
     )
 
-    async def test_a_wish_that_waits_for_its_slot_is_left_alone(self, stopped):
+    async def test_a_pending_retry_is_left_alone(self, stopped):
         await stopped.value(f"UPDATE dispatcher.dead_letter SET {self.WISH}")
         assert (await verify(stopped.database)).differences == []
         wish = "SELECT retry_requested_by, retry_input, edit FROM dispatcher.dead_letter"
@@ -212,7 +212,7 @@ class TestLetters:
         assert await stopped.rows(wish) == before
         assert (await verify(stopped.database)).differences == []
 
-    async def test_a_letter_that_was_seen_to_waits_for_nothing(self, retried):
+    async def test_a_resolved_letter_waits_for_nothing(self, retried):
         world, _ = retried
         await world.value(
             "UPDATE dispatcher.dead_letter SET state = 'awaiting', resolved_at = NULL,"
@@ -222,7 +222,7 @@ class TestLetters:
         assert (await verify(world.database)).differences == []
         assert await world.value("SELECT retry_input IS NULL FROM dispatcher.dead_letter")
 
-    async def test_a_history_from_before_it_told_them_differs_from_nothing(self, retried):
+    async def test_an_older_history_without_these_fields_has_no_differences(self, retried):
         world, letter = retried
         await world.value(
             "UPDATE dispatcher.history SET data = data - 'edit'"
@@ -236,7 +236,7 @@ class TestLetters:
 
 
 @pytest.mark.breaks_tables("deletes a row and invents another")
-async def test_rows_that_are_missing_and_rows_that_nobody_told_of(settled):
+async def test_missing_rows_and_rows_without_history_are_found(settled):
     letter = await settled.value("DELETE FROM dispatcher.dead_letter RETURNING id")
     work, forged = await settled.value("SELECT id FROM dispatcher.work_queue"), uuid4()
     await settled.value(
@@ -435,7 +435,7 @@ class TestARebuildUnderLiveRuns:
         assert [row["state"] for row in rows] == ["failed", "completed"]
         assert rows[0]["failure"]["kind"] == "undelivered"
 
-    async def test_what_work_waits_for_is_found_out_anew(self, world):
+    async def test_wait_reasons_are_computed_again(self, world):
         app = App("verify")
         app.job("job", concurrency_key="one")(lambda ctx: None)
         app.schedule("m", job="job", when=when_made_due())
@@ -456,7 +456,7 @@ class TestARebuildUnderLiveRuns:
         await world.until_settled()
 
 
-async def test_what_history_does_not_know_goes_only_if_one_says_so(stopped):
+async def test_rows_without_history_are_deleted_only_on_request(stopped):
     written = await stopped.value(
         "SELECT string_agg(column_name, ', ') FROM information_schema.columns"
         " WHERE table_schema = 'dispatcher' AND table_name = 'work_queue'"

@@ -95,7 +95,7 @@ async def test_a_plain_function_is_handed_back_at_the_drain_s_deadline(world, en
 
 
 @pytest.mark.parametrize("stop_reason", ["cancelled", "timed_out"])
-async def test_a_run_that_was_asked_to_stop_before_has_no_longer_than_the_drain(world, stop_reason):
+async def test_a_run_that_is_already_stopping_has_no_longer_than_the_drain(world, stop_reason):
     release, heard = threading.Event(), threading.Event()
 
     def job(ctx):
@@ -169,7 +169,7 @@ async def test_when_contact_is_lost_the_job_decides(world, policy):
     await check_invariants(world.database)
 
 
-async def test_who_has_lost_contact_claims_nothing_that_would_have_to_stop(world):
+async def test_a_worker_without_contact_claims_nothing_that_it_would_have_to_stop(world):
     """Otherwise it would begin one body after the other and stop each at the next heartbeat."""
     begun, mended = [], asyncio.Event()
 
@@ -302,7 +302,7 @@ async def test_a_long_lease_is_renewed_so_that_its_last_message_stays(world, mon
     await check_invariants(world.database)
 
 
-async def test_a_renewal_that_meets_an_empty_stream_tells_all_again(world, monkeypatch):
+async def test_a_renewal_that_finds_an_empty_stream_republishes_all_events(world, monkeypatch):
     monkeypatch.setattr(gate, "renew_seconds", lambda _settings: 0.2)
     release = asyncio.Event()
 
@@ -385,7 +385,7 @@ async def beat(world, worker: str = "stranger", nonce: str = "n") -> None:
     await world.broker.client.request(subjects.HEARTBEAT, msgspec.json.encode(heartbeat), timeout=5)
 
 
-async def test_an_output_that_is_too_large_fails_whoever_sends_it(world):
+async def test_an_output_that_is_too_large_fails_from_any_worker(world):
     await world.dispatcher()
     stranger = await Stranger.takes(world)
     output = "x" * OUTPUT_LIMIT
@@ -396,7 +396,7 @@ async def test_an_output_that_is_too_large_fails_whoever_sends_it(world):
     await check_invariants(world.database)
 
 
-async def test_a_failure_that_is_too_long_is_cut_whoever_sends_it(world):
+async def test_a_failure_that_is_too_long_is_cut_from_any_worker(world):
     await world.dispatcher()
     stranger = await Stranger.takes(world)
     failure = {
@@ -439,7 +439,7 @@ async def test_a_claim_that_does_not_count_is_answered_at_once(world):
     assert pushed.empty(), "a process of the same name would receive it, too"
 
 
-async def test_a_worker_lets_a_lease_go_when_told_so(world, monkeypatch):
+async def test_a_worker_releases_a_lease_on_request(world, monkeypatch):
     """The worker stops the body and publishes nothing more."""
     stopped = asyncio.Event()
 
@@ -497,7 +497,7 @@ async def test_a_claim_with_an_answer_that_decides_nothing_is_made_again(
     await check_invariants(world.database)
 
 
-async def test_an_outcome_that_was_stored_although_nobody_said_so_counts_once(world, monkeypatch):
+async def test_an_outcome_that_was_stored_without_a_reply_counts_once(world, monkeypatch):
     """Each reply of the broker is lost, but the dispatcher has the stored event."""
 
     async def job(ctx):
