@@ -13,7 +13,7 @@ from headway_contract import decode, encode, event, subjects
 from headway_contract.fields import OUTPUT_LIMIT
 from headway_contract.lifecycle import LeaseClaimed, LeaseRenewed, RunCompleted, RunFailed
 from headway_contract.work import RetryPolicy
-from headway_contract.worker_protocol import CancelPush, Heartbeat
+from headway_contract.worker_protocol import CancelPush, Heartbeat, HeartbeatReply
 from headway_dispatcher.gate import gate
 from headway_jetstream_kit import Refused, Stored
 from headway_jetstream_kit.publish import NoAnswer, publish
@@ -224,7 +224,8 @@ async def test_a_cancel_is_heard_by_push_or_else_by_heartbeat(world, way, kind, 
     worker = await world.worker(app, heartbeat_seconds=seconds)
     if way == "heartbeat":
         obey = worker.heartbeats.obey
-        worker.heartbeats.obey = lambda push: None if isinstance(push, CancelPush) else obey(push)
+        # A heartbeat reply is a CancelPush too, so keep the replies instead of dropping pushes.
+        worker.heartbeats.obey = lambda got: obey(got) if isinstance(got, HeartbeatReply) else None
     work = await queue(world, retry=RetryPolicy(attempts=3))
     await until_run(world, "in_progress")
     await cancel(world, work)
