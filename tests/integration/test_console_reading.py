@@ -236,7 +236,7 @@ class TestLists:
         assert await found(label=("team=mail",)) == ["bad-1"]
         assert await found(label=("team=mail", "tier=1")) == []
         [label] = await list_labels(reader)
-        assert (label.key, label.value, label.manifests) == ("team", "mail", 1)
+        assert tuple(label) == ("team", "mail", 1)
         assert await found(state="disabled") == ["fine-2"]
         await client.pause("fine-1", reason="new disks")
         assert await found(state="paused") == ["fine-1"]
@@ -341,7 +341,7 @@ class TestLists:
         known = await read_system(reader, now=now)
         assert known.connected["headway-dispatcher"] >= 1
         assert known.versions["postgresql"]
-        assert "dispatcher.history" in {one.name for one in known.tables}
+        assert "dispatcher.history" in {table["name"] for table in known.tables}
         [worker] = (await page_of_workers(reader, heard_since=since)).items
         assert (worker.worker, worker.sdk, len(worker.runs)) == ("w1", "headway-python", 1)
         figures = await latest_figures(reader, await find_id(reader, "after-fine"))

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from asyncpg.exceptions import InsufficientPrivilegeError, InvalidParameterValueError
 from headway_clock import new_secret
-from headway_contract.http import Role
 from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
 from headway_service_kit.service import Service, open_service
@@ -34,7 +33,6 @@ class LocalCredentials(Struct, frozen=True, kw_only=True):
     name: str
     token: str
     ticket_key: str
-    role: Role = "admin"
 
 
 class ConsoleService(Service):
@@ -69,7 +67,7 @@ async def start_console(
     check_oidc(settings)
     given: tuple[Token, ...] = ()
     if local is not None:
-        given = (Token(name=local.name, role=local.role, sha256=fingerprint(local.token)),)
+        given = (Token(name=local.name, role="admin", sha256=fingerprint(local.token)),)
     tokens = Tokens(Path(settings.api_tokens_file) if settings.api_tokens_file else None, given)
     listening = listen(settings.console_address)
     try:

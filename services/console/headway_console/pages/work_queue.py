@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from litestar.params import FromPath
 from headway_console.access.guards import needs
 from headway_console.pages import form_fields as fields
 from headway_console.pages.filters import words
-from headway_console.pages.shell import Page, back_of, go_to, show
+from headway_console.pages.shell import Page, back_of, go_to, show, show_list
 from headway_console.reading.manifests import find_id
 from headway_console.reading.works import WorkFilter, count_waiting, page_of_works, read_work
 from headway_console.services import HttpRequest, ask, read
@@ -58,17 +59,15 @@ async def unknown_manifest(request: HttpRequest, name: str | None) -> str | None
 @get("/work", opt=needs("viewer"))
 async def work_queue(request: HttpRequest) -> Response[str]:
     """List work, the newest first."""
-    cursor = fields.text_of(request, "cursor")
     filters = WorkFilter(
         **fields.texts_of(request, "group", "job", "manifest", "reason"),
         state=fields.choice_of(request, "state", contract.WorkState),
     )
-    return show(
+    return await show_list(
         request,
         "work_queue.html",
-        page=await read(request, page_of_works, filters, cursor=cursor),
-        values=fields.filters_of(request, *_FILTERS),
-        cursor=cursor,
+        partial(page_of_works, filters=filters),
+        _FILTERS,
         waiting=await read(request, count_waiting),
         reasons=sorted(REASONS.items(), key=lambda reason: reason[1]),
         waits_for=waits_for,

@@ -18,15 +18,12 @@ _SETTINGS = {
 }
 
 
-async def connect_reader(
-    url: str, *, name: str = "headway-console", role: str = READER, max_connections: int = 10
-) -> Database:
+async def connect_reader(url: str, *, role: str = READER) -> Database:
     """Open a read-only pool in a role; an empty role keeps the user of `url`."""
-    settings = {**_SETTINGS, "role": role} if role else _SETTINGS
     return await Database.connect(
         url,
-        name=name,
-        max_connections=max_connections,
+        name="headway-console",
+        max_connections=10,
         answer_seconds=_ANSWER_SECONDS,
-        settings=settings,
+        settings={**_SETTINGS, "role": role} if role else _SETTINGS,
     )

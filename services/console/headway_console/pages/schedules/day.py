@@ -1,7 +1,7 @@
 """One day of a manifest: every fire and skip, explained if it did not simply complete."""
 
 import asyncio
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -121,27 +121,20 @@ async def _explain_time(
     """Explain a time of the form, in the zone of the manifest."""
     if not text:
         return ""
-    for form in ("%H:%M", "%H:%M:%S"):
-        try:
-            clock = datetime.strptime(text, form).time()  # noqa: DTZ007
-        except ValueError:
-            continue
-        at = datetime.combine(day, clock, tzinfo=zone).astimezone(UTC)
-        return await _explain(request, name, at)
-    return f"Invalid time {text!r}: write 02:30"
+    try:
+        clock = time.fromisoformat(text)
+    except ValueError:
+        return f"Invalid time {text!r}: write 02:30"
+    at = datetime.combine(day, clock, tzinfo=zone).astimezone(UTC)
+    return await _explain(request, name, at)
 
 
 async def preview(
     request: HttpRequest, question: contract.PreviewQuestion
 ) -> contract.PreviewAnswer:
     """Ask the scheduler for the next fire times."""
-    return await ask(
-        request,
-        subjects.PREVIEW_QUESTION,
-        question,
-        contract.PreviewAnswer,
-        timeout=PATIENT_SECONDS,
-    )
+    subject, seconds = subjects.PREVIEW_QUESTION, PATIENT_SECONDS
+    return await ask(request, subject, question, contract.PreviewAnswer, timeout=seconds)
 
 
 async def _explain(request: HttpRequest, name: str, at: datetime) -> str:
