@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from headway import App
 from headway_clock import monotonic, utc_now
-from headway_console.reading import BadCursor, connect_reader
+from headway_console.reading import connect_reader
 from headway_console.reading.applications import page_of_jobs
 from headway_console.reading.audit import AuditFilter, page_of_audit
 from headway_console.reading.dead_letters import page_of_failures, page_of_letters, read_letter
@@ -19,6 +19,7 @@ from headway_console.reading.events import (
     read_position,
 )
 from headway_console.reading.groups import page_of_groups
+from headway_console.reading.lists import BadCursor
 from headway_console.reading.manifests import (
     ManifestFilter,
     find_id,
@@ -278,12 +279,12 @@ class TestLists:
         slow = (await client.manifest("slow-1")).status.id
         now = utc_now()
         hour = timedelta(hours=1)
-        span = await read_span(reader, slow, since=now - hour, until=now + hour)
-        states = [(one.cause.partition(":")[0], one.state, one.reason) for one in span.occurrences]
+        past, more = await read_span(reader, slow, since=now - hour, until=now + hour)
+        states = [(one.cause.partition(":")[0], one.state, one.reason) for one in past]
         assert states == [("due", "under_way", None), ("trigger", "skipped", "still_outstanding")]
-        assert (await read_span(reader, slow, since=now + hour, until=now + 2 * hour)) == type(
-            span
-        )(occurrences=[])
+        assert not more
+        later = await read_span(reader, slow, since=now + hour, until=now + 2 * hour)
+        assert later == ([], False)
         [work] = (await page_of_works(reader, WorkFilter(job="slow"))).items
         await client.cancel(work.work)
         await world.until("SELECT count(*) FROM scheduler.occurrence WHERE outcome = 'cancelled'")

@@ -133,7 +133,7 @@ class Feed:
         self._database = database
         self._followers: set[Follower] = set()
         self._watchers: set[Watcher] = set()
-        self._pulse: tuple[Any, ...] | None = None
+        self._pulse: Any = None
         self._polling: asyncio.Task[None] | None = None
         self._numbers: Numbers | None = None
         self._ended = False

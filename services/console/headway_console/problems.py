@@ -82,8 +82,7 @@ def problem_of(error: Exception) -> Problem:
         if isinstance(error, special):
             return _problem(status, name, title, error)
     kind = next((kind for known, kind in _KINDS if isinstance(error, known)), None)
-    if isinstance(error, RequestFailed):
-        kind = error.kind
+    kind = error.kind if isinstance(error, RequestFailed) else kind
     if kind is None:
         logger.error("unexpected exception in a request", exc_info=error)
         text = "this is a defect of the console; see its log"

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from headway.client.control import PATIENT_SECONDS
 from headway_contract import dead_letters as contract
 from headway_contract import subjects
 from headway_contract.work_queue import InputAnswer, InputQuestion
@@ -29,7 +28,6 @@ from headway_console.problems import problem_of
 from headway_console.reading import dead_letters as reading
 from headway_console.services import HttpRequest, ask, read
 
-_MAX_AT_ONCE = 500
 _FAILURE_FILTERS = ("state", "group", "job", "manifest")
 _LETTER_FILTERS = (*_FAILURE_FILTERS, "fingerprint", "since", "before")
 _SUCCESSES = ("retried", "waits", "acknowledged")
@@ -57,9 +55,7 @@ async def failures(request: HttpRequest) -> Response[Any]:
     """List dead letters by failure, the latest first."""
     if fields.text_of(request, "fingerprint"):
         return go_to(request, f"/dead-letters/list?{request.url.query}")
-    state: contract.LetterState = (
-        fields.choice_of(request, "state", contract.LetterState) or "awaiting"
-    )
+    state: Any = fields.choice_of(request, "state", contract.LetterState) or "awaiting"
     filters = fields.texts_of(request, "group", "job", "manifest")
     read_page = partial(reading.page_of_failures, state=state, **filters)
     return await show_list(request, "dead_letters.html", read_page, _FAILURE_FILTERS, state=state)
@@ -93,8 +89,6 @@ async def change(request: HttpRequest) -> Response[Any]:
     kind, _, whole = action.partition("-")
     if kind not in ("retry", "acknowledge") or whole not in ("", "all"):
         raise Invalid(f"unknown action {action!r} for dead letters")
-    if len(ids) > _MAX_AT_ONCE:
-        raise Invalid(f"check at most {_MAX_AT_ONCE} at once, or act on the whole failure")
     if not whole and not ids:
         raise Invalid("nothing is checked: check some dead letters first")
     if whole and not fingerprint:
@@ -164,9 +158,8 @@ async def check(request: HttpRequest, letter: FromPath[UUID]) -> Response[str]:
 @post("/dead-letters/{letter:uuid}/acknowledge", opt=needs("operator"))
 async def acknowledge(request: HttpRequest, letter: FromPath[UUID]) -> Response[Any]:
     """Acknowledge one dead letter, with a note."""
-    message = contract.AcknowledgeRequest(
-        dead_letters=[letter], note=await fields.field_of(request, "note")
-    )
+    note = await fields.field_of(request, "note")
+    message = contract.AcknowledgeRequest(dead_letters=[letter], note=note)
     return await _change(request, message, to=f"/dead-letters/{letter}")
 
 
@@ -205,8 +198,7 @@ async def _change(request: HttpRequest, message: Change, *, to: str) -> Response
     subject = subjects.RETRY_REQUEST if is_retry else subjects.ACKNOWLEDGE_REQUEST
     results: list[contract.LetterResult] = []
     while True:
-        answer, seconds = contract.LettersChanged, PATIENT_SECONDS
-        page = await ask(request, subject, message, answer, timeout=seconds)
+        page = await ask(request, subject, message, contract.LettersChanged, slow=True)
         results += page.results
         if not page.more or message.filter is None:
             text, kind = summary(results)

@@ -43,7 +43,6 @@ _CANCEL_RESULTS = {
     "unknown": "unknown",
 }
 _FILTERS = ("state", "reason", "group", "job", "manifest")
-_MAX_AT_ONCE = 500
 
 
 def waits_for(reason: str | None) -> str:
@@ -118,8 +117,6 @@ async def cancel(request: HttpRequest, ids: Sequence[UUID], *, to: str) -> Respo
     """Cancel work or runs, and show the results."""
     if not ids:
         raise Invalid("nothing is checked: check what to cancel")
-    if len(ids) > _MAX_AT_ONCE:
-        raise Invalid(f"check at most {_MAX_AT_ONCE} at once")
     message = contract.CancelRequest(ids=list(ids), reason=await fields.field_of(request, "reason"))
     answer = await ask(request, subjects.CANCEL_REQUEST, message, contract.CancelAnswer)
     ended = {"settled", "asked_to_stop", "asked"} & {result.result for result in answer.results}

@@ -18,7 +18,6 @@ from headway_console.pages.shell import Page, back_of, go_to, show_list
 from headway_console.reading.system import page_of_workers, read_heartbeats
 from headway_console.services import HttpRequest, ask
 
-_MAX_AT_ONCE = 500
 _SHOWN = 8
 
 
@@ -42,8 +41,8 @@ async def drain(request: HttpRequest) -> Response[Any]:
     """Drain the checked workers."""
     back = await back_of(request, "/workers")
     names = [str(name) for name in (await request.form()).getall("id", [])]
-    if not 0 < len(names) <= _MAX_AT_ONCE:
-        text = f"Check some workers first, at most {_MAX_AT_ONCE}."
+    if not 0 < len(names) <= fields.MAX_AT_ONCE:
+        text = f"Check some workers first, at most {fields.MAX_AT_ONCE}."
         return go_to(request, back, text=text, kind="bad")
     try:
         message = DrainRequest(workers=names)

@@ -9,13 +9,13 @@ from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
 from headway_console.reading.events import type_pattern
-from headway_console.reading.lists import Listing, Page, Place, Texts, escaped
+from headway_console.reading.lists import Listing, Page, Texts, escaped
 
 queries = Queries("headway_console.reading", "sql/audit.sql")
 
 SEARCHED = 5_000
 
-_AUDIT = Listing("audit", "recorded_at", kind=str)
+_AUDIT = Listing("audit", "recorded_at", "entry", str)
 _OPERATOR = "operator/"
 _LAST_NUMBER = (1 << 63) - 1
 
@@ -67,16 +67,7 @@ async def page_of_audit(
         reached = await connection.fetchrow(queries["reached"], *where, people, SEARCHED)
     if reached is not None:  # older rows belong to the next page
         rows = [row for row in rows if _order(row) >= _order(reached)]
-    last = rows[limit - 1] if len(rows) > limit else reached
-    following = None
-    if last is not None:
-        identity = f"{last['service']}{last['id']}"
-        following = Place(_AUDIT.name, last["recorded_at"], identity).cursor()
-    return Page(
-        items=[_entry(row) for row in rows[:limit]],
-        next=following,
-        searched_until=None if reached is None else reached["recorded_at"],
-    )
+    return _AUDIT.searched(_AUDIT.page(rows, limit, _entry), reached)
 
 
 def _order(row: Any) -> tuple[datetime, str, int]:

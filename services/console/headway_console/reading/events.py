@@ -122,10 +122,9 @@ async def read_events(
     return [event_row(row) for row in rows]
 
 
-async def read_pulse(connection: Connection) -> tuple[Any, ...]:
-    """Return values that change when the scheduler has decided something."""
-    [row] = await connection.fetch(queries["pulse"])
-    return tuple(row.values())
+async def read_pulse(connection: Connection) -> Any:
+    """Return a row that changes when the scheduler has decided something."""
+    return await connection.fetchrow(queries["pulse"])
 
 
 def event_row(row: Any) -> EventRow:

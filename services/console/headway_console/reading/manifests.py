@@ -31,21 +31,12 @@ _COMPARED_NAMES = 2000
 
 # Settings that only code decides; `retry` has two fields that operators may own.
 _CODE_SETTINGS = ("timing", "misfire", "overlap", "input", "labels", "batch")
-# The settings that operators may own, by the names of their fields.
-_OWNED_SETTINGS = {
-    "enabled": "enabled",
-    "attempts": "attempts",
-    "interval": "interval_seconds",
-    "jitter": "jitter_seconds",
-}
+# Settings that operators may own, where they are not named like their fields.
+_OWNED_SETTINGS = {"interval": "interval_seconds", "jitter": "jitter_seconds"}
 
 
 class ManifestFilter(Struct, frozen=True, kw_only=True):
-    """Filters of manifests.
-
-    `text` is searched in the name, the id, the job with its title, and the group; a label is
-    `key=value`.
-    """
+    """Filters; `text` is searched in id, job, title and group, and a label is `key=value`."""
 
     text: SearchText | None = None
     group: Name | None = None
@@ -246,7 +237,7 @@ def _settings(row: Any) -> list[Setting]:
         is_override = owner.owner == "operator"
         settings.append(
             Setting(
-                name=_OWNED_SETTINGS[owner.field],
+                name=_OWNED_SETTINGS.get(owner.field, owner.field),
                 value=owner.value,
                 source="operator" if is_override else made,
                 give_back=owner.field if is_override else "",

@@ -37,13 +37,6 @@ class Occurrence(Struct, frozen=True, kw_only=True):
     finished_at: datetime | None
 
 
-class Span(Struct, frozen=True, kw_only=True):
-    """Decisions about a span of time, the oldest first; `more` if there are too many to show."""
-
-    occurrences: list[Occurrence]
-    more: bool = False
-
-
 class DayCount(Struct, frozen=True, kw_only=True):
     """The number of fires of a day with the same result; `reason` is why they were skipped."""
 
@@ -83,10 +76,10 @@ class RunFigure(Struct, frozen=True, kw_only=True):
 
 async def read_span(
     connection: Connection, manifest: UUID, *, since: datetime, until: datetime, limit: int = 5000
-) -> Span:
-    """Return the decisions about a manifest in a span."""
+) -> tuple[list[Occurrence], bool]:
+    """Return decisions about a manifest, the oldest first, and whether there are more."""
     rows = await connection.fetch(queries["between"], manifest, since, until, limit + 1)
-    return Span(occurrences=[_occurrence(row) for row in rows[:limit]], more=len(rows) > limit)
+    return [_occurrence(row) for row in rows[:limit]], len(rows) > limit
 
 
 async def page_of_occurrences(

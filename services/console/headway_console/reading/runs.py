@@ -162,10 +162,9 @@ async def read_log(
     return [LogLine(**dict(row)) for row in rows]
 
 
-async def read_run_changes(connection: Connection, run: UUID) -> tuple[Any, ...]:
-    """Return the values of a run that change while it runs."""
-    row = await connection.fetchrow(queries["run_changes"], run)
-    return () if row is None else tuple(row.values())
+async def read_run_changes(connection: Connection, run: UUID) -> Any:
+    """Return the values of a run that change while it runs; `None` if there is no run."""
+    return await connection.fetchrow(queries["run_changes"], run)
 
 
 def _run_row(row: Any) -> RunRow:

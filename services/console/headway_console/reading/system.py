@@ -21,7 +21,9 @@ _LATEST = 200
 _WORKERS = Listing("workers", None, "name")
 _DAY = timedelta(hours=24)
 _NOW = timedelta(minutes=5)
+_SLOT = timedelta(minutes=30)
 _FEW = 8
+_GROUPS = 50
 _BUSY_LOOKED_AT = 500
 _LATELY = timedelta(hours=1)
 # Passes poll every five seconds.
@@ -108,23 +110,14 @@ async def read_system(connection: Connection, *, now: datetime) -> System:
 async def _backlogs(connection: Connection, now: datetime) -> list[Backlog]:
     [overdue] = await connection.fetch(queries["overdue"], now, _COUNTED)
     outboxes = await connection.fetch(queries["outboxes"], _COUNTED)
-    [in_flight] = await connection.fetch(queries["in_flight"], _SAMPLE)
+    [unreceived, unreported] = await connection.fetch(queries["in_flight"], _SAMPLE)
     taking_in = await connection.fetchval(queries["taking_in"], _LATEST)
     [projecting] = await connection.fetch(queries["projecting"], now - _LATELY, _LATEST)
     return [
         Backlog(name="tick", **overdue),
         *(Backlog(**row) for row in outboxes),
-        Backlog(
-            name="dispatcher_intake",
-            waiting=in_flight["unknown"],
-            oldest_at=in_flight["unknown_since"],
-            usual_seconds=taking_in,
-        ),
-        Backlog(
-            name="scheduler_intake",
-            waiting=in_flight["unreported"],
-            oldest_at=in_flight["unreported_since"],
-        ),
+        Backlog(**unreceived, usual_seconds=taking_in),
+        Backlog(**unreported),
         Backlog(name="projector", waiting=0, **projecting),
     ]
 
@@ -144,10 +137,9 @@ async def page_of_workers(
     return _WORKERS.page(rows, limit, lambda row: read_row(WorkerStatus, row, worker=row["name"]))
 
 
-async def read_heartbeats(connection: Connection) -> tuple[Any, ...]:
-    """Return values that change with every heartbeat."""
-    [row] = await connection.fetch(queries["heartbeats"])
-    return tuple(row.values())
+async def read_heartbeats(connection: Connection) -> Any:
+    """Return a row that changes with every heartbeat."""
+    return await connection.fetchrow(queries["heartbeats"])
 
 
 class Throughput(Struct, frozen=True, kw_only=True):
@@ -204,12 +196,7 @@ class Overview(Struct, frozen=True, kw_only=True):
 
 
 async def read_overview(
-    connection: Connection,
-    *,
-    now: datetime,
-    heard_since: datetime,
-    width: timedelta = timedelta(minutes=30),
-    groups: int = 50,
+    connection: Connection, *, now: datetime, heard_since: datetime
 ) -> Overview:
     """Return the overview; workers heard since then are alive."""
     counts = await connection.fetchrow(queries["counts"], heard_since)
@@ -222,11 +209,11 @@ async def read_overview(
         health=await read_health(connection, now=now),
         counts=Counts(**dict(counts or {})),
         lately=lately,
-        day=await read_throughput(connection, since=now - _DAY, until=now, width=width),
+        day=await read_throughput(connection, since=now - _DAY, until=now, width=_SLOT),
         coming=[read_row(Coming, row) for row in coming],
         failing=[Failing(**dict(row)) for row in failing],
         failures=failures.items,
-        groups=(await page_of_groups(connection, limit=groups)).items,
+        groups=(await page_of_groups(connection, limit=_GROUPS)).items,
     )
 
 

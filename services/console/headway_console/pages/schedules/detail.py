@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from headway_clock import utc_now
 from headway_contract import subjects
-from headway_contract.manifests import PreviewAnswer, PreviewQuestion, ResumeAnswer, ResumeRequest
+from headway_contract.manifests import PreviewAnswer, ResumeAnswer, ResumeRequest
 from headway_errors import RequestFailed, Unavailable
 from litestar import Response, get
 from litestar.params import FromPath
@@ -120,9 +120,7 @@ async def _preview(
     """Return the next fires; none if the scheduler does not answer."""
     name = found.status.external_id
     try:
-        return await preview(
-            request, PreviewQuestion(manifest=name, count=count, after=after, each=each)
-        )
+        return await preview(request, name, after=after, count=count, each=each)
     except Unavailable:
         note = "the scheduler does not answer, so the next fires are unknown"
         return PreviewAnswer(manifest=name, zone=found.status.zone, note=note)

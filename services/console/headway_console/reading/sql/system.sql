@@ -19,12 +19,16 @@ FROM (SELECT created_at FROM dispatcher.outbox ORDER BY id LIMIT $1) AS few
 -- name: in_flight
 -- Of a sample of the scheduler's unsettled work: work that the dispatcher has not received, and
 -- settled work whose outcome the scheduler has not received. $1 size of the sample.
-SELECT count(*) FILTER (WHERE known.id IS NULL) AS unknown,
-       min(sample.queued_at) FILTER (WHERE known.id IS NULL) AS unknown_since,
-       count(*) FILTER (WHERE known.state = 'settled') AS unreported,
-       min(known.settled_at) FILTER (WHERE known.state = 'settled') AS unreported_since
-FROM (SELECT id, round, queued_at FROM scheduler.work LIMIT $1) AS sample
-LEFT JOIN dispatcher.work_queue AS known ON known.id = sample.id
+WITH sample AS (
+    SELECT work.queued_at, known.id, known.state, known.settled_at
+    FROM (SELECT id, queued_at FROM scheduler.work LIMIT $1) AS work
+    LEFT JOIN dispatcher.work_queue AS known ON known.id = work.id
+)
+SELECT 'dispatcher_intake' AS name, min(queued_at) AS oldest_at, count(*) AS waiting
+FROM sample WHERE id IS NULL
+UNION ALL
+SELECT 'scheduler_intake', min(settled_at), count(*) FROM sample WHERE state = 'settled'
+ORDER BY name
 
 -- name: taking_in
 -- The median seconds from the decision to the dispatcher, of the latest settled work. $1 number of
