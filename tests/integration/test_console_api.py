@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from headway import App, Client, manual
 from headway_console.api import ENDPOINTS
-from headway_console.reading.lists import Place, write_cursor
+from headway_console.reading.lists import Place
 from headway_errors import Conflict, Invalid, NotFound, RequestFailed, TooLarge, Unavailable
 from support.cadences import when_made_due
 from support.letters import Ops
@@ -56,7 +56,7 @@ async def test_lists_come_in_pages(world, console):
         assert second["next"] is None
 
 
-GROUPS, NO_RUN = (write_cursor(Place(of, None, "a")) for of in ("groups", "runs"))
+GROUPS, NO_RUN = (Place(of, None, "a").cursor() for of in ("groups", "runs"))
 WRONG = [
     ("GET", "/manifests/nobody", {}, 404, "there is no manifest 'nobody'"),
     ("DELETE", "/manifests/nightly", {}, 409, "is declared by the application 'shop'"),

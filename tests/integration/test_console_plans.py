@@ -108,6 +108,6 @@ def test_every_reading_function_has_a_plan_test():
         f"{path.stem}.{name}"
         for path in folder.glob("*.py")
         for name in re.findall(r"^async def ([a-z]\w*)", path.read_text(), re.MULTILINE)
-        if path.stem != "connections" and not re.search(rf"\b{name}\b", held)
+        if name != "connect_reader" and not re.search(rf"\b{name}\b", held)
     }
     assert unlisted == set()

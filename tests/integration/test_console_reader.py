@@ -7,8 +7,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 from headway_clock import utc_now
-from headway_console.reading import connect_reader
-from headway_console.reading.connections import READER
+from headway_console.reading import READER, connect_reader
 from headway_postgres_kit.sql import parse
 from support.readings import readings
 

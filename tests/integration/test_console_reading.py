@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from headway import App
 from headway_clock import monotonic, utc_now
-from headway_console.reading import BadCursor, connect_reader
+from headway_console.reading import connect_reader
 from headway_console.reading.applications import page_of_jobs
 from headway_console.reading.audit import AuditFilter, page_of_audit
 from headway_console.reading.dead_letters import page_of_failures, page_of_letters, read_letter
@@ -19,6 +19,7 @@ from headway_console.reading.events import (
     read_position,
 )
 from headway_console.reading.groups import page_of_groups
+from headway_console.reading.lists import BadCursor
 from headway_console.reading.manifests import (
     ManifestFilter,
     find_id,
@@ -236,7 +237,7 @@ class TestLists:
         assert await found(label=("team=mail",)) == ["bad-1"]
         assert await found(label=("team=mail", "tier=1")) == []
         [label] = await list_labels(reader)
-        assert (label.key, label.value, label.manifests) == ("team", "mail", 1)
+        assert tuple(label) == ("team", "mail", 1)
         assert await found(state="disabled") == ["fine-2"]
         await client.pause("fine-1", reason="new disks")
         assert await found(state="paused") == ["fine-1"]
@@ -285,15 +286,15 @@ class TestLists:
         slow = (await client.manifest("slow-1")).status.id
         now = utc_now()
         hour = timedelta(hours=1)
-        span = await read_span(reader, slow, since=now - hour, until=now + hour)
+        past, more = await read_span(reader, slow, since=now - hour, until=now + hour)
         states = [
             (occurrence.cause.partition(":")[0], occurrence.state, occurrence.reason)
-            for occurrence in span.occurrences
+            for occurrence in past
         ]
         assert states == [("due", "under_way", None), ("trigger", "skipped", "still_outstanding")]
-        assert (await read_span(reader, slow, since=now + hour, until=now + 2 * hour)) == type(
-            span
-        )(occurrences=[])
+        assert not more
+        later = await read_span(reader, slow, since=now + hour, until=now + 2 * hour)
+        assert later == ([], False)
         [work] = (await page_of_works(reader, WorkFilter(job="slow"))).items
         await client.cancel(work.work)
         await world.until("SELECT count(*) FROM scheduler.occurrence WHERE outcome = 'cancelled'")
@@ -354,7 +355,7 @@ class TestLists:
         known = await read_system(reader, now=now)
         assert known.connected["headway-dispatcher"] >= 1
         assert known.versions["postgresql"]
-        assert "dispatcher.history" in {table.name for table in known.tables}
+        assert "dispatcher.history" in {table["name"] for table in known.tables}
         [worker] = (await page_of_workers(reader, heard_since=since)).items
         assert (worker.worker, worker.sdk, len(worker.runs)) == ("w1", "headway-python", 1)
         figures = await latest_figures(reader, await find_id(reader, "after-fine"))

@@ -11,7 +11,7 @@ from uuid import UUID
 from headway import App, Client
 from headway.define.calendar import did_you_mean
 from headway_clock import monotonic
-from headway_console.in_process import open_client
+from headway_console.wiring import open_client
 from msgspec import Struct
 
 from headway_testing.clock import VirtualClock, instant
