@@ -1,11 +1,14 @@
 """Find the manifests that a request names, or explain why there are none."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any
 
 from headway_contract.manifests import Selection
 from headway_decisions.declaring.lookup import deleted_message, missing_message
 from headway_errors import Invalid, NotFound
-from headway_postgres_kit import Connection, Queries
+from headway_postgres_kit import Connection, Database, Queries
 
 from headway_scheduler.store import manifests
 
@@ -13,6 +16,19 @@ queries = Queries("headway_scheduler", "sql/questions.sql")
 
 # Ids that are compared to suggest similar names.
 _MOST_COMPARED = 2000
+
+
+@asynccontextmanager
+async def reading(database: Database) -> AsyncIterator[tuple[Connection, datetime]]:
+    """Open a read-only transaction on one snapshot.
+
+    Long computations come after it: the server ends a transaction that stays idle.
+    """
+    async with (
+        database.acquire() as connection,
+        connection.transaction(isolation="repeatable_read", readonly=True),
+    ):
+        yield connection, await database.clock.now(connection)
 
 
 async def find_manifest(connection: Connection, external_id: str) -> Any:

@@ -1,8 +1,6 @@
 """Answer read-only requests: plan, preview, explain, ledger checks, inputs, and origins of work."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -32,7 +30,7 @@ from headway_scheduler.explain.explain import explain
 from headway_scheduler.explain.ledger_check import check_page
 from headway_scheduler.fire.manifest import concurrency_key, hold_of
 from headway_scheduler.fire.preview import note_of, previewed
-from headway_scheduler.lookup import find_manifest, queries
+from headway_scheduler.lookup import find_manifest, queries, reading
 from headway_scheduler.requests import aware, input_problem, typed
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.store import manifests
@@ -59,7 +57,7 @@ class Questions:
 
     async def preview(self, question: PreviewQuestion) -> PreviewAnswer:
         """Return the next fire times of a manifest."""
-        async with self._reading() as (connection, now):
+        async with reading(self._database) as (connection, now):
             row = await find_manifest(connection, question.manifest)
         kept = _timing_of(row)
         after = None if question.after is None else aware(question.after)
@@ -77,7 +75,7 @@ class Questions:
     async def explain(self, question: ExplainQuestion) -> ExplainAnswer:
         """Explain why a manifest ran, or did not."""
         at = None if question.at is None else aware(question.at)
-        async with self._reading() as (connection, now):
+        async with reading(self._database) as (connection, now):
             row = await find_manifest(connection, question.manifest)
             _timing_of(row)
             return await explain(
@@ -88,15 +86,12 @@ class Questions:
         """Compare expected fire times with the ledger."""
         if question.since is not None:
             question = msgspec.structs.replace(question, since=aware(question.since))
-        async with self._reading() as (connection, now):
-            return await check_page(
-                connection, question, kept=timedelta(days=self._settings.history_days), now=now
-            )
+        kept = timedelta(days=self._settings.history_days)
+        return await check_page(self._database, question, kept=kept)
 
     async def plan(self, request: ApplyRequest) -> ApplyAnswer:
         """Return what applying definitions would change."""
-        async with self._reading() as (connection, now):
-            return await plan(connection, request, policy=self._settings.prune, now=now)
+        return await plan(self._database, request, policy=self._settings.prune)
 
     async def input(self, question: InputQuestion) -> InputAnswer:
         """Return whether a job takes an input, and the concurrency key of work with it."""
@@ -127,15 +122,6 @@ class Questions:
         """Describe work that the dispatcher does not know."""
         async with self._database.acquire() as connection:
             return await origin(connection, question.work)
-
-    @asynccontextmanager
-    async def _reading(self) -> AsyncIterator[tuple[Connection, datetime]]:
-        """Open a read-only transaction on one snapshot."""
-        async with (
-            self._database.acquire() as connection,
-            connection.transaction(isolation="repeatable_read", readonly=True),
-        ):
-            yield connection, await self._database.clock.now(connection)
 
 
 def _timing_of(row: Any) -> Timing:

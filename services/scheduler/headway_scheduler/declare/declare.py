@@ -5,6 +5,7 @@ Times that came due under the old definition are decided under it first. Fields 
 owns keep their values.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -17,7 +18,7 @@ from headway_decisions.firing import manifest_state
 from headway_postgres_kit import Connection, Database
 from msgspec import Struct
 
-from headway_scheduler.declare.checks import ForeignDefinitions, refuse_problems
+from headway_scheduler.declare.checks import ForeignDefinitions, read_references, refuse_problems
 from headway_scheduler.declare.compare import (
     Comparison,
     Known,
@@ -105,12 +106,15 @@ async def declare(
         await _note_application(connection, definitions, declares, source, verdict, declared_at)
         resolved = await resolve(connection, definitions)
         compared = await compare(connection, resolved.definitions, resolved.followers)
-        await refuse_problems(
-            connection,
+        references = await read_references(connection, resolved.definitions)
+        # In a thread, because the tick shares this process.
+        await asyncio.to_thread(
+            refuse_problems,
             resolved.definitions,
             compared.known,
-            retimed=compared.retimed,
-            now=declared_at,
+            references,
+            compared.retimed,
+            declared_at,
         )
         ids = {manifest.external_id: new_id() for manifest in compared.new} | {
             external_id: stored.id for external_id, stored in compared.known.items()

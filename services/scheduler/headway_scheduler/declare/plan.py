@@ -9,12 +9,14 @@ import msgspec
 from headway.define.definitions import API_OWNER, Definitions, ManifestDefinition
 from headway.define.packing import problems_of
 from headway_contract.definitions import ApplyAnswer, ApplyRequest, PrunePolicy
-from headway_decisions.declaring.app_sources import MayDeclare, NotTheOwner, Stale
+from headway_decisions.declaring.app_sources import NotTheOwner, Stale
 from headway_decisions.timing.timing import Timing
-from headway_postgres_kit import Connection
-from msgspec import structs
+from headway_postgres_kit import Connection, Database
+from msgspec import Struct, structs
 
 from headway_scheduler.declare.checks import (
+    References,
+    read_references,
     refuse_problems,
     request_errors,
     retired_use_warnings,
@@ -32,82 +34,102 @@ from headway_scheduler.declare.fire_changes import Firing, Move, changes
 from headway_scheduler.declare.one_shots import first_due, has_come, late_messages, past_messages
 from headway_scheduler.declare.startup import leaving
 from headway_scheduler.declare.write import decide_groups, shown
-from headway_scheduler.lookup import queries
+from headway_scheduler.lookup import queries, reading
 
 
-async def plan(
-    connection: Connection, request: ApplyRequest, *, policy: PrunePolicy, now: datetime
-) -> ApplyAnswer:
+class _Stored(Struct, frozen=True, kw_only=True):
+    """Everything that a plan reads; `firing` are rows of changed and leaving manifests."""
+
+    definitions: Definitions
+    compared: Comparison
+    references: References
+    firing: dict[str, Any]
+    pruned: list[Known]
+    disabled: list[Known]
+    # About groups and jobs.
+    warnings: list[str]
+
+
+async def plan(database: Database, request: ApplyRequest, *, policy: PrunePolicy) -> ApplyAnswer:
     """Return what applying these definitions would create, change, prune and disable."""
     definitions = unpack_definitions(request)
-    verdict = await judge_source(connection, definitions, "files", take_over=request.take_over)
-    refused = verdict.reason if isinstance(verdict, NotTheOwner) else ""
-    remarks = verdict.remarks if isinstance(verdict, MayDeclare) else ()
-    answer = ApplyAnswer(owner=definitions.owner, refused=refused)
-    if isinstance(verdict, Stale):
-        warning = (
-            f"generation {verdict.newest} of {definitions.owner!r} has declared its manifests "
-            f"already, which is newer than {definitions.generation}: nothing would change"
-        )
-        return structs.replace(answer, stale=True, warnings=[warning])
+    async with reading(database) as (connection, now):
+        verdict = await judge_source(connection, definitions, "files", take_over=request.take_over)
+        if isinstance(verdict, Stale):
+            warning = (
+                f"generation {verdict.newest} of {definitions.owner!r} has declared its manifests "
+                f"already, which is newer than {definitions.generation}: nothing would change"
+            )
+            return ApplyAnswer(owner=definitions.owner, stale=True, warnings=[warning])
+        stored = await _read(connection, definitions, request.prune or policy)
+    # After the transaction, which must not stay idle, and in a thread for the tick's sake.
+    with request_errors():
+        answer = await asyncio.to_thread(_plan, stored, now, now + timedelta(days=request.days))
+    if isinstance(verdict, NotTheOwner):
+        return structs.replace(answer, refused=verdict.reason)
+    return structs.replace(answer, warnings=[*verdict.remarks, *answer.warnings])
+
+
+async def _read(connection: Connection, definitions: Definitions, prune: PrunePolicy) -> _Stored:
     resolved = await resolve(connection, definitions)
     definitions = resolved.definitions
     compared = await compare(connection, definitions, resolved.followers)
-    problems = await asyncio.to_thread(problems_of, definitions)
-    with request_errors():
-        await refuse_problems(
-            connection, definitions, compared.known, problems, retimed=compared.retimed, now=now
-        )
     batches, orphans = leaving(definitions, compared.gone)
-    prune = request.prune or policy
     pruned = [manifest for left in batches.values() for manifest in left]
     pruned += orphans if prune == "delete" else []
     silenced = orphans if prune == "disable" else []
-    stored = await _stored(connection, compared, [*pruned, *silenced])
-    # Manifests that an earlier declaration disabled do not change.
-    disabled = [
-        manifest
-        for manifest in silenced
-        if stored[manifest.external_id]["enabled"]
-        or stored[manifest.external_id]["undeclared_at"] is None
-    ]
-    moves = _moves(compared, stored, [*pruned, *disabled], now)
-    horizon = now + timedelta(days=request.days)
-    # In a thread, because the tick shares this process.
-    fires, left_out = await asyncio.to_thread(changes, moves, horizon)
-    return structs.replace(
-        answer,
-        created=sorted(manifest.external_id for manifest in compared.new),
-        changed=sorted(manifest.external_id for manifest in compared.changed),
-        unchanged=compared.unchanged,
-        pruned=sorted(manifest.external_id for manifest in pruned),
-        disabled=sorted(manifest.external_id for manifest in disabled),
-        fires=fires,
-        left_out=left_out,
+    ids = [compared.known[manifest.external_id].id for manifest in compared.changed]
+    ids += [manifest.id for manifest in (*pruned, *silenced)]
+    firing = {row["external_id"]: row for row in await connection.fetch(queries["firing_of"], ids)}
+    group_changes = await decide_groups(connection, definitions)
+    return _Stored(
+        definitions=definitions,
+        compared=compared,
+        references=await read_references(connection, definitions),
+        firing=firing,
+        pruned=pruned,
+        # Manifests that an earlier declaration disabled do not change.
+        disabled=[
+            manifest
+            for manifest in silenced
+            if firing[manifest.external_id]["enabled"]
+            or firing[manifest.external_id]["undeclared_at"] is None
+        ],
         warnings=[
-            *remarks,
-            *past_messages(compared.retimed, now),
-            *late_messages(_late(compared, stored, now)),
-            *kept_messages(compared.changed, stored),
-            *[
-                text
-                for change in await decide_groups(connection, definitions)
-                for text in change.messages()
-            ],
+            *(text for change in group_changes for text in change.messages()),
             *await _jobs(connection, definitions),
             *await _retired_jobs(connection, definitions, pruned),
         ],
     )
 
 
-async def _stored(
-    connection: Connection, compared: Comparison, left: Sequence[Known]
-) -> dict[str, Any]:
-    """Fetch how changed and leaving manifests fire now, by external id."""
-    ids = [compared.known[manifest.external_id].id for manifest in compared.changed]
-    ids += [manifest.id for manifest in left]
-    rows = await connection.fetch(queries["firing_of"], ids)
-    return {row["external_id"]: row for row in rows}
+def _plan(stored: _Stored, now: datetime, horizon: datetime) -> ApplyAnswer:
+    """Check the definitions and compute the changes; raises `InvalidDefinitions`."""
+    definitions, compared, firing = stored.definitions, stored.compared, stored.firing
+    problems = problems_of(definitions)
+    refuse_problems(definitions, compared.known, stored.references, compared.retimed, now, problems)
+    moves = _moves(compared, firing, [*stored.pruned, *stored.disabled], now)
+    fires, left_out = changes(moves, horizon)
+    return ApplyAnswer(
+        owner=definitions.owner,
+        created=_names(compared.new),
+        changed=_names(compared.changed),
+        unchanged=compared.unchanged,
+        pruned=_names(stored.pruned),
+        disabled=_names(stored.disabled),
+        fires=fires,
+        left_out=left_out,
+        warnings=[
+            *past_messages(compared.retimed, now),
+            *late_messages(_late(compared, firing, now)),
+            *kept_messages(compared.changed, firing),
+            *stored.warnings,
+        ],
+    )
+
+
+def _names(manifests: Sequence[Known | ManifestDefinition]) -> list[str]:
+    return sorted(manifest.external_id for manifest in manifests)
 
 
 def _moves(

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from headway.define.inputs import schema_id
 from headway_contract import Event, event, subjects
+from headway_contract.notifications import FiresMissed
 from headway_contract.work import WorkQueued
 from headway_contract.work_queue import NamedWork
 from headway_decisions.firing import due, identity
@@ -25,8 +26,8 @@ from msgspec import Struct, structs
 
 from headway_scheduler.fire.manifest import LedgerRow, Manifest, read_manifests
 from headway_scheduler.fire.outbound_events import announce_cancel, announce_switch
-from headway_scheduler.metrics import Fired, Skipped
-from headway_scheduler.notifications.recorder import Missed
+from headway_scheduler.metrics import FIRE_LATENESS, FIRES, SKIPS, Count
+from headway_scheduler.notifications.recorder import Notification
 from headway_scheduler.store import OUTBOX, SOURCE, columns, manifests, occurrences, works
 
 log = get_logger(__name__)
@@ -284,26 +285,25 @@ async def _retire(
         await connection.fetch(manifests["retire"], skipped)
 
 
-def _facts(manifest: Manifest, row: LedgerRow, now: datetime) -> Iterator[Fired | Skipped | Missed]:
+def _facts(manifest: Manifest, row: LedgerRow, now: datetime) -> Iterator[Count | Notification]:
     """Yield the facts for metrics and notifications; an owed decision counts when it is queued."""
     if row.decision == "skipped":
-        yield Skipped(row.reason or "")
+        yield Count(SKIPS, (row.reason or "",))
         if row.reason == MISSED:
-            yield Missed(
-                manifest_id=row.manifest,
-                cause=row.cause,
+            missed = FiresMissed(
                 manifest=manifest.external_id,
                 group=manifest.group,
                 first_due_at=row.first_due_at,
                 last_due_at=row.last_due_at,
             )
+            fact = f"missed {row.manifest} {row.cause}"
+            yield Notification(identity=fact, subject=manifest.external_id, data=missed)
     elif row.decision == "queued":
-        late = None
+        yield Count(FIRES, (manifest.group, identity.kind_of(row.cause)))
         if row.due_at is not None:
             view = manifest.view
             due_at = fire_at(view.timing, view.external_id, row.due_at, view.jitter_seconds)
-            late = (now - due_at).total_seconds()
-        yield Fired(manifest.group, identity.kind_of(row.cause), late)
+            yield Count(FIRE_LATENESS, (manifest.group,), (now - due_at).total_seconds())
 
 
 async def write_ledger(
@@ -322,7 +322,7 @@ async def write_ledger(
     )
     fresh = {(row["manifest_id"], row["cause"]) for row in written}
     skipped = [row for row in rows if row.decision == "skipped" and row.key in fresh]
-    note(*(Skipped(row.reason or "") for row in skipped))
+    note(*(Count(SKIPS, (row.reason or "",)) for row in skipped))
     return fresh
 
 

@@ -14,7 +14,7 @@ from headway_postgres_kit import Database, note
 from headway_tracing.log import get_logger
 from msgspec import Struct
 
-from headway_scheduler.metrics import Notified
+from headway_scheduler.metrics import NOTIFICATIONS, Count
 from headway_scheduler.notifications.webhook import Webhook
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.store import SOURCE, audit, columns, notifications
@@ -137,7 +137,9 @@ class Delivery:
                 ]
                 kind = f"headway.notification.{state}.v1"
                 await audit(connection, kind, SOURCE, entries, now=now)
-            note(*(Notified(attempt.state) for attempt in attempts))
+            for attempt in attempts:
+                outcome = "failed" if attempt.state == "pending" else attempt.state
+                note(Count(NOTIFICATIONS, (outcome,)))
 
 
 def _event(identity: UUID, kind: str, subject: str, at: datetime, data: Any) -> Event:

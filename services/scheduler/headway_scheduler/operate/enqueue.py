@@ -31,7 +31,7 @@ from msgspec import Struct
 from headway_scheduler.declare.checks import retired_message
 from headway_scheduler.fire.manifest import concurrency_key
 from headway_scheduler.fire.record import announce_work
-from headway_scheduler.metrics import TakenUp
+from headway_scheduler.metrics import ENQUEUED, Count
 from headway_scheduler.store import (
     OUTBOX,
     audit,
@@ -192,7 +192,7 @@ async def _record(
         await connection.execute(works["add"], ids, [None] * len(ids), causes, [0] * len(ids), now)
         await OUTBOX.add(connection, announce_work(queued, now=now))
         await connection.execute(enqueued["queued"], ids, names, dates, now)
-        note(*(TakenUp(work.job, "queued") for work in new))
+        note(*(Count(ENQUEUED, (work.job, "queued")) for work in new))
     await _refuse(connection, refused, now)
 
 
@@ -203,7 +203,7 @@ async def _refuse(connection: Connection, refused: Sequence[Refused], now: datet
         )
     if refused:
         await connection.execute(enqueued["refuse"], *columns(refused, "work", "reason"), now)
-        note(*(TakenUp(verdict.job, "refused") for verdict in refused))
+        note(*(Count(ENQUEUED, (verdict.job, "refused")) for verdict in refused))
 
 
 async def enqueue(
