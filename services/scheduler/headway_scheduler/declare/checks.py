@@ -14,8 +14,7 @@ from headway.define.definitions import (
     ManifestDefinition,
 )
 from headway.define.inputs import problem_of_input
-from headway.define.packing import UnreadableDefinitions, unpack
-from headway_contract.definitions import ApplyRequest
+from headway.define.packing import UnreadableDefinitions
 from headway_decisions.declaring.lookup import find_cycles
 from headway_decisions.timing import timing
 from headway_errors import Conflict, Invalid
@@ -34,14 +33,6 @@ class ForeignDefinitions(InvalidDefinitions):
     """Definitions that name manifests or jobs of another application."""
 
 
-def unpack_definitions(request: ApplyRequest) -> Definitions:
-    """Unpack the definitions of a request; raises `Invalid`."""
-    try:
-        return unpack(request.definitions)
-    except UnreadableDefinitions as error:
-        raise Invalid(str(error)) from error
-
-
 @contextmanager
 def request_errors() -> Iterator[None]:
     """Translate problems of definitions to the errors of a request."""
@@ -49,7 +40,7 @@ def request_errors() -> Iterator[None]:
         yield
     except ForeignDefinitions as error:
         raise Conflict(str(error)) from error
-    except InvalidDefinitions as error:
+    except (InvalidDefinitions, UnreadableDefinitions) as error:
         raise Invalid(str(error)) from error
 
 

@@ -7,29 +7,14 @@ from typing import Any
 
 import msgspec
 from headway.define.definitions import API_OWNER, Definitions, ManifestDefinition
-from headway.define.packing import problems_of
+from headway.define.packing import problems_of, unpack
 from headway_contract.definitions import ApplyAnswer, ApplyRequest, PrunePolicy
 from headway_decisions.declaring.app_sources import NotTheOwner, Stale
 from headway_decisions.timing.timing import Timing
 from headway_postgres_kit import Connection, Database
 from msgspec import Struct, structs
 
-from headway_scheduler.declare.checks import (
-    References,
-    read_references,
-    refuse_problems,
-    request_errors,
-    retired_use_warnings,
-    unpack_definitions,
-)
-from headway_scheduler.declare.compare import (
-    Comparison,
-    Known,
-    compare,
-    judge_source,
-    kept_messages,
-    resolve,
-)
+from headway_scheduler.declare import checks, compare
 from headway_scheduler.declare.fire_changes import Firing, Move, changes
 from headway_scheduler.declare.one_shots import first_due, has_come, late_messages, past_messages
 from headway_scheduler.declare.startup import leaving
@@ -41,20 +26,23 @@ class _Stored(Struct, frozen=True, kw_only=True):
     """Everything that a plan reads; `firing` are rows of changed and leaving manifests."""
 
     definitions: Definitions
-    compared: Comparison
-    references: References
+    compared: compare.Comparison
+    references: checks.References
     firing: dict[str, Any]
-    pruned: list[Known]
-    disabled: list[Known]
+    pruned: list[compare.Known]
+    disabled: list[compare.Known]
     # About groups and jobs.
     warnings: list[str]
 
 
 async def plan(database: Database, request: ApplyRequest, *, policy: PrunePolicy) -> ApplyAnswer:
     """Return what applying these definitions would create, change, prune and disable."""
-    definitions = unpack_definitions(request)
+    with checks.request_errors():
+        definitions = unpack(request.definitions)
     async with reading(database) as (connection, now):
-        verdict = await judge_source(connection, definitions, "files", take_over=request.take_over)
+        verdict = await compare.judge_source(
+            connection, definitions, "files", take_over=request.take_over
+        )
         if isinstance(verdict, Stale):
             warning = (
                 f"generation {verdict.newest} of {definitions.owner!r} has declared its manifests "
@@ -63,7 +51,7 @@ async def plan(database: Database, request: ApplyRequest, *, policy: PrunePolicy
             return ApplyAnswer(owner=definitions.owner, stale=True, warnings=[warning])
         stored = await _read(connection, definitions, request.prune or policy)
     # After the transaction, which must not stay idle, and in a thread for the tick's sake.
-    with request_errors():
+    with checks.request_errors():
         answer = await asyncio.to_thread(_plan, stored, now, now + timedelta(days=request.days))
     if isinstance(verdict, NotTheOwner):
         return structs.replace(answer, refused=verdict.reason)
@@ -71,9 +59,9 @@ async def plan(database: Database, request: ApplyRequest, *, policy: PrunePolicy
 
 
 async def _read(connection: Connection, definitions: Definitions, prune: PrunePolicy) -> _Stored:
-    resolved = await resolve(connection, definitions)
+    resolved = await compare.resolve(connection, definitions)
     definitions = resolved.definitions
-    compared = await compare(connection, definitions, resolved.followers)
+    compared = await compare.compare(connection, definitions, resolved.followers)
     batches, orphans = leaving(definitions, compared.gone)
     pruned = [manifest for left in batches.values() for manifest in left]
     pruned += orphans if prune == "delete" else []
@@ -85,7 +73,7 @@ async def _read(connection: Connection, definitions: Definitions, prune: PrunePo
     return _Stored(
         definitions=definitions,
         compared=compared,
-        references=await read_references(connection, definitions),
+        references=await checks.read_references(connection, definitions),
         firing=firing,
         pruned=pruned,
         # Manifests that an earlier declaration disabled do not change.
@@ -107,7 +95,9 @@ def _plan(stored: _Stored, now: datetime, horizon: datetime) -> ApplyAnswer:
     """Check the definitions and compute the changes; raises `InvalidDefinitions`."""
     definitions, compared, firing = stored.definitions, stored.compared, stored.firing
     problems = problems_of(definitions)
-    refuse_problems(definitions, compared.known, stored.references, compared.retimed, now, problems)
+    checks.refuse_problems(
+        definitions, compared.known, stored.references, compared.retimed, now, problems
+    )
     moves = _moves(compared, firing, [*stored.pruned, *stored.disabled], now)
     fires, left_out = changes(moves, horizon)
     return ApplyAnswer(
@@ -122,18 +112,21 @@ def _plan(stored: _Stored, now: datetime, horizon: datetime) -> ApplyAnswer:
         warnings=[
             *past_messages(compared.retimed, now),
             *late_messages(_late(compared, firing, now)),
-            *kept_messages(compared.changed, firing),
+            *compare.kept_messages(compared.changed, firing),
             *stored.warnings,
         ],
     )
 
 
-def _names(manifests: Sequence[Known | ManifestDefinition]) -> list[str]:
+def _names(manifests: Sequence[compare.Known | ManifestDefinition]) -> list[str]:
     return sorted(manifest.external_id for manifest in manifests)
 
 
 def _moves(
-    compared: Comparison, stored: Mapping[str, Any], left: Sequence[Known], now: datetime
+    compared: compare.Comparison,
+    stored: Mapping[str, Any],
+    left: Sequence[compare.Known],
+    now: datetime,
 ) -> list[Move]:
     """Return how manifests whose times may change fire before and after.
 
@@ -183,7 +176,7 @@ def _changed(definition: ManifestDefinition, row: Any, now: datetime) -> Firing 
     )
 
 
-def _late(compared: Comparison, stored: Mapping[str, Any], now: datetime) -> list[Any]:
+def _late(compared: compare.Comparison, stored: Mapping[str, Any], now: datetime) -> list[Any]:
     """Find one-shots that would be enabled after their time."""
     return [
         row
@@ -224,7 +217,7 @@ async def _jobs(connection: Connection, definitions: Definitions) -> list[str]:
 
 
 async def _retired_jobs(
-    connection: Connection, definitions: Definitions, pruned: Sequence[Known]
+    connection: Connection, definitions: Definitions, pruned: Sequence[compare.Known]
 ) -> list[str]:
     """Warn about jobs that would be retired, and about manifests that would use a retired job."""
     if definitions.owner == API_OWNER:
@@ -244,5 +237,5 @@ async def _retired_jobs(
     ]
     return [
         *(f"job {name!r} is no longer declared: it would be retired" for name in dropped),
-        *retired_use_warnings(uses),
+        *checks.retired_use_warnings(uses),
     ]

@@ -67,6 +67,7 @@ async def _gather(
     kept = msgspec.convert(row["timing"], Timing)
     subject = Subject(
         row=row,
+        policies=row["policies"],
         timing=kept,
         one_shot_remedy=one_shots.remedy(row) if one_shots.is_spent(row, now) else "",
         working_since=outstanding[0]["queued_at"] if outstanding else None,
