@@ -194,17 +194,17 @@ async def _finish_the_past(
 
     Without `may_fire` only the times of replaced timings are decided, as missed.
     """
-    await decide.skip_missed_during_pause(connection, locked, until=now, now=now)
+    await decide.skip_missed_during_pause(connection, locked, now=now)
     gone = [manifest for manifest in locked if manifest in retimed]
     if may_fire:
         await decide.advance(connection, locked, now=now)
     else:
         await decide.skip_missed_during_pause(
-            connection, gone, until=now, now=now, otherwise=manifest_state.MISSED
+            connection, gone, now=now, otherwise=manifest_state.MISSED
         )
     # Times that jitter still delays belong to a timing that is replaced.
     await decide.skip_missed_during_pause(
-        connection, gone, until=now, now=now, otherwise=manifest_state.RETIMED
+        connection, gone, now=now, otherwise=manifest_state.RETIMED
     )
 
 

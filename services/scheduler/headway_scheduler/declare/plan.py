@@ -135,7 +135,7 @@ def _moves(
     moves = []
     for manifest in compared.changed:
         row = stored[manifest.external_id]
-        before, after = _before(row), _changed(manifest, row, now)
+        before, after = _before(row), _after(manifest, row, now)
         if before != after:
             moves.append(
                 Move(external_id=manifest.external_id, before=before, after=after, now=now)
@@ -144,7 +144,7 @@ def _moves(
         row = stored[gone.external_id]
         moves.append(Move(external_id=gone.external_id, before=_before(row), now=now))
     return moves + [
-        Move(external_id=manifest.external_id, after=_new(manifest, now), now=now)
+        Move(external_id=manifest.external_id, after=_after(manifest, None, now), now=now)
         for manifest in compared.new
     ]
 
@@ -156,24 +156,18 @@ def _before(row: Any) -> Firing | None:
     return Firing(timing=timing, jitter_seconds=row["jitter_seconds"], first=row["next_due_at"])
 
 
-def _new(definition: ManifestDefinition, now: datetime) -> Firing | None:
-    if not definition.enabled:
+def _after(definition: ManifestDefinition, row: Any | None, now: datetime) -> Firing | None:
+    """Return how a new or changed manifest fires; an operator's fields keep their values."""
+    jitter, first = definition.jitter_seconds, first_due(definition, now)
+    enabled = definition.enabled
+    if row is not None:
+        retimed = msgspec.convert(row["timing"], Timing) != definition.timing
+        enabled = _is_enabled(definition, row, retimed)
+        jitter = row["jitter_seconds"] if "jitter" in row["operator_fields"] else jitter
+        first = first if retimed else row["next_due_at"]
+    if not enabled:
         return None
-    timing, jitter = definition.timing, definition.jitter_seconds
-    return Firing(timing=timing, jitter_seconds=jitter, first=first_due(definition, now))
-
-
-def _changed(definition: ManifestDefinition, row: Any, now: datetime) -> Firing | None:
-    """Return how a changed manifest fires; fields that an operator owns keep their values."""
-    retimed = msgspec.convert(row["timing"], Timing) != definition.timing
-    if not _is_enabled(definition, row, retimed):
-        return None
-    owned = "jitter" in row["operator_fields"]
-    return Firing(
-        timing=definition.timing,
-        jitter_seconds=row["jitter_seconds"] if owned else definition.jitter_seconds,
-        first=first_due(definition, now) if retimed else row["next_due_at"],
-    )
+    return Firing(timing=definition.timing, jitter_seconds=jitter, first=first)
 
 
 def _late(compared: compare.Comparison, stored: Mapping[str, Any], now: datetime) -> list[Any]:

@@ -169,7 +169,7 @@ class _Cleaning:
                 if silence:
                     # Times that came due before were missed; being undeclared is not their reason.
                     await skip_missed_during_pause(
-                        connection, locked, until=now, now=now, otherwise=manifest_state.MISSED
+                        connection, locked, now=now, otherwise=manifest_state.MISSED
                     )
                 rows = await connection.fetch(manifests["undeclare"], locked, now, silence)
                 if silence:

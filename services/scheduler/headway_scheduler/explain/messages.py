@@ -78,26 +78,21 @@ class Subject(Struct, frozen=True, kw_only=True):
         return timing.local(self.timing, instant)
 
 
-class Decision(Struct, frozen=True, kw_only=True):
-    """A ledger entry and the policies at its time; `made_up` if a later fire made up for it."""
+def decided(
+    subject: Subject, entry: LedgerEntry, then: dict[str, str], *, made_up: bool, under_way: bool
+) -> str:
+    """Describe a decision: its cause, the verdict with the reason, and the outcome.
 
-    entry: LedgerEntry
-    policies: dict[str, str]
-    made_up: bool
-    under_way: bool
-
-
-def decided(subject: Subject, decision: Decision) -> str:
-    """Describe a decision: its cause, the verdict with the reason, and the outcome."""
-    entry = decision.entry
+    `then` are the policies at its time; with `made_up` a later fire made up for it.
+    """
     cause = _cause(subject, entry)
     if entry.decision == "queued":
-        return f"{cause} fired: {_work(subject, entry, decision.under_way)}."
+        return f"{cause} fired: {_work(subject, entry, under_way)}."
     if entry.decision == "owed":
         when = _OWED.get(entry.reason or "", "it runs as soon as the work under way has ended")
         return f"{cause} waits for room: {when}."
     verb = "did not fire" if entry.first_due_at == entry.last_due_at else "was skipped"
-    return f"{cause} {verb}: {reason(subject, entry.reason or '', decision)}"
+    return f"{cause} {verb}: {_reason(subject, entry.reason or '', then, made_up)}"
 
 
 def declared_too_late(subject: Subject, entry: LedgerEntry) -> str:
@@ -113,13 +108,16 @@ def outcome(code: str) -> str:
     return _OUTCOMES.get(code, f"ended as {code!r}")
 
 
-def reason(subject: Subject, code: str, decision: Decision | None = None) -> str:
-    """Explain why a time was skipped, with the remedy; without a decision, why it will be."""
+def excluded(exclusion: str) -> str:
+    """Explain why a time that an exclusion covers does not fire."""
+    return _REASONS[manifest_state.EXCLUDED].format(detail=exclusion)
+
+
+def _reason(subject: Subject, code: str, then: dict[str, str], made_up: bool) -> str:
+    """Explain why a time was skipped, with the remedy."""
     kind, _, detail = code.partition(": ")
     if kind in _REASONS:
         return _REASONS[kind].format(detail=detail)
-    then = subject.policies if decision is None else decision.policies
-    made_up = decision is None or decision.made_up
     match kind:
         case manifest_state.MISSED:
             remedy = "" if then["misfire"] == "catch_up" else " Was the scheduler down then?"

@@ -56,18 +56,18 @@ async def skip_missed_during_pause(
     connection: Connection,
     ids: Iterable[UUID],
     *,
-    until: datetime | Mapping[UUID, datetime],
     now: datetime,
+    until: datetime | Mapping[UUID, datetime] | None = None,
     otherwise: str | None = None,
 ) -> None:
-    """Skip times that came due during a pause that is about to end.
+    """Skip times that came due during a pause that ends at `until`, by default now.
 
     A manifest that is not paused only skips its excluded times. With `otherwise` it skips all of
     its due times for that reason, also times that only jitter delays.
     """
 
     def skip(view: ManifestView) -> tuple[ManifestView, list[Entry]]:
-        end = until if isinstance(until, datetime) else until[view.id]
+        end = until[view.id] if isinstance(until, Mapping) else until or now
         return _skip_missed(view, end, otherwise)
 
     await _decide_past(connection, ids, skip, now)
@@ -181,7 +181,10 @@ async def _prepare(
         record.Decided(manifest=manifest, verdict=verdict, rows=list(rows_of(manifest, verdict)))
         for manifest, verdict in judged
     ]
-    return decided, record.announce_ahead(decided, now=now)
+    # A release may find that its decision is no longer owed, so it is announced when recorded: a
+    # message starts a trace, which must not start twice.
+    releases = any(row.release for decision in decided for row in decision.rows)
+    return decided, [] if releases else record.announce(decided, now=now)
 
 
 async def _judge(

@@ -78,18 +78,8 @@ class Decided(Struct, frozen=True, kw_only=True):
     rows: list[LedgerRow]
 
 
-def announce_ahead(decided: Sequence[Decided], *, now: datetime) -> list[OutboxMessage]:
-    """Build the messages before the decisions are recorded; none if some are releases.
-
-    A release may find that its decision is no longer owed, and a message starts a trace, which
-    must not start twice.
-    """
-    if any(row.release for decision in decided for row in decision.rows):
-        return []
-    return _announce(decided, now)
-
-
-def _announce(decided: Sequence[Decided], now: datetime) -> list[OutboxMessage]:
+def announce(decided: Sequence[Decided], *, now: datetime) -> list[OutboxMessage]:
+    """Build the messages of queued decisions."""
     queued = [
         queued_work(decision.manifest, row, now=now)
         for decision in decided
@@ -171,7 +161,7 @@ async def record(
     *,
     now: datetime,
 ) -> Advanced:
-    """Record decisions; `messages` are those of `announce_ahead`, if there are any."""
+    """Record decisions; `messages` announce them, if they were built before."""
     rows = [row for decision in decided for row in decision.rows]
     verdicts = [decision.verdict for decision in decided]
     fresh = await _write(connection, rows, verdicts, messages, now)
@@ -191,7 +181,7 @@ async def record(
             for decision in decided
         ]
         messages = ()
-        await OUTBOX.add(connection, _announce(decided, now))
+        await OUTBOX.add(connection, announce(decided, now=now))
     to_cancel = [decision for decision in decided if decision.verdict.cancel_running]
     await _cancel(connection, to_cancel, now)
     pairs = [(decision.manifest, row) for decision in decided for row in decision.rows]

@@ -62,7 +62,7 @@ async def retire(connection: Connection, request: RetireAppRequest, *, now: date
     others = await members_to_switch(connection, nothing) - own
     # All of them at once, in the lock order of the tick, to avoid a deadlock.
     await connection.fetch(store.manifests["lock_with_children"], [*own, *others], [*own])
-    await skip_missed_during_pause(connection, sorted(others), until=now, now=now)
+    await skip_missed_during_pause(connection, sorted(others), now=now)
     source = store.operator(request)
     jobs = await write_jobs(connection, nothing, source, now)
     await write_groups(connection, nothing, [], source=source, now=now)

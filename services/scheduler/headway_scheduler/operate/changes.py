@@ -52,7 +52,7 @@ async def change(connection: Connection, request: ChangeRequest, *, now: datetim
     after = _changed(request, stated, before)
     if after == before:
         return f"{request.manifest}: nothing to change"
-    await skip_missed_during_pause(connection, locked, until=now, now=now)
+    await skip_missed_during_pause(connection, locked, now=now)
     await connection.execute(
         store.manifests["change"],
         row["id"],
@@ -138,7 +138,7 @@ async def change_group(
     if after["enabled"] != before["enabled"]:
         found = await connection.fetch(store.groups["members"], request.group)
         members = await store.lock_manifests(connection, [member["id"] for member in found])
-        await skip_missed_during_pause(connection, members, until=now, now=now)
+        await skip_missed_during_pause(connection, members, now=now)
     await connection.execute(
         store.groups["change"],
         request.group,

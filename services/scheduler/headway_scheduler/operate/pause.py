@@ -66,7 +66,7 @@ async def pause(connection: Connection, request: PauseRequest, *, now: datetime)
             for row in known
             if (_is_paused(row), row["paused_until"], row["pause_reason"]) != wanted
         ]
-        await skip_missed_during_pause(connection, fresh, until=now, now=now)
+        await skip_missed_during_pause(connection, fresh, now=now)
         by = request.actor or "unknown"
         await connection.execute(manifests["pause"], fresh, now, request.until, request.reason, by)
         await reschedule_wake(connection, fresh, now=now)

@@ -107,7 +107,20 @@ def _dead_lettered(outcome: WorkSettled, job: str | None) -> Notification:
 async def _find_open(connection: Connection, ends: dict[UUID, WorkSettled]) -> list[_Closed]:
     """Find the work that is not settled yet, by its row or by its decision."""
     rows = await connection.fetch(works["lock"], sorted(ends))
-    found = [_closed(row, ends[row["id"]]) for row in rows if ends[row["id"]].round >= row["round"]]
+    found = [
+        _Closed(
+            id=row["id"],
+            manifest=row["manifest_id"],
+            cause=row["cause"],
+            end=end,
+            children=row["children"],
+            came_due=row["depends_on"] is not None
+            or (row["next_due_at"] is not None and row["next_due_at"] <= end.settled_at),
+            one_shot=row["cadence"] == "once",
+        )
+        for row in rows
+        if (end := ends[row["id"]]).round >= row["round"]
+    ]
     for work in set(ends) - {row["id"] for row in rows}:
         end = ends[work]
         if end.round == 1:
@@ -121,19 +134,6 @@ async def _find_open(connection: Connection, ends: dict[UUID, WorkSettled]) -> l
         if known is not None and known["settled_round"] < end.round:
             found.append(_Closed(id=work, manifest=end.manifest_id, cause=known["cause"], end=end))
     return found
-
-
-def _closed(row: Any, end: WorkSettled) -> _Closed:
-    due_at: datetime | None = row["next_due_at"]
-    return _Closed(
-        id=row["id"],
-        manifest=row["manifest_id"],
-        cause=row["cause"],
-        end=end,
-        children=row["children"],
-        came_due=row["depends_on"] is not None or (due_at is not None and due_at <= end.settled_at),
-        one_shot=row["cadence"] == "once",
-    )
 
 
 async def _with_new_children(
