@@ -17,13 +17,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from headway_contract import subjects
-from headway_contract.reconcile import (
-    RECONCILE_LIMIT,
-    OutstandingWork,
-    ReconcileAnswer,
-    ReconcileQuestion,
-)
+from headway_contract import reconcile, subjects
 from headway_contract.settled import WorkSettled
 from headway_decisions import healing
 from headway_decisions.healing import AskAgain, Expired, Lost, Mark, Settled, Sight, Verdict
@@ -154,7 +148,7 @@ class Healing:
         self._spread = {}
         return result
 
-    async def _ask(self, question: ReconcileQuestion) -> ReconcileAnswer:
+    async def _ask(self, question: reconcile.ReconcileQuestion) -> reconcile.ReconcileAnswer:
         """Ask the dispatcher; raises `CannotAsk` or `ReconcileFailed`."""
         if not await self._take_turn():
             raise CannotAsk("another scheduler heals")
@@ -163,7 +157,7 @@ class Healing:
                 self._broker,
                 subjects.RECONCILE_QUESTION,
                 question,
-                ReconcileAnswer,
+                reconcile.ReconcileAnswer,
                 timeout=_ANSWER_SECONDS,
             )
         except NoResponder as error:
@@ -219,12 +213,12 @@ class Healing:
             async with self._database.acquire() as connection:
                 now = await self._database.clock.now(connection)
                 rows = await connection.fetch(
-                    heals["due"], now, now - self._first_pause, RECONCILE_LIMIT
+                    heals["due"], now, now - self._first_pause, reconcile.RECONCILE_LIMIT
                 )
             if not rows:
                 return result
             works = [
-                OutstandingWork(
+                reconcile.OutstandingWork(
                     work=row["id"],
                     round=row["round"],
                     manifest_id=row["manifest_id"],
@@ -235,7 +229,7 @@ class Healing:
                 for row in rows
             ]
             with span("heal", works=len(works)):
-                answer = await self._ask(ReconcileQuestion(works=works))
+                answer = await self._ask(reconcile.ReconcileQuestion(works=works))
                 verdicts = healing.judge(
                     works,
                     answer,
@@ -290,7 +284,7 @@ class Healing:
     async def _republish_requests(
         self,
         rows: Sequence[Any],
-        answer: ReconcileAnswer,
+        answer: reconcile.ReconcileAnswer,
         mark: Mark | None,
         sight: Sight,
         result: HealResult,

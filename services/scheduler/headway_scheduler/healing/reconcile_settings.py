@@ -13,12 +13,7 @@ from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried
 from headway_postgres_kit import Database
 from headway_tracing.log import get_logger
 
-from headway_scheduler.healing.republish import (
-    republish_groups,
-    republish_jobs,
-    republish_prunes,
-    republish_switches,
-)
+from headway_scheduler.healing import republish
 from headway_scheduler.outcomes.intake import take_in
 from headway_scheduler.store import DECLARE_LOCK, SOURCE, heals, manifests
 
@@ -32,9 +27,9 @@ _FIRST_ID = UUID(int=0)
 
 # The settings that the dispatcher stores: the query of their versions, and how to republish them.
 _SETTINGS = {
-    "group": (heals["group_versions"], republish_groups),
-    "job": (heals["job_versions"], republish_jobs),
-    "manifest": (heals["switch_versions"], republish_switches),
+    "group": (heals["group_versions"], republish.republish_groups),
+    "job": (heals["job_versions"], republish.republish_jobs),
+    "manifest": (heals["switch_versions"], republish.republish_switches),
 }
 
 
@@ -103,7 +98,7 @@ class SettingsReconciler:
     async def _reconcile_versions(self, is_lost: IsLost) -> int:
         """Republish settings of which the dispatcher has an older version."""
         republished = 0
-        for kind, (query, republish) in _SETTINGS.items():
+        for kind, (query, publish) in _SETTINGS.items():
             async for rows in self._pages(query, "", "name"):
                 versions = [
                     Version(kind=kind, name=row["name"], version=row["version"]) for row in rows
@@ -120,7 +115,7 @@ class SettingsReconciler:
                 if lost:
                     async with self.database.transaction() as connection:
                         now = await self.database.clock.now(connection)
-                        republished += await republish(connection, lost, now=now)
+                        republished += await publish(connection, lost, now=now)
         return republished
 
     async def _delete_retired_jobs(self, rows: Sequence[Any], outdated: set[str]) -> None:
@@ -151,7 +146,7 @@ class SettingsReconciler:
                 events = [received(prune, prune.manifest_id, now) for prune in answer.confirmed]
                 await take_in(connection, events, now=now)
                 if lost:
-                    republished += await republish_prunes(connection, lost, now=now)
+                    republished += await republish.republish_prunes(connection, lost, now=now)
         return republished
 
     async def _pages(self, query: str, after: Any, key: str) -> AsyncIterator[list[Any]]:

@@ -54,7 +54,10 @@ class Delivery:
     async def run_once(self) -> float | None:
         """Send a few notifications that are due; returns how long to rest."""
         await self._fold()
-        claimed = await self._claim()
+        async with self.database.transaction() as connection:
+            now = await self.database.clock.now(connection)
+            until = now + timedelta(seconds=self.webhook.timeout + _SLACK_SECONDS)
+            claimed = await connection.fetch(notifications["claim"], now, until, _BATCH)
         if claimed:
             await self._finish(await asyncio.gather(*map(self._send, claimed)))
         if len(claimed) == _BATCH:
@@ -92,13 +95,6 @@ class Delivery:
                 folded = kind is not None and await connection.fetchval(
                     notifications["fold"], *terms
                 )
-
-    async def _claim(self) -> list[Any]:
-        async with self.database.transaction() as connection:
-            now = await self.database.clock.now(connection)
-            until = now + timedelta(seconds=self.webhook.timeout + _SLACK_SECONDS)
-            rows: list[Any] = await connection.fetch(notifications["claim"], now, until, _BATCH)
-        return rows
 
     async def _send(self, row: Any) -> Attempt:
         event = _event(row["id"], row["type"], row["subject"], row["created_at"], row["data"])

@@ -82,7 +82,15 @@ async def take_in(
     requests = [
         *_of(events, settled.ActivationRequested),
         *(
-            _activations(outcome, outcome.manifest_id)
+            settled.ActivationRequested(
+                work=outcome.work,
+                round=outcome.round,
+                run=outcome.run or UUID(int=0),
+                manifest_id=outcome.manifest_id,
+                manifest=outcome.manifest,
+                group=outcome.group,
+                activations=outcome.activations,
+            )
             for outcome in outcomes
             if outcome.activations and outcome.manifest_id is not None
         ),
@@ -109,15 +117,3 @@ async def take_in(
 
 def _of(events: Sequence[Event], *kinds: type[Any]) -> list[Any]:
     return [event.data for event in events if isinstance(event.data, kinds)]
-
-
-def _activations(outcome: settled.WorkSettled, manifest: UUID) -> settled.ActivationRequested:
-    return settled.ActivationRequested(
-        work=outcome.work,
-        round=outcome.round,
-        run=outcome.run or UUID(int=0),
-        manifest_id=manifest,
-        manifest=outcome.manifest,
-        group=outcome.group,
-        activations=outcome.activations,
-    )
