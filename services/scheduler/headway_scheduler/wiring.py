@@ -48,7 +48,7 @@ async def start_scheduler(
     try:
         await MIGRATIONS.check(service.database)
         if webhook is not None:
-            # Requests miss fires too: a declaration decides the times of old timings.
+            # A request may find missed fires: `apply` decides times of replaced timings.
             for database in (service.database, service.requests):
                 database.before_commit = partial(write_notifications, clock)
         if definitions is not None:

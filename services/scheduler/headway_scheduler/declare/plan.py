@@ -50,7 +50,8 @@ async def plan(database: Database, request: ApplyRequest, *, policy: PrunePolicy
             )
             return ApplyAnswer(owner=definitions.owner, stale=True, warnings=[warning])
         stored = await _read(connection, definitions, request.prune or policy)
-    # After the transaction, which must not stay idle, and in a thread for the tick's sake.
+    # After the transaction, which must not stay idle; in a thread, because the tick shares this
+    # process.
     with checks.request_errors():
         answer = await asyncio.to_thread(_plan, stored, now, now + timedelta(days=request.days))
     if isinstance(verdict, NotTheOwner):
