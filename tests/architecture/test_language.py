@@ -41,6 +41,7 @@ CLEAN = (
     "tests/contract",
     "tests/deploy",
     "tests/e2e",
+    "tests/integration",
     "tests/faults",
     "tests/simulation",
     "tests/support",

@@ -158,9 +158,7 @@ class History:
 
 
 async def gaps(timeline: Timeline) -> list:
-    async with timeline.database.acquire() as connection:
-        kept = timedelta(days=300)
-        found = await check_page(connection, LedgerQuestion(), kept=kept, now=timeline.clock.at)
+    found = await check_page(timeline.database, LedgerQuestion(), kept=timedelta(days=300))
     return [gap for gap in found.gaps if gap.trouble != OVERDUE]
 
 

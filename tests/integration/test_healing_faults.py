@@ -14,8 +14,7 @@ from headway_contract.reconcile import ReconcileAnswer, ReconcileQuestion
 from headway_jetstream_kit.endpoints import serve, typed
 from headway_postgres_kit import Database, DatabaseUnavailable
 from headway_scheduler.healing import healing
-from headway_scheduler.healing.healing import Healing
-from headway_scheduler.healing.reconcile import ReconcileFailed
+from headway_scheduler.healing.healing import Healing, ReconcileFailed
 from headway_scheduler.store import heals
 from headway_service_kit.passes import Wakeup
 from support.healing import nightly
@@ -200,7 +199,7 @@ async def test_no_transaction_is_open_while_the_dispatcher_is_asked(world, dispa
 @pytest.mark.parametrize("ago", [timedelta(minutes=1), timedelta(hours=-1)], ids=["old", "future"])
 async def test_the_turn_of_a_killed_scheduler_lapses(world, dispatcher, ago):
     other, me = healing_of(world, holder="killed"), healing_of(world)
-    await other._turn.take()
+    await other._take_turn()
     assert await me.run_once() is None
     await world.value("UPDATE scheduler.leader SET ticked_at = ticked_at - $1::interval", ago)
     assert await me.run_once() is not None

@@ -9,7 +9,7 @@ from headway import App, retry
 from headway_contract import subjects
 from headway_contract.reconcile import OutstandingWork, ReconcileAnswer
 from headway_scheduler.healing import reconcile_settings
-from headway_scheduler.healing.reconcile import CannotAsk
+from headway_scheduler.healing.healing import CannotAsk
 from support.cadences import when_made_due
 from support.healing import QUICK, ask, deaf_dispatcher, nightly, purge
 from support.invariants import check_invariants

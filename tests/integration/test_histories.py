@@ -219,11 +219,5 @@ async def test_every_due_time_is_decided_once_and_no_manifest_sleeps_for_ever(da
         assert (await history.timeline.manifest(name))["wake_at"] is not None, f"{name} sleeps"
     parent, dependent = [await history.timeline.manifest(name) for name in ("m0", "dependent")]
     assert dependent["seen_success"] == parent["success_number"]
-    async with database.acquire() as connection:
-        answer = await check_page(
-            connection,
-            LedgerQuestion(),
-            kept=timedelta(days=30),
-            now=history.timeline.clock.at,
-        )
+    answer = await check_page(database, LedgerQuestion(), kept=timedelta(days=30))
     assert answer.gaps == []

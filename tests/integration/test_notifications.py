@@ -2,14 +2,16 @@
 
 import base64
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from uuid import uuid4
 
 import pytest
 from headway import App, every, retry
+from headway_contract.notifications import FiresMissed
 from headway_errors import Rejected
 from headway_postgres_kit import note
 from headway_scheduler.notifications.delivery import Delivery
-from headway_scheduler.notifications.recorder import Missed, Recorder
+from headway_scheduler.notifications.recorder import Notification, write_notifications
 from headway_scheduler.notifications.webhook import signed_headers, webhook_of
 from headway_scheduler.settings import SchedulerSettings
 from headway_service_kit.settings import InvalidSettings
@@ -51,18 +53,20 @@ def delivery(world, receiver):
 
 async def miss(world, number: int) -> None:
     """Record missed fires of this number of manifests in one transaction."""
-    world.database.before_commit = Recorder(world.database)
+    world.database.before_commit = partial(write_notifications, world.database.clock)
     at = datetime(2027, 3, 1, tzinfo=UTC)
     async with world.database.transaction():
         for index in range(number):
             note(
-                Missed(
-                    manifest_id=uuid4(),
-                    cause=f"stretch-{index}",
-                    manifest=f"m-{index:04}",
-                    group="ops",
-                    first_due_at=at,
-                    last_due_at=at + timedelta(hours=1),
+                Notification(
+                    identity=f"missed {uuid4()} stretch-{index}",
+                    subject=f"m-{index:04}",
+                    data=FiresMissed(
+                        manifest=f"m-{index:04}",
+                        group="ops",
+                        first_due_at=at,
+                        last_due_at=at + timedelta(hours=1),
+                    ),
                 )
             )
 
@@ -146,6 +150,26 @@ async def test_a_stretch_of_missed_fires_is_one_notification(world, receiver):
     assert missed["subject"] == missed["data"]["manifest"] == "each-minute"
 
 
+async def test_fires_that_a_request_finds_missed_are_notified(world, receiver):
+    def declared(minutes: int):
+        app = App("test")
+        app.job("often", group="ops")(lambda ctx: None)
+        app.schedule("often", job="often", when=every(minutes=minutes))
+        return app
+
+    scheduler = await world.scheduler_of_files(
+        declared(1), webhook_url=receiver.url, webhook_secret=SECRET
+    )
+    await scheduler.end_pass("tick")
+    await world.value(
+        "UPDATE scheduler.manifest SET"
+        " next_due_at = date_trunc('minute', clock_timestamp()) - interval '2 hours'"
+    )
+    async with world.client() as client:
+        await client.apply(declared(2).definitions())
+    assert await world.value("SELECT count(*) FROM scheduler.notification") == 1
+
+
 async def test_without_a_webhook_nothing_is_written(world):
     app = failing_app()
     await world.dispatcher()
@@ -159,17 +183,15 @@ async def test_without_a_webhook_nothing_is_written(world):
 
 
 async def test_rolled_back_facts_are_not_notified(world):
-    world.database.before_commit = Recorder(world.database)
+    world.database.before_commit = partial(write_notifications, world.database.clock)
+    at = datetime(2027, 3, 1, tzinfo=UTC)
     with pytest.raises(ZeroDivisionError):
         async with world.database.transaction():
             note(
-                Missed(
-                    manifest_id=uuid4(),
-                    cause="c",
-                    manifest="m",
-                    group="g",
-                    first_due_at=datetime(2027, 3, 1, tzinfo=UTC),
-                    last_due_at=datetime(2027, 3, 1, tzinfo=UTC),
+                Notification(
+                    identity="missed c",
+                    subject="m",
+                    data=FiresMissed(manifest="m", group="g", first_due_at=at, last_due_at=at),
                 )
             )
             raise ZeroDivisionError

@@ -227,8 +227,7 @@ async def test_a_plan_warns_of_none_that_will_fire_or_stays_disabled(timeline):
 async def planned(timeline, app: App) -> list[str]:
     """Return the warnings of a plan, without the warnings about an operator's fields."""
     request = ApplyRequest(definitions=pack(app.definitions()))
-    async with timeline.database.acquire() as connection:
-        answer = await plan(connection, request, policy="keep", now=timeline.clock.at)
+    answer = await plan(timeline.database, request, policy="keep")
     return [warning for warning in answer.warnings if "as an operator set it" not in warning]
 
 

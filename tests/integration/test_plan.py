@@ -1,14 +1,19 @@
 """Plans show the effect of definitions without applying them."""
 
+import asyncio
 from datetime import datetime, timedelta
 
 import pytest
 from headway import App, cron, daily, every, exclude_dates, exclude_days, manual, weekly
 from headway.client.client import RequestFailed
 from headway.define.definitions import Definitions
+from headway.define.packing import pack
 from headway_clock import monotonic
 from headway_contract.definitions import ApplyAnswer, ApplyRequest
+from headway_contract.manifests import LedgerQuestion
+from headway_scheduler.declare import plan
 from headway_scheduler.declare.fire_changes import MOST_COMPARED
+from headway_scheduler.explain import ledger_check
 from msgspec import structs
 
 pytestmark = pytest.mark.thorough
@@ -232,6 +237,29 @@ async def test_malformed_definitions_are_refused(world, body):
     async with world.client() as client:
         with pytest.raises(RequestFailed, match="not definitions"):
             await client._console.ask("POST", "/plan", ApplyRequest(definitions=body), ApplyAnswer)
+
+
+@pytest.mark.parametrize("module", [plan, ledger_check])
+async def test_no_transaction_is_open_while_fire_times_are_computed(world, monkeypatch, module):
+    await world.declare(app_with(a=daily("01:00")))
+    name = {plan: "changes", ledger_check: "check"}[module]
+    compute, loop, idle = getattr(module, name), asyncio.get_running_loop(), []
+
+    def watched(*args, **options):
+        count = world.value(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND state = 'idle in transaction'"
+        )
+        idle.append(asyncio.run_coroutine_threadsafe(count, loop).result(timeout=10))
+        return compute(*args, **options)
+
+    monkeypatch.setattr(module, name, watched)
+    if module is plan:
+        request = ApplyRequest(definitions=pack(app_with(a=daily("02:00")).definitions()))
+        await plan.plan(world.database, request, policy="delete")
+    else:
+        await ledger_check.check_page(world.database, LedgerQuestion(), kept=timedelta(days=1))
+    assert idle == [0], "the server ends a transaction that stays idle"
 
 
 async def test_a_one_shot_that_is_just_late_still_appears(world):

@@ -159,8 +159,7 @@ async def test_a_plan_says_which_jobs_would_retire_and_which_manifests_would_hol
 
     async def planned(app: App, policy) -> str:
         request = ApplyRequest(definitions=pack(app.definitions()))
-        async with timeline.database.transaction() as connection:
-            answer = await plan(connection, request, policy=policy, now=timeline.clock.at)
+        answer = await plan(timeline.database, request, policy=policy)
         return "\n".join(answer.warnings)
 
     warned = await planned(app_with(), "delete")
