@@ -132,7 +132,7 @@ async def test_the_console_offers_a_delete_only_for_undeclared_manifests(world, 
     async with console.signed_in("admin") as web:
         pages = [await web.get(f"/schedules/{name}") for name in ("x", "y")]
         assert ["/delete" in page.text for page in pages] == [True, False]
-        for words in ("x: is deleted as soon as", "x&#39;: it was deleted at "):
+        for words in ("x: will be deleted when", "x&#39;: it was deleted at "):
             reply = await web.post("/schedules/x/delete")
             assert (reply.status_code, reply.headers["location"]) == (303, "/schedules")
             assert words in (await web.get("/schedules")).text
