@@ -18,6 +18,7 @@ from headway_contract.dead_letters import (
     BeginCanaryRequest,
     CanaryRef,
     CanaryStatus,
+    LetterResult,
     LettersChanged,
     LettersRequest,
     RetryRequest,
@@ -97,31 +98,28 @@ class Desk:
         """Run the work of dead letters again."""
         key = UNSET if request.input is UNSET else await self._check_input(request)
         order = letters.RetryOrder(actor=_actor(request), input=request.input, key=key)
-
-        async def change(connection: Connection, times: Times) -> LettersChanged:
-            ids, page = await _choose(connection, request, times.schedule)
-            results = await letters.retry(connection, ids, order, times=times)
-            return LettersChanged(results=results, **page)
-
-        answer = await self._run_once(request, LettersChanged, change)
+        answer = await self._resolve_letters(request, partial(letters.retry, order=order))
         self._wake.gate.call()
         self._wake.relay.call()
         return answer
 
     async def acknowledge(self, request: AcknowledgeRequest) -> LettersChanged:
         """Acknowledge dead letters."""
+        acknowledge = partial(letters.acknowledge, note=request.note, actor=_actor(request))
+        answer = await self._resolve_letters(request, acknowledge)
+        self._wake.relay.call()
+        return answer
+
+    async def _resolve_letters(
+        self, request: LettersRequest, resolve: Callable[..., Awaitable[list[LetterResult]]]
+    ) -> LettersChanged:
+        """Resolve the named letters, or a page of those of a filter."""
 
         async def change(connection: Connection, times: Times) -> LettersChanged:
             ids, page = await _choose(connection, request, times.schedule)
-            actor = _actor(request)
-            results = await letters.acknowledge(
-                connection, ids, note=request.note, actor=actor, times=times
-            )
-            return LettersChanged(results=results, **page)
+            return LettersChanged(results=await resolve(connection, ids, times=times), **page)
 
-        answer = await self._run_once(request, LettersChanged, change)
-        self._wake.relay.call()
-        return answer
+        return await self._run_once(request, LettersChanged, change)
 
     async def begin_canary(self, request: BeginCanaryRequest) -> CanaryStatus:
         """Begin to retry the dead letters of a failure in steps."""

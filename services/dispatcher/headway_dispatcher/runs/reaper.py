@@ -15,26 +15,9 @@ from types import MappingProxyType
 from typing import Any
 
 import msgspec
-from headway_contract import Event, subjects
-from headway_contract.lifecycle import (
-    ORPHANED,
-    RECALLED,
-    TIMED_OUT,
-    UNBEGUN,
-    UNDELIVERED,
-    Failure,
-    LeaseEvent,
-    LeaseRevoked,
-    RunFailed,
-)
+from headway_contract import Event, lifecycle, subjects
 from headway_decisions.capacity.slots import Worker
-from headway_decisions.runs.reaping import (
-    LiveRun,
-    Silence,
-    abandoned,
-    endings,
-    jobs_that_wait_their_turn,
-)
+from headway_decisions.runs import reaping
 from headway_jetstream_kit import Broker, Refused, Stored
 from headway_jetstream_kit.provisioning import consumer_info
 from headway_postgres_kit import Database
@@ -90,7 +73,7 @@ class Reaper:
             heard_after = now - timeout
             serving = await connection.fetch(workers["serving"], heard_after)
             fleet = msgspec.convert([dict(row) for row in serving], list[Worker])
-            self._full_at |= dict.fromkeys(jobs_that_wait_their_turn(fleet), now)
+            self._full_at |= dict.fromkeys(reaping.jobs_that_wait_their_turn(fleet), now)
             self._full_at = {job: at for job, at in self._full_at.items() if now - at < _CLAIM_TIME}
             silent = await connection.fetch(
                 leases["silent"],
@@ -107,7 +90,7 @@ class Reaper:
         return ReaperResult(trusted=True, silent=len(silent), revoked=sum(revoked), reasons=reasons)
 
     async def _revoke(self, row: Any, now: datetime) -> bool:
-        kind: Silence = row["kind"]
+        kind: reaping.Silence = row["kind"]
         with span("revoke", lease=str(row["id"]), reason=kind):
             events = self._events(row, kind, now)
             answer = await publish_fenced(self._broker, row["id"], events, expected=row["sequence"])
@@ -145,28 +128,29 @@ class Reaper:
             return None
         return stored.sequence
 
-    def _events(self, row: Any, kind: Silence, now: datetime) -> list[Event]:
+    def _events(self, row: Any, kind: reaping.Silence, now: datetime) -> list[Event]:
         """Return the revocation and the end of each live run."""
         credentials = {"lease": row["id"], "token": row["token"], "nonce": self._name}
-        live = msgspec.convert(row["live_runs"], list[LiveRun])
-        data: list[LeaseEvent] = [LeaseRevoked(**credentials, reason=kind)]
-        for run, ended_as in endings(kind, live, shared=row["runs"] > 1).items():
-            failure = Failure(kind=ended_as, message=self._message(row, ended_as))
-            data.append(RunFailed(**credentials, run=run, failure=failure))
+        live = msgspec.convert(row["live_runs"], list[reaping.LiveRun])
+        data: list[lifecycle.LeaseEvent] = [lifecycle.LeaseRevoked(**credentials, reason=kind)]
+        for run, ended_as in reaping.endings(kind, live, shared=row["runs"] > 1).items():
+            failure = lifecycle.Failure(kind=ended_as, message=self._message(row, ended_as))
+            data.append(lifecycle.RunFailed(**credentials, run=run, failure=failure))
         return lease_events(data, row["id"], now)
 
     def _message(self, row: Any, kind: str) -> str:
-        silent = abandoned(
+        silent = reaping.abandoned(
             row["claimed_by"],
             heard=row["worker_heard"],
             warning=row["warning"],
             seconds=self._settings.orphan_timeout_seconds,
         )
         return {
-            ORPHANED: silent,
-            UNBEGUN: f"{silent}, and had not begun with this run of its lease",
-            UNDELIVERED: "no worker claimed the order for "
+            lifecycle.ORPHANED: silent,
+            lifecycle.UNBEGUN: f"{silent}, and had not begun with this run of its lease",
+            lifecycle.UNDELIVERED: "no worker claimed the order for "
             f"{self._settings.stale_pending_seconds:g} s",
-            TIMED_OUT: "the run took longer than its timeout and its grace",
-            RECALLED: "another run of the same lease took longer than its timeout and its grace",
+            lifecycle.TIMED_OUT: "the run took longer than its timeout and its grace",
+            lifecycle.RECALLED: "another run of the same lease took longer than its timeout and "
+            "its grace",
         }[kind]
