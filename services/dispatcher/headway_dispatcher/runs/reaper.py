@@ -10,6 +10,7 @@ since: a projector that lags behind cannot end a finished run.
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
@@ -47,26 +48,24 @@ class ReaperResult(Struct, frozen=True, kw_only=True):
     reasons: Mapping[str, int] = MappingProxyType({})
 
 
+@dataclass
 class Reaper:
     """The reaper of one dispatcher process."""
 
-    def __init__(
-        self, database: Database, broker: Broker, settings: DispatcherSettings, *, name: str
-    ) -> None:
-        self._database = database
-        self._broker = broker
-        self._settings = settings
-        self._name = name
-        # When all workers that serve a job were last full: then its orders wait their turn.
-        self._full_at: dict[str, datetime] = {}
+    database: Database
+    broker: Broker
+    settings: DispatcherSettings
+    name: str
+    # When all workers that serve a job were last full: then its orders wait their turn.
+    _full_at: dict[str, datetime] = field(default_factory=dict)
 
     async def run_once(self) -> ReaperResult:
         """Revoke leases of silent workers and of unclaimed orders."""
-        async with self._database.acquire() as connection:
+        async with self.database.acquire() as connection:
             now = await store.read_now(connection)
-            timeout = timedelta(seconds=self._settings.orphan_timeout_seconds)
-            gap = timedelta(seconds=3 * self._settings.heartbeat_seconds)
-            witness = await store.read_witness(connection, self._name)
+            timeout = timedelta(seconds=self.settings.orphan_timeout_seconds)
+            gap = timedelta(seconds=3 * self.settings.heartbeat_seconds)
+            witness = await store.read_witness(connection, self.name)
             # Whether a worker's heartbeat would have been received.
             if witness is None or not witness.would_have_heard(now, throughout=timeout, gap=gap):
                 return ReaperResult(trusted=False)
@@ -78,7 +77,7 @@ class Reaper:
             silent = await connection.fetch(
                 leases["silent"],
                 heard_after,
-                now - timedelta(seconds=self._settings.stale_pending_seconds),
+                now - timedelta(seconds=self.settings.stale_pending_seconds),
                 now,
                 BATCH,
                 sorted(self._full_at),
@@ -93,16 +92,16 @@ class Reaper:
         kind: reaping.Silence = row["kind"]
         with span("revoke", lease=str(row["id"]), reason=kind):
             events = self._events(row, kind, now)
-            answer = await publish_fenced(self._broker, row["id"], events, expected=row["sequence"])
+            answer = await publish_fenced(self.broker, row["id"], events, expected=row["sequence"])
             if isinstance(answer, Refused):
                 expected = await self._sequence_after_refusal(row)
                 if expected is not None:
                     lease = row["id"]
-                    answer = await publish_fenced(self._broker, lease, events, expected=expected)
+                    answer = await publish_fenced(self.broker, lease, events, expected=expected)
             if not isinstance(answer, Stored):
                 log.debug("lease not revoked", lease=row["id"], answer=answer)
                 return False
-            await withdraw_order(self._broker, row["job"], row["id"])
+            await withdraw_order(self.broker, row["job"], row["id"])
         log.warning("lease revoked", lease=row["id"], worker=row["claimed_by"], reason=kind)
         return True
 
@@ -113,15 +112,15 @@ class Reaper:
         a message was rejected. Then the last stored sequence is right, provided that the
         projector has read up to it and the lease is still open.
         """
-        stored = await last_stored(self._broker, row["id"])
+        stored = await last_stored(self.broker, row["id"])
         if stored is None:
             return 0
         projector = await consumer_info(
-            self._broker, subjects.EVENTS_STREAM, subjects.EVENTS_CONSUMER
+            self.broker, subjects.EVENTS_STREAM, subjects.EVENTS_CONSUMER
         )
         if projector is None or projector["ack_floor"]["stream_seq"] < stored.sequence:
             return None
-        async with self._database.acquire() as connection:
+        async with self.database.acquire() as connection:
             known = await connection.fetchrow(leases["state_of"], row["id"])
         # A worker that claimed it since is not the silent one.
         if known is None or known["ended"] or known["claimed_by"] != row["claimed_by"]:
@@ -130,7 +129,7 @@ class Reaper:
 
     def _events(self, row: Any, kind: reaping.Silence, now: datetime) -> list[Event]:
         """Return the revocation and the end of each live run."""
-        credentials = {"lease": row["id"], "token": row["token"], "nonce": self._name}
+        credentials = {"lease": row["id"], "token": row["token"], "nonce": self.name}
         live = msgspec.convert(row["live_runs"], list[reaping.LiveRun])
         data: list[lifecycle.LeaseEvent] = [lifecycle.LeaseRevoked(**credentials, reason=kind)]
         for run, ended_as in reaping.endings(kind, live, shared=row["runs"] > 1).items():
@@ -143,13 +142,13 @@ class Reaper:
             row["claimed_by"],
             heard=row["worker_heard"],
             warning=row["warning"],
-            seconds=self._settings.orphan_timeout_seconds,
+            seconds=self.settings.orphan_timeout_seconds,
         )
         return {
             lifecycle.ORPHANED: silent,
             lifecycle.UNBEGUN: f"{silent}, and had not begun with this run of its lease",
             lifecycle.UNDELIVERED: "no worker claimed the order for "
-            f"{self._settings.stale_pending_seconds:g} s",
+            f"{self.settings.stale_pending_seconds:g} s",
             lifecycle.TIMED_OUT: "the run took longer than its timeout and its grace",
             lifecycle.RECALLED: "another run of the same lease took longer than its timeout and "
             "its grace",
