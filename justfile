@@ -27,7 +27,6 @@ check:
     {{uv}} ruff check .
     {{uv}} mypy
     {{uv}} lint-imports
-    {{uv}} python -m headway_console.api.openapi proto-schemas/openapi.json --check
     PYTHONPATH=docs {{uv}} python -m generators --check
     {{uv}} pytest -q tests/unit tests/architecture
 
@@ -74,7 +73,6 @@ asyncapi:
 
 # Write the generated files: JSON Schemas, AsyncAPI, OpenAPI, diagrams and pages of reference
 generate:
-    {{uv}} python -m headway_console.api.openapi proto-schemas/openapi.json
     PYTHONPATH=docs {{uv}} python -m generators
 
 # Format and mend what lint can mend

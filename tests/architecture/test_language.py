@@ -40,6 +40,8 @@ CLEAN = (
     "tests/conftest.py",
     "tests/contract",
     "tests/deploy",
+    "tests/e2e",
+    "tests/integration",
     "tests/faults",
     "tests/simulation",
     "tests/support",

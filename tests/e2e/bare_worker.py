@@ -1,4 +1,4 @@
-"""A worker with nothing but nats-py: proof that PROTOCOL.md is enough. Not one import of ours."""
+"""A worker that needs only nats-py: it proves that PROTOCOL.md is sufficient."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ class BareWorker:
         }
 
     async def publish(self, order, events, expected):
-        """The sequence if stored; none if refused or unknown, and then one has to ask."""
+        """Return the stored sequence, or `None` if the dispatcher must be asked."""
         lease = order["lease"]
         try:
             ack = await self.js.publish(

@@ -1,4 +1,4 @@
-"""Processes of their own, against the test's servers."""
+"""Fixtures that start separate processes against the test's servers."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from support.shell import Shell
 async def processes(
     request, database_url: str, nats_url: str, tmp_path: Path
 ) -> AsyncIterator[Processes]:
-    """Programs against the test's servers, with the settings that the test is marked with."""
+    """Start programs against the test's servers, with the settings of the test's parameter."""
     folder = tmp_path / "processes"
     folder.mkdir()
     made = Processes(database_url, nats_url, folder, **getattr(request, "param", {}))

@@ -1,4 +1,4 @@
-"""The honesty test of the protocol: a worker without any of our code beside the SDK's."""
+"""A worker without any Headway code serves the protocol beside a worker of the SDK."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from support.invariants import check_invariants
 BARE = Path(__file__).parent / "bare_worker.py"
 
 
-def test_the_bare_worker_imports_nothing_of_ours():
+def test_the_bare_worker_imports_no_headway_code():
     lines = BARE.read_text().splitlines()
     imports = [line for line in lines if line.startswith(("import ", "from "))]
     assert imports

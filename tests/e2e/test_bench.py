@@ -1,4 +1,4 @@
-"""`headway bench`: figures of every scenario, and nothing left behind."""
+"""`headway bench` reports the figures of every scenario."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.long
-def test_all_scenarios_in_one_document(tmp_path):
+def test_all_scenarios_are_reported_as_json(tmp_path):
     done = bench("--work", "100", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -35,13 +35,13 @@ def test_all_scenarios_in_one_document(tmp_path):
         "worker 1",
     }
     assert min(cost["processor_ms"].values()) >= 0 < sum(cost["processor_ms"].values())
-    # Each run at least becomes work, a run and a piece of history.
+    # Each run inserts at least a work row, a run row and a history row.
     assert cost["row_operations"] > 3
     assert cost["messages_in"] > 1
 
 
 @pytest.mark.long
-def test_a_table_for_people_and_a_word_about_misuse():
+def test_a_table_is_printed_and_an_unknown_scenario_is_refused():
     done = bench("latency", "--work", "10")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0].split() == ["scenario", "figure", "value"]

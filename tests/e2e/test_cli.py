@@ -1,4 +1,4 @@
-"""The `headway` command as users meet it: bad input gets a line with the remedy, and nothing else."""
+"""The `headway` command: bad input is answered with one line that names the remedy."""
 
 import asyncio
 import logging
@@ -16,15 +16,15 @@ from headway_embedded import EmbeddedError
 from headway_service_kit.settings import InvalidSettings
 from msgspec import Struct
 
-NOBODY = {
+UNREACHABLE = {
     "HEADWAY_DATABASE_URL": "postgresql://127.0.0.1:1/headway",
     "HEADWAY_NATS_URL": "nats://127.0.0.1:1",
 }
 
 
 @pytest.fixture
-def log_untouched():
-    """The command sets the log up for its own process; here it is everybody's."""
+def restored_log():
+    """Restore the root logger, which the command configures for its own process."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
@@ -51,8 +51,8 @@ async def test_an_app_that_does_not_import(shell, source, complaint):
 
 
 @pytest.mark.parametrize("command", [["up"], ["scheduler", "--app"], ["worker", "--app"]])
-async def test_bad_definitions_are_told_all_together(shell, command):
-    done = await shell.run(*command, "bad.py", **NOBODY)
+async def test_all_problems_of_the_definitions_are_reported_at_once(shell, command):
+    done = await shell.run(*command, "bad.py", **UNREACHABLE)
     assert done.code == 2
     expected = [
         r"job name 'dotted\.name' is not valid.*no spaces, no dots",
@@ -64,20 +64,20 @@ async def test_bad_definitions_are_told_all_together(shell, command):
         r"group name 'two words' is not valid",
     ]
     for complaint in expected:
-        assert len([one for one in done.complaints if re.search(complaint, one)]) == 1, complaint
+        assert len([line for line in done.complaints if re.search(complaint, line)]) == 1, complaint
 
 
-async def test_missing_settings_are_told_all_together(shell):
+async def test_all_missing_settings_are_reported_at_once(shell):
     done = await shell.run("scheduler")
     assert done.code == 2
     opening = "headway: settings (environment or flags): "
     missing = [f"{opening}HEADWAY_{name}_URL is not set" for name in ("DATABASE", "NATS")]
-    assert done.complaints == missing, "one a line"
+    assert done.complaints == missing, "each on its own line"
     done = await shell.run("worker")
     assert done.complaints == [f"{opening}HEADWAY_APP is not set", missing[1]]
 
 
-async def test_malformed_settings_are_told_all_together(shell):
+async def test_all_malformed_settings_are_reported_at_once(shell):
     malformed = {
         "HEADWAY_DATABASE_URL": "nonsense",
         "HEADWAY_NATS_URL": "foo://",
@@ -90,7 +90,7 @@ async def test_malformed_settings_are_told_all_together(shell):
     assert done.code == 2
     assert len(done.complaints) == len(malformed)
     for name in malformed:
-        assert len([one for one in done.complaints if name in one]) == 1, name
+        assert len([line for line in done.complaints if name in line]) == 1, name
     assert not (shell.folder / ".headway").exists()
 
 
@@ -113,18 +113,17 @@ async def test_malformed_settings_are_told_all_together(shell):
         (["down"], r"No such command 'down'; see 'headway --help'"),
     ],
 )
-def test_misuse_is_told_in_one_line(arguments, complaint, capfd, log_untouched):
+def test_misuse_is_reported_in_one_line(arguments, complaint, capfd, restored_log):
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code == 2
-    told = capfd.readouterr().err.splitlines()
-    assert len(told) == 1
-    assert re.search(f"^headway: .*{complaint}", told[0])
+    [line] = capfd.readouterr().err.splitlines()
+    assert re.search(f"^headway: .*{complaint}", line)
 
 
 async def test_a_worker_refuses_jobs_that_the_app_does_not_have(shell):
     arguments = ("worker", "--app", "good.py", "--job", "hello", "--job", "hullo")
-    done = await shell.run(*arguments, **NOBODY)
+    done = await shell.run(*arguments, **UNREACHABLE)
     assert done.code == 2
     assert "'--job': good has no body of the job 'hullo': its jobs are hello" in done.err
 
@@ -132,14 +131,14 @@ async def test_a_worker_refuses_jobs_that_the_app_does_not_have(shell):
 @pytest.mark.parametrize("arguments", [["--debug", "worker"], ["worker", "--debug"]])
 async def test_debug_shows_the_traceback_as_well(shell, arguments):
     (shell.folder / "app.py").write_text("import nonesuch")
-    done = await shell.run(*arguments, "--app", "app.py", **NOBODY)
+    done = await shell.run(*arguments, "--app", "app.py", **UNREACHABLE)
     assert done.code == 2
     assert "Traceback (most recent call last):" in done.err
     assert "ModuleNotFoundError: No module named 'nonesuch'" in done.err
     assert done.err.splitlines()[-1].startswith("headway: cannot import the app 'app.py': ")
 
 
-def test_what_nobody_foresaw_is_one_line_with_its_place():
+def test_an_unexpected_error_is_one_line_with_its_place():
     with pytest.raises(KeyError) as caught:
         {}["two\nlines"]
     (line,) = explain(caught.value)
@@ -148,7 +147,7 @@ def test_what_nobody_foresaw_is_one_line_with_its_place():
     )
 
 
-def test_the_end_of_a_servers_log_belongs_to_its_complaint():
+def test_the_last_lines_of_a_server_log_are_part_of_the_error():
     assert explain(EmbeddedError("NATS ended; its log ends:\n  one\n  two")) == [
         "headway: NATS ended; its log ends:",
         "  one",
@@ -167,27 +166,27 @@ def test_the_end_of_a_servers_log_belongs_to_its_complaint():
         (["provision"], r"NATS is not reachable .*HEADWAY_NATS_URL\): .*127\.0\.0\.1:1"),
     ],
 )
-async def test_up_and_preparations_give_up_on_servers_that_are_not_there(
+async def test_up_migrate_and_provision_fail_if_servers_are_unreachable(
     shell, arguments, complaint
 ):
-    done = await shell.run(*arguments, "--wait", "0", **NOBODY)
+    done = await shell.run(*arguments, "--wait", "0", **UNREACHABLE)
     assert done.code == 2
     assert len(done.complaints) == 1
     assert re.search(complaint, done.complaints[0])
     assert not (shell.folder / ".headway").exists()
 
 
-async def test_up_gives_up_on_nats_too(shell, database_url):
-    given = {**NOBODY, "HEADWAY_DATABASE_URL": database_url}
+async def test_up_fails_if_nats_is_unreachable(shell, database_url):
+    given = {**UNREACHABLE, "HEADWAY_DATABASE_URL": database_url}
     done = await shell.run("up", "good.py", "--wait", "0", **given)
     assert done.code == 2
     assert re.search(r"NATS is not reachable .*HEADWAY_NATS_URL\)", done.complaints[-1])
 
 
-async def test_services_keep_trying_and_still_heed_a_signal(shell):
+async def test_services_retry_connections_and_stop_on_a_signal(shell):
     services = [("scheduler",), ("dispatcher",), ("worker", "--app", "good.py")]
     settings = ["HEADWAY_DATABASE_URL", "HEADWAY_DATABASE_URL", "HEADWAY_NATS_URL"]
-    running = [await shell.start(*service, **NOBODY) for service in services]
+    running = [await shell.start(*service, **UNREACHABLE) for service in services]
     try:
         async with asyncio.timeout(30):
             for process, setting in zip(running, settings, strict=True):
@@ -236,7 +235,7 @@ async def test_a_schema_newer_than_the_code(shell, database, database_url, nats_
         )
 
 
-async def test_a_database_and_a_broker_are_prepared_once(shell, postgres, nats_url):
+async def test_migrate_and_provision_are_idempotent(shell, postgres, nats_url):
     empty = await postgres.new_database(template="template0")
     given = {"HEADWAY_DATABASE_URL": empty, "HEADWAY_NATS_URL": nats_url}
     try:
@@ -285,7 +284,7 @@ class Shapes(Struct, frozen=True, kw_only=True):
         {"health_address": ":0"},
     ],
 )
-def test_settings_of_every_good_shape_are_taken(given):
+def test_valid_settings_are_accepted(given):
     assert settings.read(Shapes, given, {}) == Shapes(**given)
 
 
@@ -306,7 +305,7 @@ def test_settings_of_every_good_shape_are_taken(given):
         ("nats_creds", "/no/such/file"),
     ],
 )
-def test_settings_of_a_bad_shape_are_refused_without_their_secrets(name, value):
+def test_invalid_settings_are_refused_without_showing_secrets(name, value):
     with pytest.raises(InvalidSettings, match=f"^HEADWAY_{name.upper()}: ") as caught:
         settings.read(Shapes, {}, {f"HEADWAY_{name.upper()}": value})
     assert "secret" not in str(caught.value)
@@ -351,7 +350,7 @@ def test_every_command_and_every_option_is_explained(name):
     assert shown.output.startswith(f"Usage: headway {name} [OPTIONS]")
 
 
-async def test_where_nothing_runs_there_is_nobody_to_ask(shell):
+async def test_commands_name_the_missing_console(shell):
     done = await shell.run("manifests")
     assert done.code == 2
     assert done.complaints == [

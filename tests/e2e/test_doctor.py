@@ -1,4 +1,4 @@
-"""`headway doctor` beside real servers: all well, and with something broken of each kind."""
+"""`headway doctor` against real servers, healthy and broken."""
 
 import json
 
@@ -8,8 +8,8 @@ from headway import App, every
 
 
 @pytest_asyncio.fixture
-async def examined(shell, world, console):
-    """Services, a worker and an app; what doctor finds of them, by verdict."""
+async def doctor(shell, world, console):
+    """Start services and a worker; return a function that groups the findings by verdict."""
     app = App("patient")
 
     @app.job("import")
@@ -17,7 +17,7 @@ async def examined(shell, world, console):
     async def import_it(ctx): ...
 
     await world.provision()
-    await world.dispatcher(provision="manual")  # what a test takes away stays away
+    await world.dispatcher(provision="manual")  # so that removed consumers are not restored
     await world.scheduler(app, tick="off")
     await world.worker(app)
     await world.until("SELECT count(*) FROM dispatcher.worker")
@@ -32,18 +32,18 @@ async def examined(shell, world, console):
         done = await shell.run("doctor", "--json", **known)
         assert done.err == ""
         by_verdict: dict[str, list[str]] = {"ok": [], "warning": [], "trouble": []}
-        for one in json.loads(done.out):
-            said = f"{one['area']} {one['check']}: {one['found']} -> {one['remedy']}"
-            by_verdict[one["verdict"]].append(said)
+        for check in json.loads(done.out):
+            line = f"{check['area']} {check['check']}: {check['found']} -> {check['remedy']}"
+            by_verdict[check["verdict"]].append(line)
         return done.code, by_verdict
 
     return examine
 
 
-async def test_a_healthy_system_is_well(examined):
-    code, found = await examined()
+async def test_a_healthy_system_is_well(doctor):
+    code, found = await doctor()
     assert (code, found["trouble"]) == (0, [])
-    told = "\n".join(found["ok"])
+    findings = "\n".join(found["ok"])
     for words in (
         "console reach: http://127.0.0.1:",
         "(viewer)",
@@ -53,20 +53,18 @@ async def test_a_healthy_system_is_well(examined):
         "nats services: 1 scheduler, version",
         "HEADWAY_RUNS/worker-import",
     ):
-        assert words in told
+        assert words in findings
 
 
 @pytest.mark.breaks_tables("a migration is forgotten, and the role that reads may write")
-async def test_what_is_broken_is_named_with_its_remedy_and_the_rest_is_looked_at(
-    examined, world, broker
-):
+async def test_each_problem_is_named_with_its_remedy(doctor, world, broker):
     await broker.api("CONSUMER.DELETE.HEADWAY_SETTLED.scheduler")
     await world.value("DELETE FROM dispatcher.migration WHERE number = 1")
     await world.value("GRANT INSERT ON scheduler.job TO headway_reader")
     await world.value("UPDATE dispatcher.worker SET jobs = '{}'")
-    code, found = await examined(HEADWAY_TOKEN="headway_wrong")
+    code, found = await doctor(HEADWAY_TOKEN="headway_wrong")
     assert code == 1
-    told = "\n".join(found["trouble"])
+    findings = "\n".join(found["trouble"])
     for words in (
         "does not know you",
         "set HEADWAY_TOKEN to a token of its file",
@@ -74,30 +72,35 @@ async def test_what_is_broken_is_named_with_its_remedy_and_the_rest_is_looked_at
         "the role headway_reader can change scheduler.job -> run: REVOKE INSERT",
         "consumer: HEADWAY_SETTLED/scheduler is missing -> run 'headway provision'",
     ):
-        assert words in told
-    assert any("nats services: 1 dispatcher" in one for one in found["ok"])
+        assert words in findings
+    assert any("nats services: 1 dispatcher" in line for line in found["ok"])
     await world.value("REVOKE INSERT ON scheduler.job FROM headway_reader")
 
 
-async def test_a_job_that_nobody_serves(examined, world):
+async def test_a_job_without_a_live_worker(doctor, world):
     await world.stop_workers()
     await world.value("UPDATE dispatcher.worker SET last_heard_at = now() - interval '1 h'")
-    code, found = await examined()
+    code, found = await doctor()
     assert code == 1
-    assert [one.partition(":")[0] for one in found["trouble"]] == ["system workers", "system jobs"]
+    assert [line.partition(":")[0] for line in found["trouble"]] == [
+        "system workers",
+        "system jobs",
+    ]
 
 
 @pytest.mark.long
-async def test_what_cannot_be_reached_is_one_line_and_the_others_are_looked_at(examined, world):
-    code, found = await examined(
+async def test_an_unreachable_server_does_not_stop_the_other_checks(doctor, world):
+    code, found = await doctor(
         HEADWAY_NATS_URL="nats://127.0.0.1:1", HEADWAY_URL="http://127.0.0.1:1"
     )
     assert code == 1
-    assert [one.partition(":")[0] for one in found["trouble"]] == ["console reach", "nats reach"]
-    assert any(one.startswith("system workers: 1 alive") for one in found["ok"])  # by the tables
+    assert [line.partition(":")[0] for line in found["trouble"]] == ["console reach", "nats reach"]
+    assert any(
+        line.startswith("system workers: 1 alive") for line in found["ok"]
+    )  # from the tables
 
 
-async def test_for_people_each_check_is_a_line(shell, world):
+async def test_each_check_is_printed_on_its_own_line(shell, world):
     await world.dispatcher()
     (shell.folder / ".headway").mkdir()
     (shell.folder / ".headway" / "local.json").write_text("{}")

@@ -1,4 +1,4 @@
-"""`verify`, `rebuild`, `events` and `history export` as users meet them."""
+"""The commands `verify`, `rebuild`, `events` and `history export`."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ async def hello(ctx): ...
 
 
 def demo() -> App:
-    app = App("told")
+    app = App("demo")
 
     @app.job("good")
     @when_made_due()
@@ -41,8 +41,8 @@ def demo() -> App:
 
 
 @pytest_asyncio.fixture
-async def told(world):
-    """A world in which one run completed and one failed for good."""
+async def demo_world(world):
+    """A system in which one run completed and one failed fatally."""
     app = demo()
     await world.dispatcher()
     await world.worker(app)
@@ -52,7 +52,7 @@ async def told(world):
 
 
 class Command:
-    """Runs `headway` against the servers of a world."""
+    """Run `headway` against the servers of a test."""
 
     def __init__(self, folder, world=None, console=None) -> None:
         self._folder = folder
@@ -82,7 +82,7 @@ def command(world, tmp_path, console) -> Command:
     return Command(tmp_path, world, console)
 
 
-async def test_verify_proves_ledger_and_tables(told, command):
+async def test_verify_checks_ledger_and_tables(demo_world, command):
     code, [line], err = await command.run("verify", "--only", "tables")
     assert code == 0, err
     assert line.startswith("2 works, 2 runs and 1 dead letter compared with ")
@@ -93,10 +93,10 @@ async def test_verify_proves_ledger_and_tables(told, command):
     assert code == (0 if lines[-2].endswith("no gaps") else 1), "fired at other times than due"
 
 
-@pytest.mark.breaks_tables("corrupts a row, which verify is to name")
-async def test_verify_names_what_differs(told, command):
-    run = await told.value("SELECT run_id FROM dispatcher.metadata WHERE state = 'completed'")
-    await told.value("UPDATE dispatcher.metadata SET output = '1' WHERE run_id = $1", run)
+@pytest.mark.breaks_tables("corrupts a row that verify must name")
+async def test_verify_names_each_difference(demo_world, command):
+    run = await demo_world.value("SELECT run_id FROM dispatcher.metadata WHERE state = 'completed'")
+    await demo_world.value("UPDATE dispatcher.metadata SET output = '1' WHERE run_id = $1", run)
     code, lines, _ = await command.run("verify", "--only", "tables")
     assert code == 1
     assert lines[0] == f'metadata {run}: output should be "fine" and is 1'
@@ -116,20 +116,20 @@ async def test_verify_names_what_differs(told, command):
     ]
 
 
-@pytest.mark.breaks_tables("forges work, which no occurrence tells of")
-async def test_verify_finds_work_that_the_scheduler_has_not_decided(told, command):
-    """Of a manifest and without one, settled and under way; what was enqueued is not forged."""
-    manifest = await told.value("SELECT id FROM scheduler.manifest WHERE job = 'good'")
-    enqueued = await told.value("SELECT headway.enqueue('good')")
+@pytest.mark.breaks_tables("forges work without an occurrence")
+async def test_verify_finds_work_that_the_scheduler_has_not_decided(demo_world, command):
+    """Check settled and unsettled forged work; enqueued work is genuine."""
+    manifest = await demo_world.value("SELECT id FROM scheduler.manifest WHERE job = 'good'")
+    enqueued = await demo_world.value("SELECT headway.enqueue('good')")
     forged = [
-        await queue(told, job="good", manifest_id=manifest, manifest="x"),
-        await queue(told, job="nobody-has-it"),
+        await queue(demo_world, job="good", manifest_id=manifest, manifest="x"),
+        await queue(demo_world, job="nobody-has-it"),
     ]
-    await told.until(
+    await demo_world.until(
         "SELECT count(*) FROM dispatcher.work_queue WHERE id = $1 AND state = 'settled'", forged[0]
     )
-    await told.until("SELECT count(*) FROM dispatcher.work_queue WHERE id = $1", enqueued)
-    await told.until("SELECT count(*) FROM dispatcher.work_queue WHERE id = $1", forged[1])
+    await demo_world.until("SELECT count(*) FROM dispatcher.work_queue WHERE id = $1", enqueued)
+    await demo_world.until("SELECT count(*) FROM dispatcher.work_queue WHERE id = $1", forged[1])
     code, lines, _ = await command.run("verify", "--only", "tables")
     assert code == 1
     assert sorted(lines[:-1]) == sorted(
@@ -138,15 +138,15 @@ async def test_verify_finds_work_that_the_scheduler_has_not_decided(told, comman
     )
 
 
-async def test_rebuild_refuses_and_then_mends(told, command):
+async def test_rebuild_refuses_while_services_run_and_then_repairs(demo_world, command):
     code, lines, err = await command.run("rebuild", "--yes")
     assert (code, lines) == (2, [])
     assert "headway: the tables cannot be rebuilt while services run: stop headway-d" in err
-    await told.stop()
-    told.services.clear()
-    await told.value("UPDATE dispatcher.witness SET last_heard_at = now() - interval '1 h'")
-    await told.value("UPDATE dispatcher.metadata SET attempt = 9")
-    await told.value("DELETE FROM dispatcher.dead_letter")
+    await demo_world.stop()
+    demo_world.services.clear()
+    await demo_world.value("UPDATE dispatcher.witness SET last_heard_at = now() - interval '1 h'")
+    await demo_world.value("UPDATE dispatcher.metadata SET attempt = 9")
+    await demo_world.value("DELETE FROM dispatcher.dead_letter")
     code, lines, err = await command.run("rebuild", "--yes")
     assert code == 0, err
     assert lines[:2] == ["dead_letter: 1 row added", "metadata: 2 rows changed"]
@@ -155,7 +155,7 @@ async def test_rebuild_refuses_and_then_mends(told, command):
 
 
 @pytest.mark.long
-async def test_events_of_the_past(told, command):
+async def test_past_events_are_listed(demo_world, command):
     code, lines, err = await command.run("events", "--type", "work.settled", "--type", "run.f*")
     assert code == 0, err
     assert [line.split("  ")[1].strip() for line in lines].count("work.settled") == 2
@@ -177,7 +177,7 @@ async def test_events_of_the_past(told, command):
     assert json.loads(lines[0])["id"] == events[-2]["id"]
 
 
-async def test_events_as_they_happen_until_ctrl_c(world, command):
+async def test_events_are_followed_until_ctrl_c(world, command):
     app = demo()
     follower = await command.start("events", "--follow", "--json", "--type", "run.*")
     try:
@@ -198,8 +198,8 @@ async def test_events_as_they_happen_until_ctrl_c(world, command):
     await world.until_settled(at_least=2)
 
 
-async def test_history_is_exported_as_json_lines(told, command, tmp_path):
-    written = await told.value("SELECT count(*) FROM dispatcher.history")
+async def test_history_is_exported_as_json_lines(demo_world, command, tmp_path):
+    written = await demo_world.value("SELECT count(*) FROM dispatcher.history")
     code, lines, err = await command.run("history", "export")
     assert (code, len(lines)) == (0, written)
     assert f"exported {written} events" in err
@@ -213,7 +213,7 @@ async def test_history_is_exported_as_json_lines(told, command, tmp_path):
 
 @pytest.mark.timeout(300)
 @pytest.mark.long
-async def test_beside_an_up_and_after_it_on_its_data_folder(tmp_path):
+async def test_commands_use_the_data_folder_of_an_up(tmp_path):
     needs_embedded()
     (tmp_path / "app.py").write_text(UP)
     alone = Command(tmp_path)

@@ -1,4 +1,4 @@
-"""A trace as a real Jaeger has it, from the decision to the settled outcome."""
+"""A trace in a real Jaeger, from the decision to the settled outcome."""
 
 from collections.abc import AsyncIterator
 
@@ -17,7 +17,7 @@ needs_jaeger = pytest.mark.skipif(
 )
 ROOT = TESTS.parent
 
-# The latest work whose dependent is settled, too, and the traces of both.
+# The traces of a work and of its dependent, both settled.
 TRACES = """
     SELECT parent.trace_id, child.trace_id AS child
     FROM dispatcher.metadata AS parent
@@ -74,7 +74,7 @@ async def running(tmp_path) -> AsyncIterator[Jaeger]:
 
 @needs_jaeger
 @pytest.mark.timeout(120)
-async def test_one_trace_comes_back_out_of_jaeger(running, processes, broker, world):
+async def test_jaeger_returns_the_whole_trace(running, processes, broker, world):
     await provision(broker, replicas=1, max_bytes=64 * 1024**2)
     processes.export_to(running.otlp)
     for command in ("dispatcher", "worker", "scheduler"):
@@ -87,17 +87,17 @@ async def test_one_trace_comes_back_out_of_jaeger(running, processes, broker, wo
 
     traces = await until(found, within=60, what="a report that was tried again, and its mail")
 
-    spans = await told(running, traces["trace_id"], lines=TREE.count("\n"))
+    spans = await fetch_spans(running, traces["trace_id"], lines=TREE.count("\n"))
     [top] = roots(spans)
     assert draw(top, spans) == TREE
-    mailed = await told(running, traces["child"], lines=TREE_OF_MAIL.count("\n"))
+    mailed = await fetch_spans(running, traces["child"], lines=TREE_OF_MAIL.count("\n"))
     [child] = roots(mailed)
     assert draw(child, mailed) == TREE_OF_MAIL
     assert top.trace in {trace for trace, _ in child.links}, "the dependent is linked to it"
 
 
-async def told(running: Jaeger, trace: str, *, lines: int) -> list[Drawn]:
-    """The spans of a trace, once all of them have arrived."""
+async def fetch_spans(running: Jaeger, trace: str, *, lines: int) -> list[Drawn]:
+    """Return the spans of a trace once all of them have arrived."""
 
     async def complete() -> list[Drawn]:
         spans = fetch(running.url, trace)

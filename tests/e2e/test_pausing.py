@@ -1,4 +1,4 @@
-"""A maintenance window as an operator has it, on the command line."""
+"""Maintenance windows on the command line: `headway pause` and `headway resume`."""
 
 import json
 import re
@@ -15,10 +15,10 @@ async def shell(world, tmp_path, console):
     app = App("shop")
 
     @app.job("import", group="ops", labels={"team": "data"})
-    async def bring_in(ctx): ...
+    async def import_orders(ctx): ...
 
-    app.schedule("first", job=bring_in, when=when_made_due())
-    app.schedule("second", job=bring_in, when=when_made_due(), misfire="skip")
+    app.schedule("first", job=import_orders, when=when_made_due())
+    app.schedule("second", job=import_orders, when=when_made_due(), misfire="skip")
     await world.dispatcher()
     await world.worker(app)
     await world.scheduler(app)
@@ -31,12 +31,12 @@ async def shell(world, tmp_path, console):
 
 
 @pytest.mark.long
-async def test_what_will_be_made_good_is_shown_before_it_is(world, shell):
+async def test_resume_shows_the_late_fires_before_it_queues_them(world, shell):
     done = await shell("pause", "--label", "team=data", "--reason", "new disks", "--for", "3600")
     assert (done.code, done.err) == (0, "")
     assert re.search(r"^first +20\d\d-", done.out, re.MULTILINE)
     assert re.search(r"^2 manifest\(s\) paused until 20.* UTC$", done.out, re.MULTILINE)
-    # As if an hour had passed: their time has come, and nothing fires.
+    # Simulate an hour: the manifests are due, and none fires.
     await world.value(
         "UPDATE scheduler.manifest SET next_due_at = date_trunc('hour', clock_timestamp())"
     )
@@ -44,7 +44,7 @@ async def test_what_will_be_made_good_is_shown_before_it_is(world, shell):
     shown = await shell("resume", "--all", "--dry-run")
     assert re.search(r"^first .* 1 +fire_once +20\d\d-", shown.out, re.MULTILINE)
     assert "2 manifests would be resumed, " in shown.out
-    # Nobody is there to be asked.
+    # Without a terminal the command cannot ask for confirmation.
     refused = await shell("resume", "--all")
     assert (
         refused.code,
@@ -62,7 +62,7 @@ async def test_what_will_be_made_good_is_shown_before_it_is(world, shell):
     assert (await shell("resume", "first")).out == "no selected manifest is paused\n"
 
 
-async def test_a_window_is_begun_and_looked_at(shell):
+async def test_a_pause_has_an_end_and_a_preview(shell):
     done = await shell("pause", "first", "--until", "2100-01-01", "--json")
     [paused] = json.loads(done.out)["manifests"]
     assert (paused["manifest"], paused["paused_until"]) == ("first", "2100-01-01T00:00:00Z")
@@ -72,7 +72,7 @@ async def test_a_window_is_begun_and_looked_at(shell):
 
 
 @pytest.mark.long
-async def test_what_is_meant_must_be_said(shell):
+async def test_ambiguous_or_invalid_selections_are_refused(shell):
     for wrong, words in (
         (("pause",), "select manifests in one way"),
         (("pause", "--label", "team"), "invalid pair"),

@@ -31,8 +31,8 @@ TALKED = (
 COMPLETED = "SELECT count(*) FROM dispatcher.metadata WHERE job = $1 AND state = 'completed'"
 
 
-def published(name: str, jobs: Sequence[str]) -> str:
-    """The permissions of PROTOCOL.md for one worker."""
+def permissions_for(name: str, jobs: Sequence[str]) -> str:
+    """Return the permissions of PROTOCOL.md for one worker."""
     [block] = re.findall(r"```conf\n(permissions .*?)```", PROTOCOL.read_text(), re.DOTALL)
     lines = []
     for line in block.replace("<name>", name).splitlines():
@@ -41,7 +41,7 @@ def published(name: str, jobs: Sequence[str]) -> str:
 
 
 class Restricted:
-    """A NATS with a user for the services and one for each worker, and programs against it."""
+    """A NATS server with a user for the services and one for each worker."""
 
     def __init__(self, world: World, processes: Processes, url: str) -> None:
         self.world = world
@@ -61,10 +61,10 @@ def jobs_of_typescript() -> list[str]:
 async def restricted(database_url, database, tmp_path) -> AsyncIterator[Restricted]:
     needs_embedded()
     workers = {
-        "py-1": published("py-1", ["py-talks"]),
-        "ts-1": published("ts-1", jobs_of_typescript()),
-        # It may listen, but not where its answers come to.
-        "ts-2": published("ts-2", jobs_of_typescript()).replace("_INBOX.ts-2", "_INBOX.ts-3"),
+        "py-1": permissions_for("py-1", ["py-talks"]),
+        "ts-1": permissions_for("ts-1", jobs_of_typescript()),
+        # This worker may subscribe, but not to its own inbox.
+        "ts-2": permissions_for("ts-2", jobs_of_typescript()).replace("_INBOX.ts-2", "_INBOX.ts-3"),
     }
     users = "\n".join(
         f'{{ user: "{name}", password: "secret", {permissions} }}'
@@ -118,7 +118,7 @@ async def test_the_published_permissions_are_enough(restricted, tmp_path, langua
     assert "ermissions" not in processes.logs()
 
 
-async def test_a_worker_that_may_not_hear_its_answers_says_so(restricted):
+async def test_a_worker_without_permission_for_its_inbox_logs_it(restricted):
     needs_typescript()
     await restricted.world.dispatcher()
     await restricted.processes.node(
@@ -127,11 +127,11 @@ async def test_a_worker_that_may_not_hear_its_answers_says_so(restricted):
         HEADWAY_NATS_URL=restricted.url_of("ts-2"),
     )
 
-    async def says_so() -> bool:
-        said = restricted.processes.logs()
-        return "job ts-echo: cannot fetch orders" in said and "ermissions" in said
+    async def logged() -> bool:
+        log = restricted.processes.logs()
+        return "job ts-echo: cannot fetch orders" in log and "ermissions" in log
 
-    await until(says_so, within=30, what="the worker says that it cannot fetch")
+    await until(logged, within=30, what="the worker logs that it cannot fetch")
 
 
 def needs_typescript() -> None:

@@ -1,4 +1,4 @@
-"""`headway schedule`, and the backfill of `headway trigger`, as people type them."""
+"""`headway schedule`, and the backfill of `headway trigger`."""
 
 import json
 
@@ -8,7 +8,7 @@ from support.shell import Done
 
 
 @pytest_asyncio.fixture
-async def asked(shell, world, console):
+async def headway(shell, world, console):
     app = App("shop")
 
     @app.job("sync", group="ops", timeout=33, labels={"team": "data"})
@@ -24,34 +24,34 @@ async def asked(shell, world, console):
     return run
 
 
-async def test_manifests_are_made_changed_and_deleted(asked):
+async def test_manifests_are_made_changed_and_deleted(headway):
     schedule = ("schedule", "add", "mine", "--job", "sync", "--daily", "03:15", "--input", "7")
-    made = await asked(*schedule, "--set", "overlap=queue_one", HEADWAY_TZ="Europe/Berlin")
+    made = await headway(*schedule, "--set", "overlap=queue_one", HEADWAY_TZ="Europe/Berlin")
     assert (made.code, made.err) == (0, "")
     assert "mine: created; daily at 03:15" in made.out
     assert "(Europe/Berlin)" in made.out
-    twice = await asked(*schedule)
+    twice = await headway(*schedule)
     assert (twice.code, "use 'headway schedule change mine'" in twice.err) == (2, True)
-    changed = await asked("schedule", "change", "mine", "--every", "2h", "--label", "tier=1")
+    changed = await headway("schedule", "change", "mine", "--every", "2h", "--label", "tier=1")
     assert "mine: changed; every 2 hours" in changed.out
-    found = json.loads((await asked("manifest", "mine", "--json")).out)["definition"]
+    found = json.loads((await headway("manifest", "mine", "--json")).out)["definition"]
     assert (found["timing"]["zone"], found["input"]) == ("Europe/Berlin", 7)
     assert (found["timeout_seconds"], found["group"]) == (33, "ops")
     assert (found["overlap"], found["labels"]) == (
         {"policy": "queue_one"},
         {"team": "data", "tier": "1"},
     )
-    child = await asked(
+    child = await headway(
         "schedule", "add", "after", "--job", "sync", "--depends-on", "nightly", "--input", "1",
         "--dormant", "--json",
     )  # fmt: skip
     assert json.loads(child.out)["created"] == ["after"]
-    gone = await asked("schedule", "delete", "mine", "--yes")
+    gone = await headway("schedule", "delete", "mine", "--yes")
     assert (gone.code, "deleted" in gone.out) == (0, True)
 
 
-async def test_what_is_wrong_is_told_with_its_remedy(asked):
-    for arguments, said in (
+async def test_each_error_names_its_remedy(headway):
+    for arguments, message in (
         (("add", "x", "--daily", "03:15"), "nothing to run: give --job"),
         (("add", "x", "--job", "sync"), "has no cadence: write one of"),
         (("add", "x", "--job", "sync", "--every", "often"), "write 30s, 5m or 2h"),
@@ -61,19 +61,19 @@ async def test_what_is_wrong_is_told_with_its_remedy(asked):
         (("change", "nobody", "--daily", "03:15"), "there is no manifest 'nobody'"),
         (("change", "nightly"), "nothing to change"),
     ):
-        done = await asked("schedule", *arguments)
-        assert (done.code != 0, said in done.err) == (True, True), done.err
+        done = await headway("schedule", *arguments)
+        assert (done.code != 0, message in done.err) == (True, True), done.err
 
 
-async def test_a_range_is_backfilled_after_it_was_counted(asked, world):
+async def test_a_backfill_shows_its_count_before_it_queues(headway, world):
     since = ("trigger", "clocked", "--from", "2026-01-01 00:00", "--to", "2026-01-03 23:00")
-    unasked = await asked(*since)
-    assert unasked.code == 2
-    assert "add --yes to queue 3 occurrences" in unasked.err
+    unconfirmed = await headway(*since)
+    assert unconfirmed.code == 2
+    assert "add --yes to queue 3 occurrences" in unconfirmed.err
     assert await world.value("SELECT count(*) FROM scheduler.occurrence") == 0
-    done = await asked(*since, "--yes")
+    done = await headway(*since, "--yes")
     assert "clocked: 3 of 3 occurrences queued, 2026-01-01T02:15:00+00:00" in done.out
-    again = json.loads((await asked(*since, "--json")).out)
+    again = json.loads((await headway(*since, "--json")).out)
     assert (again["queued"], again["known"]) == (0, 3)
-    wrong = await asked("trigger", "clocked", "--to", "2026-01-03")
+    wrong = await headway("trigger", "clocked", "--to", "2026-01-03")
     assert (wrong.code, "need --from" in wrong.err) == (2, True)

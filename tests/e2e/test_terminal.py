@@ -1,4 +1,4 @@
-"""Commands with somebody at a terminal: they ask first, show progress, and complete names."""
+"""Commands in a terminal: they ask for confirmation, show progress and complete names."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ manifests:
 
 @pytest_asyncio.fixture
 async def here(shell, world, console):
-    """A shell beside services that know an app."""
+    """A shell beside a scheduler with a declared app."""
     (shell.folder / "app.py").write_text(APP)
     (shell.folder / "other.yaml").write_text(YAML)
     shell.app = load_app(str(shell.folder / "app.py"))
@@ -58,12 +58,12 @@ async def here(shell, world, console):
         finally:
             made.close()
 
-    shell.asked, shell.terminal = run, terminal
+    shell.headway, shell.terminal = run, terminal
     return shell
 
 
-async def test_what_cannot_be_undone_is_asked_for_first(here):
-    done = await here.asked("apply", "other.yaml")
+async def test_destructive_commands_ask_for_confirmation(here):
+    done = await here.headway("apply", "other.yaml")
     assert (done.code, done.out) == (2, "")
     assert done.complaints == [
         "headway: cannot ask for confirmation here: add --yes to apply it and delete 2 manifests with "
@@ -74,23 +74,23 @@ async def test_what_cannot_be_undone_is_asked_for_first(here):
         terminal.type("n\n")
         assert await terminal.end() == 130
         assert "headway: nothing was changed" in terminal.text
-    listed = json.loads((await here.asked("manifests", "--json")).out)
-    assert [one["external_id"] for one in listed] == ["by-hand", "slowly"]
+    listed = json.loads((await here.headway("manifests", "--json")).out)
+    assert [manifest["external_id"] for manifest in listed] == ["by-hand", "slowly"]
     async with here.terminal("apply", "other.yaml") as terminal:
         await terminal.expect("[y/N]:")
         terminal.type("y\n")
         assert await terminal.end() == 0
         assert "- by-hand  deleted" in terminal.text
-    assert (await here.asked("apply", "app.py", "--yes")).code == 0
+    assert (await here.headway("apply", "app.py", "--yes")).code == 0
 
 
-async def test_a_cancel_of_many_says_how_many(here, world):
-    assert (await here.asked("cancel", "--group", "sums")).code == 0  # nothing is under way
+async def test_a_cancel_of_many_shows_their_number(here, world):
+    assert (await here.headway("cancel", "--group", "sums")).code == 0  # no work is queued
     for _ in range(2):
-        assert (await here.asked("enqueue", "count", "--input", "1")).code == 0
+        assert (await here.headway("enqueue", "count", "--input", "1")).code == 0
     await world.dispatcher()
     await world.until("SELECT count(*) = 2 FROM dispatcher.work_queue")
-    done = await here.asked("cancel", "--group", "sums")
+    done = await here.headway("cancel", "--group", "sums")
     assert done.code == 2
     assert "add --yes to cancel 2 works (0 running, the others wait) of group sums" in done.err
     async with here.terminal("cancel", "--group", "sums") as terminal:
@@ -102,14 +102,14 @@ async def test_a_cancel_of_many_says_how_many(here, world):
 
 
 @pytest.mark.long
-async def test_an_outcome_is_waited_for_with_progress_for_people_only(here, world):
+async def test_wait_shows_progress_only_in_a_terminal(here, world):
     await world.dispatcher()
     await world.worker(here.app)
-    done = await here.asked("trigger", "by-hand", "--wait")
+    done = await here.headway("trigger", "by-hand", "--wait")
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines()[0] == "by-hand: queued"
     assert ": completed after " in done.out
-    done = await here.asked("enqueue", "count", "--input", "-1", "--wait", "--json")
+    done = await here.headway("enqueue", "count", "--input", "-1", "--wait", "--json")
     assert (done.code, done.err) == (1, "")
     assert json.loads(done.out)["status"]["outcome"] != "completed"
     async with here.terminal("trigger", "slowly", "--wait", columns=100) as terminal:
@@ -117,11 +117,13 @@ async def test_an_outcome_is_waited_for_with_progress_for_people_only(here, worl
         await terminal.expect(" of 100")
         assert await terminal.end() == 0
         assert ": completed after " in terminal.text
-        assert terminal.raw.endswith("\r\n") or "\x1b[?25h" in terminal.raw  # the cursor is back
+        assert (
+            terminal.raw.endswith("\r\n") or "\x1b[?25h" in terminal.raw
+        )  # the cursor is restored
     await world.until_settled(at_least=3)
 
 
-async def test_ctrl_c_ends_the_waiting_and_not_the_work(here):
+async def test_ctrl_c_stops_waiting_but_not_the_work(here):
     async with here.terminal("trigger", "slowly", "--wait") as terminal:
         await terminal.expect("on its way")
         terminal.type("\x03")
@@ -130,7 +132,7 @@ async def test_ctrl_c_ends_the_waiting_and_not_the_work(here):
 
 
 async def test_bash_completes_commands_options_and_names(here):
-    """With the real bash, as somebody presses Tab in it."""
+    """Press Tab in a real bash."""
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("there is no bash here")
@@ -156,7 +158,7 @@ async def test_bash_completes_commands_options_and_names(here):
         ):
             made.type(typed)
             await made.expect(completed)
-            made.type("\x15")  # the line is wiped
+            made.type("\x15")  # clear the line
     finally:
         made.close()
 
@@ -168,10 +170,10 @@ async def test_every_shell_gets_a_script(shell, shell_name):
     assert f"_HEADWAY_COMPLETE={shell_name}_complete" in done.out
 
 
-async def test_completion_says_nothing_where_nothing_answers(shell):
-    asking = {"COMP_WORDS": "headway trigger a", "COMP_CWORD": "2"}
+async def test_completion_is_empty_if_no_console_answers(shell):
+    completion = {"COMP_WORDS": "headway trigger a", "COMP_CWORD": "2"}
     for url in ("http://127.0.0.1:1", "nonsense"):
-        done = await shell.run(HEADWAY_URL=url, _HEADWAY_COMPLETE="bash_complete", **asking)
+        done = await shell.run(HEADWAY_URL=url, _HEADWAY_COMPLETE="bash_complete", **completion)
         assert (done.code, done.out.strip(), done.err) == (0, "", "")
 
 

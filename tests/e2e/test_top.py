@@ -1,4 +1,4 @@
-"""`headway top` in a real terminal, and elsewhere."""
+"""`headway top` in a real terminal and without one."""
 
 import json
 
@@ -30,18 +30,18 @@ async def here(world, console, tmp_path):
     return terminal
 
 
-async def test_it_goes_on_until_q_and_leaves_the_terminal_as_it_was(here, world):
+async def test_it_runs_until_q_and_restores_the_terminal(here, world):
     terminal = await here("--every", "0.2")
     try:
         usual = terminal.modes()
         await terminal.expect("q quits")
-        assert terminal.raw.startswith("\x1b[?1049h")  # a screen of its own
+        assert terminal.raw.startswith("\x1b[?1049h")  # the alternate screen
         assert "hourly  import" in terminal.text
         async with world.client() as client:
-            await client.trigger("by-hand")  # what changes is seen without a key
+            await client.trigger("by-hand")  # the change is shown without a key press
         await terminal.expect("waiting: 1 ")
         terminal.resize(40, 10)
-        terminal.type("x")  # any other key looks again
+        terminal.type("x")  # any other key refreshes
         terminal.type("q")
         assert await terminal.end() == 0
         assert "\x1b[?1049l" in terminal.raw
@@ -51,7 +51,7 @@ async def test_it_goes_on_until_q_and_leaves_the_terminal_as_it_was(here, world)
         terminal.close()
 
 
-async def test_ctrl_c_is_an_end_like_any_other(here):
+async def test_ctrl_c_ends_it_cleanly(here):
     terminal = await here()
     try:
         await terminal.expect("q quits")
@@ -63,7 +63,7 @@ async def test_ctrl_c_is_an_end_like_any_other(here):
         terminal.close()
 
 
-async def test_a_console_that_goes_away_is_said_and_waited_for(here, console):
+async def test_a_console_that_stops_is_reported_and_retried(here, console):
     terminal = await here("--every", "0.2", columns=200)
     try:
         await terminal.expect("q quits")
@@ -76,10 +76,10 @@ async def test_a_console_that_goes_away_is_said_and_waited_for(here, console):
         terminal.close()
 
 
-async def test_elsewhere_it_prints_one_frame(here, console, shell):
+async def test_without_a_terminal_it_prints_one_frame(here, console, shell):
     done = await shell.run("top", **console.environment("viewer"))
     assert (done.code, done.err) == (0, "")
     assert "passes: all keep up" in done.out
     assert "\x1b" not in done.out
-    told = json.loads((await shell.run("top", "--json", **console.environment())).out)
-    assert (told["overview"]["counts"]["manifests"], told["runs"]) == (2, [])
+    frame = json.loads((await shell.run("top", "--json", **console.environment())).out)
+    assert (frame["overview"]["counts"]["manifests"], frame["runs"]) == (2, [])

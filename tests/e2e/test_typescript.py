@@ -1,4 +1,4 @@
-"""A worker in TypeScript beside Python: one protocol, one trace, the same answers."""
+"""A worker in TypeScript beside Python: the same protocol, traces and answers."""
 
 import subprocess
 from typing import Any
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
     typescript.missing() is not None, reason=f"TypeScript: {typescript.missing()}"
 )
 
-# Below each span in the order of names: two machines, or two languages, have two clocks.
+# Spans are ordered by name, because two processes have two clocks.
 TREE_IN_TYPESCRIPT = """\
 scheduler decide
   dispatcher admit
@@ -58,7 +58,7 @@ RUNNING = "SELECT count(*) FROM dispatcher.metadata WHERE job = $1 AND state = '
 
 
 @pytest.fixture
-def teller(world) -> WorkPublisher:
+def publisher(world) -> WorkPublisher:
     return WorkPublisher(world.broker)
 
 
@@ -80,7 +80,7 @@ async def test_a_manifest_runs_in_typescript_and_its_dependent_in_python(world, 
 
     app.schedule("report", job="ts-echo", when=manual(), input={"id": 7}).then("mail", job=mail)
     await start(world, processes)
-    # It leaves the other job to whoever has its body.
+    # This worker serves only the job that has a body in Python.
     await world.worker(app)
     await world.scheduler(app)
     async with world.client() as headway:
@@ -129,10 +129,10 @@ async def triggered(headway: Client) -> bool:
     return True
 
 
-async def test_what_fails_is_tried_again_and_what_is_fatal_is_not(world, processes, teller):
+async def test_failures_are_retried_and_fatal_failures_are_not(world, processes, publisher):
     await start(world, processes)
-    once, never = await teller.queue("ts-fail-once"), await teller.queue("ts-fatal")
-    big = await teller.queue("ts-big")
+    once, never = await publisher.queue("ts-fail-once"), await publisher.queue("ts-fatal")
+    big = await publisher.queue("ts-big")
     assert await world.until(SETTLED, once) == "completed"
     assert await world.until(SETTLED, never) == "dead_lettered"
     assert await world.until(SETTLED, big) == "dead_lettered"
@@ -147,11 +147,11 @@ async def test_what_fails_is_tried_again_and_what_is_fatal_is_not(world, process
 
 
 @pytest.mark.parametrize("job", ["ts-slow", "ts-stubborn"])
-async def test_a_cancel_stops_a_body_or_stops_waiting_for_it(world, processes, teller, job):
+async def test_a_cancel_stops_a_body_or_stops_waiting_for_it(world, processes, publisher, job):
     await start(world, processes)
-    work = await teller.queue(job, cancel_grace_seconds=1)
+    work = await publisher.queue(job, cancel_grace_seconds=1)
     await world.until(RUNNING, job)
-    await teller.cancel(work, "not needed")
+    await publisher.cancel(work, "not needed")
     assert await world.until(SETTLED, work) == "cancelled"
     run = await the_run(world, job)
     assert (run["state"], run["cancel_reason"]) == ("cancelled", "not needed")
@@ -159,18 +159,16 @@ async def test_a_cancel_stops_a_body_or_stops_waiting_for_it(world, processes, t
 
 
 @pytest.mark.thorough
-async def test_a_body_that_was_asked_to_stop_before_has_no_longer_than_the_drain(
-    world, processes, teller
-):
+async def test_a_cancelled_body_has_no_longer_than_the_drain(world, processes, publisher):
     program = await start(world, processes, DRAIN_SECONDS="0.1")
-    work = await teller.queue("ts-stubborn", cancel_grace_seconds=60)
+    work = await publisher.queue("ts-stubborn", cancel_grace_seconds=60)
     await world.until(RUNNING, "ts-stubborn")
-    await teller.cancel(work, "not needed")
+    await publisher.cancel(work, "not needed")
 
-    async def was_asked() -> bool:
+    async def stop_requested() -> bool:
         return "asked to stop" in processes.logs()
 
-    await until(was_asked, within=20, what="it was asked to stop")
+    await until(stop_requested, within=20, what="it was asked to stop")
     assert await program.stop(within=10) == 0
     assert await world.until(SETTLED, work) == "cancelled"
     assert (await the_run(world, "ts-stubborn"))["state"] == "cancelled"
@@ -178,35 +176,35 @@ async def test_a_body_that_was_asked_to_stop_before_has_no_longer_than_the_drain
 
 
 @pytest.mark.thorough
-async def test_what_a_run_tells_of_itself_is_kept(world, processes, teller):
+async def test_progress_and_log_lines_of_a_run_are_stored(world, processes, publisher):
     await start(world, processes)
-    work = await teller.queue("ts-talks")
+    work = await publisher.queue("ts-talks")
     assert await world.until(SETTLED, work) == "completed"
     run = await the_run(world, "ts-talks")
     await world.until(
         "SELECT count(*) = 2 FROM dispatcher.run_log WHERE run_id = $1", run["run_id"]
     )
     async with world.client() as headway:
-        told = await headway.run(run["run_id"])
-    assert (told.percent, told.message) == (100, "half way")
-    assert [(line.level, line.message, line.fields) for line in told.log] == [
+        details = await headway.run(run["run_id"])
+    assert (details.percent, details.message) == (100, "half way")
+    assert [(line.level, line.message, line.fields) for line in details.log] == [
         ("info", "fetched", {"rows": 7}),
         ("error", "odd", {}),
     ]
 
 
 @pytest.mark.thorough
-async def test_a_timeout_ends_a_run(world, processes, teller):
+async def test_a_timeout_ends_a_run(world, processes, publisher):
     await start(world, processes)
-    work = await teller.queue("ts-slow", timeout_seconds=0.3, retry=RetryPolicy(attempts=1))
+    work = await publisher.queue("ts-slow", timeout_seconds=0.3, retry=RetryPolicy(attempts=1))
     assert await world.until(SETTLED, work) == "dead_lettered"
     assert (await the_run(world, "ts-slow"))["failure"]["kind"] == "timed_out"
 
 
 @pytest.mark.thorough
-async def test_a_worker_that_is_told_to_stop_hands_its_run_back_uncounted(world, processes, teller):
+async def test_a_stopped_worker_hands_its_run_back_uncounted(world, processes, publisher):
     program = await start(world, processes, DRAIN_SECONDS="0.2")
-    work = await teller.queue("ts-slow", retry=RetryPolicy(attempts=1))
+    work = await publisher.queue("ts-slow", retry=RetryPolicy(attempts=1))
     await world.until(RUNNING, "ts-slow")
     assert await program.stop(within=10) == 0
     await world.until("SELECT state = 'waiting' FROM dispatcher.work_queue WHERE id = $1", work)
@@ -217,9 +215,9 @@ async def test_a_worker_that_is_told_to_stop_hands_its_run_back_uncounted(world,
 
 
 @pytest.mark.thorough
-async def test_a_worker_that_is_killed_loses_its_run_to_another(world, processes, teller):
+async def test_a_worker_that_is_killed_loses_its_run_to_another(world, processes, publisher):
     program = await start(world, processes)
-    await teller.queue("ts-slow")
+    await publisher.queue("ts-slow")
     await world.until(RUNNING, "ts-slow")
     await processes.kill(program)
     await processes.node(str(typescript.WORKER_UNDER_TEST), WORKER_NAME="typescript-2")
@@ -233,21 +231,21 @@ async def test_a_worker_that_is_killed_loses_its_run_to_another(world, processes
 
 
 @pytest.mark.thorough
-async def test_a_stream_that_forgot_the_lease_is_told_all_of_it_again(world, processes, teller):
+async def test_a_lease_is_republished_after_its_stream_was_purged(world, processes, publisher):
     await start(world, processes)
-    work = await teller.queue("ts-slow", cancel_grace_seconds=5)
+    work = await publisher.queue("ts-slow", cancel_grace_seconds=5)
     await world.until(RUNNING, "ts-slow")
     await world.broker.client.jetstream().purge_stream(subjects.EVENTS_STREAM)
-    await teller.cancel(work)
+    await publisher.cancel(work)
     assert await world.until(SETTLED, work) == "cancelled"
     await check_invariants(world.database)
 
 
 @pytest.mark.thorough
-async def test_many_runs_at_once(world, processes, teller):
+async def test_many_runs_at_once(world, processes, publisher):
     await start(world, processes, WORKER_SLOTS="20")
     for number in range(200):
-        await teller.queue("ts-echo", input=number)
+        await publisher.queue("ts-echo", input=number)
     await world.until(f"SELECT ({COMPLETED}) = 200", "ts-echo", within=60)
     rows = await world.rows(
         "SELECT input, output FROM dispatcher.metadata JOIN dispatcher.work_queue ON id = work_id"
@@ -272,7 +270,7 @@ async def test_the_demo_runs_in_both_languages(world, processes):
 
 
 @pytest.mark.thorough
-def test_its_own_tests():
+def test_the_tests_of_the_typescript_package():
     done = subprocess.run(
         ["npm", "test"], cwd=typescript.PACKAGE, capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""What a worker in TypeScript makes of its leases: batches, activations, and a forgetful broker."""
+"""Leases of a worker in TypeScript: batches, activations, and lost streams."""
 
 import asyncio
 from pathlib import Path
@@ -42,9 +42,9 @@ def built():
 
 
 def begun(folder: Path) -> list[int]:
-    """The runs whose body has begun, in that order."""
-    told = folder / "begun"
-    return [int(line) for line in told.read_text().split()] if told.exists() else []
+    """Return the runs whose body has begun, in order."""
+    file = folder / "begun"
+    return [int(line) for line in file.read_text().split()] if file.exists() else []
 
 
 async def until_begun(folder: Path, number: int) -> None:
@@ -65,7 +65,7 @@ async def test_runs_of_a_lease_go_one_after_the_other_and_share_messages(world, 
     assert begun(processes.folder) == list(range(30))
     assert await runs(world) == [(number, "completed", None, 1) for number in range(30)]
     unstarted = "SELECT count(*) FROM dispatcher.metadata WHERE started_at IS NULL"
-    assert await world.value(unstarted) == 0, "each start is told"
+    assert await world.value(unstarted) == 0, "each start is published"
     info = await world.broker.client.jetstream().stream_info(subjects.EVENTS_STREAM)
     assert info.state.last_seq < 30, "two events of a run to a message, or better"
     await check_invariants(world.database)
@@ -85,7 +85,7 @@ async def test_a_refused_message_before_the_claim_does_not_block_a_lease(world, 
 
 
 async def test_a_cancelled_run_leaves_the_others_running(world, processes):
-    """One that runs, and one that has not begun."""
+    """Cancel a run in progress and a run that has not begun."""
     await start(world, processes, HOLD="1")
     works = await queue_many(world, 4)
     await order(world, works)
@@ -102,12 +102,12 @@ async def test_a_cancelled_run_leaves_the_others_running(world, processes):
     await check_invariants(world.database)
 
 
-async def test_a_drain_hands_back_what_has_not_begun_and_what_does_not_end(world, processes):
+async def test_a_drain_hands_back_runs_that_have_not_begun_or_do_not_end(world, processes):
     program = await start(world, processes, HOLD="1", DRAIN_SECONDS="1.5")
     await order(world, await queue_many(world, 3))
     await until_begun(processes.folder, 1)
     stopping = asyncio.create_task(program.stop(within=10))
-    # Until then the gate may order what is handed back from the very same worker.
+    # Until then the gate may order the returned work from the same worker.
     await world.until("SELECT bool_or(draining) FROM dispatcher.worker")
     assert await stopping == 0
     await world.until("SELECT count(*) = 2 FROM dispatcher.work_queue WHERE state = 'waiting'")
@@ -122,7 +122,7 @@ async def test_a_drain_hands_back_what_has_not_begun_and_what_does_not_end(world
 
 @pytest.mark.parametrize("lost", [True, False])
 async def test_an_order_of_a_finished_lease_is_answered_and_not_run_again(world, processes, lost):
-    """After a loss with the old words, once more; otherwise by an ack alone."""
+    """After a loss the worker republishes its events; otherwise it only acknowledges."""
     dispatcher = await world.dispatcher()
     await processes.node(str(typescript.WORKER_UNDER_TEST))
     await world.until(typescript.HEARD)
@@ -133,10 +133,10 @@ async def test_an_order_of_a_finished_lease_is_answered_and_not_run_again(world,
     async def stored() -> int:
         return (await jetstream.stream_info(subjects.EVENTS_STREAM)).state.messages
 
-    async def two_words() -> bool:
+    async def both_stored() -> bool:
         return await stored() == 2
 
-    await until(two_words, within=20, what="the claim and the outcome are stored")
+    await until(both_stored, within=20, what="the claim and the outcome are stored")
     if lost:
         await jetstream.purge_stream(subjects.EVENTS_STREAM)
     again = encode(event(made, id=made.lease, source="test", subject="x", time=utc_now()))
@@ -146,13 +146,13 @@ async def test_an_order_of_a_finished_lease_is_answered_and_not_run_again(world,
         return orders.state.messages == 0
 
     async def answered() -> bool:
-        """It is no answer as long as the worker has not heard that its last word is stored."""
+        """Send the order again; it counts only after the worker knows that its outcome is stored."""
         answer = await publish(world.broker, subjects.order("job", made.lease), again)
         assert isinstance(answer, Stored)
         await until(acknowledged, within=20, what="the order is acknowledged")
         return await stored() == (1 if lost else 2)
 
-    await until(answered, within=20, what="all old words are told again, in one message")
+    await until(answered, within=20, what="all events are republished in one message")
     await world.dispatcher()
     await world.until(ALL_SETTLED)
     assert begun(processes.folder) == [0]
@@ -167,12 +167,12 @@ async def test_when_contact_is_lost_the_job_decides(world, processes, policy):
     await world.until(typescript.HEARD)
     seconds = 60 if policy == "stop" else 2.5
     await queue(world, job="ts-waits-once", on_lost_contact=policy, input=seconds)
-    await until_told(processes.folder, "begun")
+    await until_logged(processes.folder, "begun")
     for service in world.services:
         await service.stop()
     world.services.clear()
-    said = "stopped: lost_contact" if policy == "stop" else "waited"
-    await until_told(processes.folder, said)
+    line = "stopped: lost_contact" if policy == "stop" else "waited"
+    await until_logged(processes.folder, line)
     await world.dispatcher(orphan_timeout_seconds=60)
     if policy == "stop":
         kind = "SELECT failure ->> 'kind' FROM dispatcher.metadata WHERE state = 'failed'"
@@ -189,13 +189,13 @@ async def test_who_has_lost_contact_claims_nothing_that_would_have_to_stop(world
     await world.until(typescript.HEARD)
     for _ in range(2):
         await queue(world, job="ts-waits-once", input=60)
-    await until_told(processes.folder, "begun")
+    await until_logged(processes.folder, "begun")
     await world.until("SELECT count(*) = 2 FROM dispatcher.metadata")
     await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
     for service in world.services:
         await service.stop()
     world.services.clear()
-    await until_told(processes.folder, "stopped: lost_contact")
+    await until_logged(processes.folder, "stopped: lost_contact")
     await until_given_back(world, "ts-waits-once")
     await world.dispatcher(orphan_timeout_seconds=60)
     await world.until(ALL_SETTLED)
@@ -204,21 +204,19 @@ async def test_who_has_lost_contact_claims_nothing_that_would_have_to_stop(world
     await check_invariants(world.database)
 
 
-async def until_told(folder: Path, words: str) -> None:
-    """Wait for what the program has written."""
+async def until_logged(folder: Path, words: str) -> None:
+    """Wait until a log of the processes contains these words."""
 
-    def is_told() -> bool:
+    def is_logged() -> bool:
         return any(words in log.read_text() for log in folder.glob("*.log"))
 
-    async def told() -> bool:
-        return is_told()
+    async def logged() -> bool:
+        return is_logged()
 
-    await until(told, within=20, what=words)
+    await until(logged, within=20, what=words)
 
 
-async def test_a_long_lease_is_renewed_and_only_its_latest_renewal_told_again(
-    world, processes, monkeypatch
-):
+async def test_only_the_latest_renewal_of_a_lease_is_republished(world, processes, monkeypatch):
     monkeypatch.setattr(gate, "renew_seconds", lambda settings: 0.2)
     await start(world, processes)
     work = await queue(world, job="ts-slow", cancel_grace_seconds=5)
@@ -230,9 +228,9 @@ async def test_a_long_lease_is_renewed_and_only_its_latest_renewal_told_again(
     await world.until(ALL_SETTLED)
     first = await jetstream.stream_info(subjects.EVENTS_STREAM)
     message = await jetstream.get_msg(subjects.EVENTS_STREAM, first.state.first_seq)
-    told = [one.type.split(".", 1)[1] for one in decode(message.data)]
-    assert told[:2] == ["lease.claimed.v1", "run.started.v1"]
-    assert told.count("lease.renewed.v1") == 1
+    types = [event.type.split(".", 1)[1] for event in decode(message.data)]
+    assert types[:2] == ["lease.claimed.v1", "run.started.v1"]
+    assert types.count("lease.renewed.v1") == 1
     await check_invariants(world.database)
 
 
@@ -264,7 +262,7 @@ async def test_a_body_wakes_dormant_dependents(world, processes):
     activations = await world.value(
         "SELECT activations FROM dispatcher.metadata WHERE job = 'ts-activates'"
     )
-    assert sorted((one["manifest"], one["key"], str(one["input"])) for one in activations) == [
+    assert sorted((item["manifest"], item["key"], str(item["input"])) for item in activations) == [
         ("archive", "", "None"),
         ("mail", "", "{'day': 'monday'}"),
         ("mail", "1", "1"),
@@ -277,7 +275,7 @@ async def test_a_body_wakes_dormant_dependents(world, processes):
     await check_invariants(world.database)
 
 
-async def test_an_activation_that_is_refused_and_not_looked_at_fails_the_run(world, processes):
+async def test_a_refused_activation_that_is_not_awaited_fails_the_run(world, processes):
     app = activating_app("ts-activates-carelessly")
     await start(world, processes)
     await world.scheduler(app)

@@ -1,4 +1,4 @@
-"""`headway up`: it runs, it stops in order at any moment, and it leaves nothing behind."""
+"""`headway up` runs, stops cleanly at any moment, and leaves no process behind."""
 
 import asyncio
 import contextlib
@@ -33,14 +33,14 @@ app = App("hello")
 async def hello(ctx):
     print("hello from a job")
 """
-# Imports once, in `up` itself, and fails in the worker.
+# This app imports once, in `up` itself, and fails in the worker.
 IMPORTS_ONCE = """
 from pathlib import Path
 from headway import App
 Path(__file__).with_name("imported").touch(exist_ok=False)
 app = App("once")
 """
-# A worker command that fails at first, and then leaves a child behind unless somebody sees to it.
+# A worker command that fails at first, and then starts a child that `up` must stop.
 OTHER = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
@@ -58,16 +58,16 @@ signal.pause()
 
 
 class Up:
-    """One `headway up`, with what it has said so far."""
+    """A `headway up` process, with its log so far."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
-        self.said = ""
-        self._hearing = asyncio.create_task(self._hear())
+        self.log = ""
+        self._reader = asyncio.create_task(self._read())
 
-    async def _hear(self) -> None:
+    async def _read(self) -> None:
         while line := await self.process.stderr.readline():
-            self.said += line.decode()
+            self.log += line.decode()
 
     async def until(self, condition: Callable[[], bool], what: str, within: float = 30) -> None:
         """Wait for a condition as long as the process lives."""
@@ -79,24 +79,24 @@ class Up:
             await until(ask, within=within, what=what)
             assert condition(), f"it ended before {what}"
         except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.said}") from None
+            raise AssertionError(f"{error}\n{self.log}") from None
 
-    async def until_said(self, words: str) -> None:
-        await self.until(lambda: words in self.said, words)
+    async def until_logged(self, words: str) -> None:
+        await self.until(lambda: words in self.log, words)
 
     async def end(self, within: float = 30) -> int:
-        """Its exit code, and everything it said is heard."""
+        """Wait for the end, read the rest of the log, and return the exit code."""
         async with asyncio.timeout(within):
-            await self._hearing
+            await self._reader
             return await self.process.wait()
 
     async def report(self) -> dict:
-        """The last line of its standard output."""
+        """Return the last line of its standard output, as JSON."""
         return json.loads((await self.process.stdout.read()).decode().splitlines()[-1])
 
 
 class Place:
-    """A folder with an app and a data folder, where `up` is run."""
+    """A folder with an app and a data folder, in which `up` runs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -124,7 +124,7 @@ class Place:
                 await process.wait()
 
     def left_behind(self) -> list[str]:
-        """The processes that have to do with this place, by their words or where they run."""
+        """List the processes that name this folder or run in it."""
         return [
             f"{process.name} {words}"
             for process in Path("/proc").iterdir()
@@ -153,7 +153,7 @@ def _words_of(process: Path) -> str:
 
 
 async def get(address: str, path: str) -> str:
-    """The body of an answer to plain HTTP."""
+    """Return the body of a plain HTTP response."""
     reader, writer = await asyncio.open_connection(*address.split(":"))
     writer.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())
     answer = (await reader.read()).decode()
@@ -163,7 +163,7 @@ async def get(address: str, path: str) -> str:
 
 @pytest.fixture(scope="module")
 def made_data(tmp_path_factory) -> Path:
-    """A data folder that `up` has been run on before."""
+    """A data folder that `up` has used before."""
     place = Place(tmp_path_factory.mktemp("made"))
     subprocess.run(place.command("--for", "0.1"), env=CLEAN, check=True, timeout=60)
     return place.data
@@ -171,7 +171,7 @@ def made_data(tmp_path_factory) -> Path:
 
 @pytest_asyncio.fixture
 async def place(tmp_path) -> AsyncIterator[Place]:
-    """A place without data; nothing of it may be left at the end."""
+    """A place without data; no process of it may be left at the end."""
     (tmp_path / "place").mkdir()
     made = Place(tmp_path / "place")
     yield made
@@ -181,7 +181,7 @@ async def place(tmp_path) -> AsyncIterator[Place]:
 
 @pytest.fixture
 def used_place(place, made_data) -> Place:
-    """A place that `up` has been run in before."""
+    """A place that `up` has used before."""
     subprocess.run(["cp", "-a", made_data, place.data], check=True)
     return place
 
@@ -189,20 +189,22 @@ def used_place(place, made_data) -> Place:
 @pytest.mark.thorough
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("seconds", [20, pytest.param(60, marks=pytest.mark.long)])
-async def test_the_demo_loses_and_doubles_nothing(place, database, database_url, nats_url, seconds):
+async def test_the_demo_loses_no_work_and_runs_none_twice(
+    place, database, database_url, nats_url, seconds
+):
     place.app = ROOT / "examples" / "demo_app.py"
     urls = {"HEADWAY_DATABASE_URL": database_url, "HEADWAY_NATS_URL": nats_url}
     async with place.up("--for", str(seconds), "--json", **urls) as up:
-        assert await up.end(within=120) == 0, up.said
+        assert await up.end(within=120) == 0, up.log
         report = await up.report()
-    assert not {one.name for one in place.data.iterdir()} & {"postgres", "nats"}
+    assert not {path.name for path in place.data.iterdir()} & {"postgres", "nats"}
     async with database.acquire() as connection:
 
         async def count(query: str) -> int:
             return await connection.fetchval(f"SELECT count(*) FROM {query}")
 
         assert await count("dispatcher.work_queue WHERE state = 'dispatched'") == 0
-        # What is left waits for something that does not come by itself, or not soon.
+        # The rest waits for an operator, a worker, a time or a rate.
         assert await count("dispatcher.work_queue WHERE state <> 'settled'") == await count(
             "dispatcher.waiting WHERE reason IN"
             " ('group_disabled', 'no_worker', 'not_before', 'rate')"
@@ -223,21 +225,21 @@ async def test_the_demo_loses_and_doubles_nothing(place, database, database_url,
             "runs_in_doubt": 0,
             "lateness_ms": report["lateness_ms"],
         }
-        await it_has_something_to_show(connection)
+        await check_data_for_every_page(connection)
     assert report["occurrences"] > 1.5 * seconds
     assert 0 <= report["lateness_ms"]["p50"] <= report["lateness_ms"]["p99"]
     await check_invariants(database)
 
 
-async def it_has_something_to_show(connection) -> None:
-    """For every page of the console there is something in what the demo leaves behind."""
+async def check_data_for_every_page(connection) -> None:
+    """Check that the demo leaves data for every page of the console."""
 
     async def found(query: str) -> set:
         return {row[0] for row in await connection.fetch(query)}
 
     reasons = await found("SELECT split_part(reason, ':', 1) FROM scheduler.occurrence")
     assert reasons >= {"manifest_disabled", "still_outstanding"}
-    # Excluded times are decided with the next that is allowed.
+    # Excluded times are decided together with the next allowed time.
     assert "workday-report" in await found(
         "SELECT external_id FROM scheduler.manifest WHERE next_due_at < now() AND wake_at > now()"
     )
@@ -257,24 +259,24 @@ async def test_twice_in_a_row_on_one_folder(place):
     consoles = set()
     for created in (1, 0):
         async with place.up("--for", "3", "--json") as up:
-            assert await up.end() == 0, up.said
+            assert await up.end() == 0, up.log
             report = await up.report()
         assert place.left_behind() == []
-        [declared] = re.findall(r".*definitions declared.*", up.said)
+        [declared] = re.findall(r".*definitions declared.*", up.log)
         assert re.search(rf"created\W+{created}\W+changed\W+0\b", declared), declared
-        assert "recovered" not in up.said, up.said
+        assert "recovered" not in up.log, up.log
         assert set(report) == {
             *("occurrences", "runs_completed", "runs_failed", "dead_letters"),
             *("runs_in_doubt", "lateness_ms"),
         }
         assert report["occurrences"] == report["runs_completed"] >= 2
         assert report["runs_failed"] == report["dead_letters"] == 0
-        assert "hello from a job" in up.said
-        consoles |= set(re.findall(r"console: (\S+)", up.said))
+        assert "hello from a job" in up.log
+        consoles |= set(re.findall(r"console: (\S+)", up.log))
     assert len(consoles) == 1
 
 
-async def test_in_a_terminal_the_view_is_live_and_the_cursor_comes_back(used_place):
+async def test_a_terminal_shows_a_live_view_and_gets_its_cursor_back(used_place):
     ours, theirs = pty.openpty()
     process = await asyncio.create_subprocess_exec(
         *used_place.command("--for", "5", "--json"),
@@ -287,42 +289,42 @@ async def test_in_a_terminal_the_view_is_live_and_the_cursor_comes_back(used_pla
     assert await process.wait() == 0, drawn
     assert json.loads(await process.stdout.read())["runs_completed"] >= 1, drawn
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)
-    # The view is wiped away before a line of the worker, and drawn anew under it.
+    # The view is erased before a line of the worker, and drawn again below it.
     assert re.search(r"\x1b\[2Khello from a job\r\n\r\n\x1b\[1m1 manifest", drawn), drawn
     for words in ("1 manifest ", " running ", " completed ", " failed", "next due", "latest runs"):
         assert words in plain
     assert drawn.count("\x1b[?25l") == drawn.count("\x1b[?25h") == 1
-    # A run that was under way may still say something; the view is gone.
+    # A run in progress may still print a line; the view is gone.
     _, stopping, rest = plain.partition("stopping: no new work")
     assert stopping, plain
     assert set(rest.splitlines()[1:]) <= {"hello from a job"}, plain
 
 
 def read_terminal(descriptor: int) -> str:
-    """Everything that is drawn on a terminal until nobody draws on it any more."""
+    """Return the output of a terminal until its other side is closed."""
     with open(descriptor, "rb", buffering=0) as terminal:
         drawn = b""
-        with contextlib.suppress(OSError):  # how Linux says that the other side is closed
+        with contextlib.suppress(OSError):  # Linux raises it when the other side is closed
             while piece := terminal.read(65536):
                 drawn += piece
     return drawn.decode()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_a_signal_ends_it_in_order(used_place, number):
+async def test_a_signal_stops_it_cleanly(used_place, number):
     address = f"127.0.0.1:{free_port()}"
     async with used_place.up("--json", "--health-address", address) as up:
-        await up.until_said("hello from a job")
+        await up.until_logged("hello from a job")
         assert await get(address, "/readyz") == "headway is ready"
-        told = await get(address, "/metrics")
-        assert "headway_scheduler_leader 1.0" in told
-        assert 'headway_dispatcher_metrics_source_up{source="database"} 1.0' in told
+        metrics = await get(address, "/metrics")
+        assert "headway_scheduler_leader 1.0" in metrics
+        assert 'headway_dispatcher_metrics_source_up{source="database"} 1.0' in metrics
         async with used_place.up() as other:
             assert await other.end() == 2
-            assert other.said.splitlines()[-1].startswith("headway: data folder")
-            assert f"is in use by process {up.process.pid}; stop it" in other.said
+            assert other.log.splitlines()[-1].startswith("headway: data folder")
+            assert f"is in use by process {up.process.pid}; stop it" in other.log
         up.process.send_signal(number)
-        assert await up.end(within=10) == 0, up.said
+        assert await up.end(within=10) == 0, up.log
         assert used_place.left_behind() == []
         report = await up.report()
     assert report["occurrences"] == report["runs_completed"] >= 1
@@ -337,53 +339,52 @@ async def test_a_signal_ends_it_in_order(used_place, number):
     ],
 )
 @pytest.mark.long
-async def test_a_signal_while_it_starts_takes_everything_back(place, number, moment):
+async def test_a_signal_during_the_start_undoes_the_start(place, number, moment):
     moments = {
         "the data folder is locked": (place.data / "lock").exists,
         "the database is being made": (place.data / "postgres.new").exists,
-        "the worker is awaited": lambda: "dispatcher started" in up.said,
+        "the worker is awaited": lambda: "dispatcher started" in up.log,
     }
     async with place.up("--json") as up:
         await up.until(moments[moment], moment)
         up.process.send_signal(number)
-        assert await up.end(within=10) == 130, up.said
+        assert await up.end(within=10) == 130, up.log
         assert await up.process.stdout.read() == b""
-    assert up.said.splitlines()[-1] == "headway: stopped before it had started"
+    assert up.log.splitlines()[-1] == "headway: stopped before it had started"
     await place.until_nothing_is_left(within=5)
     async with place.up("--for", "0.1") as up:
-        assert await up.end() == 0, up.said
+        assert await up.end() == 0, up.log
 
 
 @pytest.mark.long
-async def test_kill_takes_all_with_it_and_the_next_start_recovers(used_place):
+async def test_a_kill_ends_all_processes_and_the_next_start_recovers(used_place):
     async with used_place.up() as up:
-        await up.until_said("hello from a job")
+        await up.until_logged("hello from a job")
         assert len(used_place.left_behind()) > 5
         up.process.kill()
         await used_place.until_nothing_is_left(within=8)
-    # A run that was under way is given up only after the orphan timeout, so none is awaited. But a
-    # message that was being handled when all was killed comes again after 30 s, and `up` waits for
-    # that for 20 s before it gives up.
+    # A run in progress fails only after the orphan timeout, so this test does not wait for it. A
+    # message that was in progress at the kill is redelivered after 30 s, and `up` waits 20 s for it.
     async with used_place.up("--for", "0.5") as up:
-        assert await up.end(within=45) == 0, up.said
-    assert "the last run ended without a clean stop; its data was recovered" in up.said
+        assert await up.end(within=45) == 0, up.log
+    assert "the last run ended without a clean stop; its data was recovered" in up.log
 
 
 @pytest.mark.thorough
 async def test_a_worker_that_has_drained_is_started_again(place, database_url, nats_url, world):
     urls = {"HEADWAY_DATABASE_URL": database_url, "HEADWAY_NATS_URL": nats_url}
     async with place.up(**urls) as up, world.client() as client:
-        await up.until_said("hello from a job")
+        await up.until_logged("hello from a job")
         [before] = await client.workers()
         await client.drain(before.worker)
-        await up.until_said("the worker has drained; restarting it")
+        await up.until_logged("the worker has drained; restarting it")
 
         async def another_lives() -> bool:
-            return any(one.worker != before.worker for one in await client.workers())
+            return any(worker.worker != before.worker for worker in await client.workers())
 
         await until(another_lives, within=20, what="another worker lives")
         up.process.send_signal(signal.SIGINT)
-        assert await up.end() == 0, up.said
+        assert await up.end() == 0, up.log
 
 
 @pytest.mark.thorough
@@ -393,16 +394,16 @@ async def test_a_worker_that_dies_is_an_error(place, database_url, nats_url):
     async with place.up("--json", **urls) as up:
         assert await up.end() == 2
         assert await up.process.stdout.read() == b""
-    *_, cause, consequence = up.said.splitlines()
+    *_, cause, consequence = up.log.splitlines()
     assert cause.startswith("headway: cannot import the app")
     assert "FileExistsError" in cause
     assert consequence.startswith("headway: the worker exited unexpectedly with code 2")
-    assert "Traceback" not in up.said
+    assert "Traceback" not in up.log
 
 
 async def test_a_server_that_dies_is_an_error(used_place):
     async with used_place.up() as up:
-        await up.until_said("hello from a job")
+        await up.until_logged("hello from a job")
         server = next(
             line
             for line in used_place.left_behind()
@@ -410,11 +411,11 @@ async def test_a_server_that_dies_is_an_error(used_place):
         )
         os.kill(int(server.split()[0]), signal.SIGKILL)
         assert await up.end(within=30) == 2
-    assert "headway: NATS exited unexpectedly with code -9: see " in up.said.splitlines()[-1]
+    assert "headway: NATS exited unexpectedly with code -9: see " in up.log.splitlines()[-1]
 
 
 @pytest.mark.thorough
-async def test_another_worker_is_started_again_and_stopped_with_all_it_started(
+async def test_a_worker_command_is_restarted_and_stopped_with_its_children(
     place, database_url, nats_url
 ):
     other = place.folder / "other.py"
@@ -422,14 +423,14 @@ async def test_another_worker_is_started_again_and_stopped_with_all_it_started(
     urls = {"HEADWAY_DATABASE_URL": database_url, "HEADWAY_NATS_URL": nats_url}
     command = f"{sys.executable} {other}"
     async with place.up("--worker-command", command, **urls) as up:
-        await up.until_said(f"other worker on {nats_url}")
-        [entry] = [line for line in up.said.splitlines() if "worker command ended" in line]
+        await up.until_logged(f"other worker on {nats_url}")
+        [entry] = [line for line in up.log.splitlines() if "worker command ended" in line]
         assert all(words in entry for words in (command, "exit code 3", "0.5")), entry
-        await up.until(lambda: any(one.count("child") for one in place.left_behind()), "a child")
+        await up.until(lambda: any(line.count("child") for line in place.left_behind()), "a child")
         up.process.send_signal(signal.SIGINT)
-        assert await up.end(within=15) == 0, up.said
+        assert await up.end(within=15) == 0, up.log
         assert place.left_behind() == []
-    assert "other worker drains" in up.said
+    assert "other worker drains" in up.log
 
 
 FOREIGN = """
@@ -441,15 +442,15 @@ manifests:
 """
 
 
-async def test_an_app_in_yaml_runs_with_workers_of_another_kind_alone(place):
+async def test_an_app_in_yaml_needs_a_worker_command(place):
     place.app = place.folder / "foreign.yaml"
     place.app.write_text(FOREIGN)
     async with place.up() as up:
         assert await up.end(within=30) == 2
-    assert "name the program that does, as in --worker-command" in up.said
+    assert "name the program that does, as in --worker-command" in up.log
     command = f"{sys.executable} {Path(__file__).parent / 'bare_worker.py'} echo bare-1"
     async with place.up("--for", "8", "--json", "--worker-command", command) as up:
-        assert await up.end(within=60) == 0, up.said
+        assert await up.end(within=60) == 0, up.log
         report = await up.report()
     assert report["runs_completed"] >= 1, report
     assert place.left_behind() == []

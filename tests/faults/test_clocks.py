@@ -74,7 +74,7 @@ async def project(world, clock) -> None:
         await world.broker.client.flush()
         info = await consumer_info(world.broker, subjects.EVENTS_STREAM, subjects.EVENTS_CONSUMER)
         is_through = not (info["num_pending"] or info["num_ack_pending"])
-    await intake._puller.close()
+    await intake.puller.close()
 
 
 async def check_times(world):

@@ -1,4 +1,4 @@
-"""Activations, from a job's body to what the dispatcher tells; the scheduler is a stub."""
+"""Activations, from a job's body to the dispatcher's events; the scheduler is a stub."""
 
 import asyncio
 import threading
@@ -30,7 +30,7 @@ MANIFEST = UUID(int=0xA)
 
 
 class Scheduler:
-    """Queues work, answers activation questions, and hears what the dispatcher tells."""
+    """Queue work, answer activation questions, and read the dispatcher's events."""
 
     def __init__(self, world) -> None:
         self.world = world
@@ -66,21 +66,22 @@ class Scheduler:
         assert isinstance(await publish(self.world.broker, subjects.work("ops"), body), Stored)
         return work
 
-    async def told(self, kind: type) -> list:
+    async def events(self, kind: type) -> list:
+        """Return the data of all events of a type in the stream of settled work."""
         info = await stream_info(self.world.broker, subjects.SETTLED_STREAM)
-        told = []
+        found = []
         for sequence in range(1, info["state"]["last_seq"] + 1):
             message = await self.world.broker.client.jetstream().get_msg(
                 subjects.SETTLED_STREAM, sequence
             )
-            told += [one.data for one in decode(message.data)]
-        return [one for one in told if isinstance(one, kind)]
+            found += [item.data for item in decode(message.data)]
+        return [data for data in found if isinstance(data, kind)]
 
     async def until_settled(self) -> WorkSettled:
-        async def told():
-            return await self.told(WorkSettled)
+        async def published():
+            return await self.events(WorkSettled)
 
-        [settled] = await until(told, within=30, what="the work is told as settled")
+        [settled] = await until(published, within=30, what="the work is published as settled")
         return settled
 
 
@@ -120,7 +121,7 @@ async def test_an_async_body_activates(world, scheduler):
     assert (settled.outcome, settled.activations) == ("completed", [MAIL])
     [question] = scheduler.questions
     assert (question.manifest, question.activations) == ("parent", [MAIL])
-    [requested] = await scheduler.told(ActivationRequested)
+    [requested] = await scheduler.events(ActivationRequested)
     assert (requested.manifest_id, requested.work, requested.round) == (MANIFEST, settled.work, 1)
     assert (requested.run, requested.activations) == (settled.run, [MAIL])
     stored = await world.value("SELECT activations FROM dispatcher.metadata")
@@ -155,7 +156,7 @@ async def test_a_thread_with_a_loop_of_its_own_awaits(world, scheduler):
     assert (await run(world, scheduler, job)).activations == [MAIL]
 
 
-async def test_many_at_once_are_all_told_and_the_outcome_comes_last(world, scheduler):
+async def test_concurrent_activations_are_all_published_before_the_outcome(world, scheduler):
     async def job(ctx):
         async with asyncio.TaskGroup() as group:
             for number in range(5):
@@ -164,9 +165,9 @@ async def test_many_at_once_are_all_told_and_the_outcome_comes_last(world, sched
 
     settled = await run(world, scheduler, job)
     assert settled.outcome == "completed"
-    keys = [(one.manifest, one.key) for one in settled.activations]
+    keys = [(item.manifest, item.key) for item in settled.activations]
     assert keys == [(name, key) for name in ("archive", "mail") for key in ["", *"1234"]]
-    requested = await scheduler.told(ActivationRequested)
+    requested = await scheduler.events(ActivationRequested)
     assert len(requested) == 10
     kinds = await world.rows("SELECT type FROM dispatcher.history ORDER BY id")
     assert [row["type"] for row in kinds[-2:]] == [
@@ -175,7 +176,7 @@ async def test_many_at_once_are_all_told_and_the_outcome_comes_last(world, sched
     ]
 
 
-async def test_an_attempt_that_is_made_again_repeats_its_keys(world, scheduler):
+async def test_a_retried_attempt_repeats_its_keys(world, scheduler):
     async def job(ctx):
         await ctx.activate("mail", 1)
         await ctx.activate("mail", 2)
@@ -191,20 +192,20 @@ async def test_an_attempt_that_is_made_again_repeats_its_keys(world, scheduler):
         Activation(manifest="mail", key="1", input=2),
     ]
     first, second = (
-        [(one.manifest, one.key) for one in requests]
-        for requests in _by_run(await scheduler.told(ActivationRequested))
+        [(item.manifest, item.key) for item in requests]
+        for requests in _by_run(await scheduler.events(ActivationRequested))
     )
     assert first == second == [("mail", ""), ("mail", "1"), ("archive", "fixed")]
 
 
-def _by_run(told: list[ActivationRequested]) -> list[list[Activation]]:
+def _by_run(requests: list[ActivationRequested]) -> list[list[Activation]]:
     runs: dict[UUID, list[Activation]] = {}
-    for one in told:
-        runs.setdefault(one.run, []).extend(one.activations)
+    for request in requests:
+        runs.setdefault(request.run, []).extend(request.activations)
     return list(runs.values())
 
 
-async def test_activations_of_a_run_that_failed_for_good_are_told(world, scheduler):
+async def test_activations_of_a_dead_lettered_run_are_published(world, scheduler):
     async def job(ctx):
         await ctx.activate("mail", Report("monday"))
         raise ValueError("boom")
@@ -213,7 +214,7 @@ async def test_activations_of_a_run_that_failed_for_good_are_told(world, schedul
     assert (settled.outcome, settled.activations) == ("dead_lettered", [MAIL])
 
 
-async def test_what_the_scheduler_refuses_is_raised_with_every_problem(world, scheduler):
+async def test_a_refused_activation_raises_every_problem(world, scheduler):
     scheduler.problems = ["mail: no such dependent", "archive: input: expected `object`"]
     seen = []
 
@@ -228,10 +229,10 @@ async def test_what_the_scheduler_refuses_is_raised_with_every_problem(world, sc
 
     settled = await run(world, scheduler, job)
     assert seen == ["mail: no such dependent\narchive: input: expected `object`"]
-    assert settled.activations == [MAIL], "the number of the refused one was free again"
+    assert settled.activations == [MAIL], "the number of the refused activation was free again"
 
 
-async def test_an_activation_that_nobody_awaits_is_not_lost_and_its_trouble_neither(
+async def test_an_activation_that_is_not_awaited_is_published_and_its_error_raised(
     world, scheduler
 ):
     async def job(ctx):
@@ -254,7 +255,7 @@ class Unwritable:
     pass
 
 
-async def test_inputs_are_checked_before_anybody_is_asked(world, scheduler):
+async def test_inputs_are_checked_before_the_scheduler_is_asked(world, scheduler):
     problems = []
 
     async def job(ctx):
@@ -296,7 +297,7 @@ async def test_work_without_a_manifest_cannot_activate(world, scheduler):
 
 
 async def test_an_activation_of_work_without_a_manifest_wakes_nothing(world, scheduler):
-    """A worker that asks nobody can say it all the same."""
+    """A worker can publish it without asking the scheduler."""
 
     async def job(ctx):
         lease = ctx._activator._lease
@@ -305,7 +306,7 @@ async def test_an_activation_of_work_without_a_manifest_wakes_nothing(world, sch
 
     settled = await run(world, scheduler, job, manifest_id=None, manifest=None)
     assert settled.outcome == "completed"
-    assert await scheduler.told(ActivationRequested) == []
+    assert await scheduler.events(ActivationRequested) == []
 
 
 async def test_without_a_scheduler_the_run_fails_and_is_tried_again(world, monkeypatch):
@@ -324,7 +325,7 @@ async def test_without_a_scheduler_the_run_fails_and_is_tried_again(world, monke
     assert "no scheduler answered 2 times whether parent may activate" in failure["message"]
 
 
-async def test_a_body_whose_lease_was_lost_cannot_activate_and_tells_nothing(world, scheduler):
+async def test_a_body_whose_lease_was_lost_cannot_activate(world, scheduler):
     begun, go_on = asyncio.Event(), asyncio.Event()
     seen = []
 
@@ -383,15 +384,15 @@ async def test_a_thread_that_was_left_behind_activates_nothing_after_the_outcome
     assert settled.outcome == "dead_lettered"
     go_on.set()
 
-    async def told():
+    async def ended():
         return seen
 
-    await until(told, within=10, what="the thread heard that it is over")
+    await until(ended, within=10, what="the thread knows that its run has ended")
     assert "has ended" in seen[0]
     assert scheduler.questions == []
 
 
-async def test_when_the_stream_forgot_the_lease_its_activations_are_told_again(world, scheduler):
+async def test_activations_are_republished_after_the_stream_was_purged(world, scheduler):
     large = "x" * 250_000
 
     async def job(ctx):
@@ -403,11 +404,11 @@ async def test_when_the_stream_forgot_the_lease_its_activations_are_told_again(w
     assert settled.outcome == "completed"
     stored = await world.value("SELECT jsonb_array_length(activations) FROM dispatcher.metadata")
     assert stored == 5
-    assert len(settled.activations) == 2, "as many as fit; all of them were told by themselves"
-    assert len(await scheduler.told(ActivationRequested)) == 5
+    assert len(settled.activations) == 2, "as many as fit; each was also published on its own"
+    assert len(await scheduler.events(ActivationRequested)) == 5
 
 
-async def test_an_activation_after_the_end_is_refused_and_one_of_a_stranger_too(world, scheduler):
+async def test_activations_after_the_end_or_with_a_wrong_token_are_refused(world, scheduler):
     async def job(ctx):
         await ctx.activate("mail", Report("monday"))
 
@@ -426,4 +427,4 @@ async def test_an_activation_after_the_end_is_refused_and_one_of_a_stranger_too(
     await world.until("SELECT count(*) = 2 FROM dispatcher.history WHERE NOT accepted")
     refusals = await world.rows("SELECT refusal FROM dispatcher.history WHERE NOT accepted")
     assert {row["refusal"] for row in refusals} == {"run_ended", "wrong_token"}
-    assert len(await scheduler.told(ActivationRequested)) == 1
+    assert len(await scheduler.events(ActivationRequested)) == 1

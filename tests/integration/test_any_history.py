@@ -1,5 +1,5 @@
-"""Whatever happens to manifests, in any order: each due time has one decision, no tick
-spins, and no one-shot waits for nothing.
+"""Random histories of manifests: each due time has one decision, no tick spins, and no one-shot is
+stuck.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -35,7 +35,7 @@ from support.timeline import Timeline
 
 NAMES = ("a", "b")
 ZONES = ("UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/New_York")
-# Around changes of the clock, and far from any.
+# Around changes of daylight saving time, and far from any.
 STARTS = ((2027, 3, 26), (2027, 10, 30), (2027, 4, 2), (2027, 6, 1))
 STEPS = (1, 60, 600, 3600, 7200, 36_000)
 
@@ -46,7 +46,7 @@ async def timeline(database) -> Timeline:
 
 
 class History:
-    """Two manifests to which things happen by chance."""
+    """Two manifests with random changes."""
 
     def __init__(self, timeline: Timeline, chance: Random) -> None:
         self.timeline = timeline
@@ -54,7 +54,7 @@ class History:
         self.letters = {}
         self.acts = (
             self.declare,
-            self.leave_one_out,
+            self.omit_the_other,
             self.switch,
             self.switch_group,
             self.settle,
@@ -63,11 +63,11 @@ class History:
             self.trigger,
             self.pause,
             self.resume,
-            self.shake,
+            self.change_jitter,
         )
 
-    async def live(self, seconds: float) -> None:
-        """Let a scheduler tick whenever it has to, for so long."""
+    async def run_for(self, seconds: float) -> None:
+        """Run every tick that is due within these seconds."""
         clock, idle = self.timeline.clock, 0
         until = clock.at + timedelta(seconds=seconds)
         while True:
@@ -75,7 +75,7 @@ class History:
             if result.next_at is None or result.next_at > until:
                 break
             idle = idle + 1 if result.next_at <= clock.at else 0
-            assert idle < 5, "the tick looks again and again and finds nothing to do"
+            assert idle < 5, "the tick spins without work"
             clock.at = max(clock.at, result.next_at)
         clock.at = until
 
@@ -113,9 +113,9 @@ class History:
     async def declare(self, name: str) -> None:
         await self.timeline.declare(self.app(*NAMES))
 
-    async def leave_one_out(self, name: str) -> None:
+    async def omit_the_other(self, name: str) -> None:
         await self.timeline.declare(self.app(name), prune="disable")
-        await self.live(self.chance.choice(STEPS))
+        await self.run_for(self.chance.choice(STEPS))
         await self.timeline.declare(self.app(*NAMES), prune="disable")
 
     async def switch(self, name: str) -> None:
@@ -152,20 +152,18 @@ class History:
     async def resume(self, name: str) -> None:
         await self.timeline.do(pause.resume, ResumeRequest(manifests=[name]))
 
-    async def shake(self, name: str) -> None:
+    async def change_jitter(self, name: str) -> None:
         jitter = self.chance.choice([0.0, 60.0, 2000.0])
         await self.timeline.do(changes.change, ChangeRequest(manifest=name, jitter_seconds=jitter))
 
 
 async def gaps(timeline: Timeline) -> list:
-    async with timeline.database.acquire() as connection:
-        kept = timedelta(days=300)
-        found = await check_page(connection, LedgerQuestion(), kept=kept, now=timeline.clock.at)
+    found = await check_page(timeline.database, LedgerQuestion(), kept=timedelta(days=300))
     return [gap for gap in found.gaps if gap.trouble != OVERDUE]
 
 
 async def stuck(timeline: Timeline) -> list:
-    """One-shots that are enabled and have nothing to wait for."""
+    """Return enabled one-shots without a due time or work."""
     rows = await timeline.rows(
         "SELECT external_id FROM scheduler.manifest WHERE enabled AND next_due_at IS NULL"
         " AND timing #>> '{cadence,type}' = 'once' AND pruning_at IS NULL"
@@ -183,10 +181,10 @@ async def test_every_due_time_has_one_decision(timeline, seed):
     history = History(timeline, chance)
     await history.declare("a")
     for _ in range(50):
-        # At times nobody ticks.
+        # Sometimes no scheduler ticks.
         seconds = chance.choice(STEPS)
         if chance.random() < 0.7:
-            await history.live(seconds)
+            await history.run_for(seconds)
         else:
             timeline.clock.at += timedelta(seconds=seconds)
         await chance.choice(history.acts)(chance.choice(NAMES))

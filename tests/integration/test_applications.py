@@ -1,4 +1,4 @@
-"""Applications: which source declares each, and changes of them as a whole."""
+"""Applications: their declaring source, and how they are renamed and retired."""
 
 import logging
 
@@ -40,7 +40,7 @@ async def client(world: World):
 
 
 async def owned(world: World) -> dict[str, int]:
-    """How many manifests that are not being pruned fire how often, in minutes."""
+    """Return the interval in minutes of each manifest that is not being pruned."""
     rows = await world.rows(
         "SELECT external_id, timing -> 'cadence' AS cadence FROM scheduler.manifest"
         " WHERE pruning_at IS NULL AND batch IS NULL"
@@ -81,7 +81,7 @@ class TestOwnership:
         assert not again.declared.stale
         assert await owned(world) == {"a": 30}
 
-    async def test_a_take_over_is_told_audited_and_holds_over_starts_until_it_is_given_back(
+    async def test_a_take_over_is_audited_and_lasts_until_it_is_given_back(
         self, world, client, caplog
     ):
         await world.declare(app_with("a", generation=3))
@@ -107,7 +107,7 @@ class TestOwnership:
         assert await application(world) == ("code", 3, "app/billing")
         assert "nothing to change" in (await client.give_back_app("billing")).text
 
-    async def test_files_raise_their_generation_with_a_remark(self, world, client):
+    async def test_files_raise_their_generation_with_a_warning(self, world, client):
         await client.apply(definitions("a"))
         wanted = definitions("a", generation=9)
         raised = "rises from 0 to 9"
@@ -119,9 +119,9 @@ class TestOwnership:
 
 
 class TestRename:
-    """All that an application owns moves to another name."""
+    """A rename moves everything that an application owns to the new name."""
 
-    async def test_code_under_the_new_name_goes_on_where_the_old_one_was(self, world, client):
+    async def test_code_under_the_new_name_keeps_the_manifests(self, world, client):
         await world.declare(app_with("a", generation=3))
         before = await world.rows("SELECT * FROM scheduler.manifest ORDER BY id")
         history = await world.value("SELECT count(*) FROM scheduler.history")
@@ -187,7 +187,7 @@ class TestRename:
 
 
 class TestRetire:
-    """An application ends with all that it owns."""
+    """Retiring an application removes everything that it owns."""
 
     @pytest_asyncio.fixture
     async def timeline(self, database) -> Timeline:
@@ -201,7 +201,7 @@ class TestRetire:
         )
         assert "3 manifests will be deleted" in answer.text
         timeline.at(hours=2)
-        assert (await timeline.tick()).fired == 2, "only those of the other application"
+        assert (await timeline.tick()).fired == 2, "only manifests of the other application"
         await timeline.confirm_prunes()
         rows = await timeline.rows("SELECT DISTINCT owner FROM scheduler.manifest")
         assert [row["owner"] for row in rows] == ["crm"]
@@ -210,14 +210,16 @@ class TestRetire:
         rows = await timeline.rows("SELECT name FROM scheduler.job WHERE retired_at IS NOT NULL")
         assert [row["name"] for row in rows] == ["job"]
         rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
-        told = [one.data for row in rows for one in decode(row["body"])]
-        told = [one for one in told if isinstance(one, JobChanged) and one.job == "job"]
-        assert told[-1].retired
+        events = [event.data for row in rows for event in decode(row["body"])]
+        changes_of_job = [
+            event for event in events if isinstance(event, JobChanged) and event.job == "job"
+        ]
+        assert changes_of_job[-1].retired
         with pytest.raises(NotFound, match=r"it was retired at .* by ada"):
             await timeline.do(applications.retire, RetireAppRequest(app="billing"))
         again = await timeline.declare(app_with("a", "b"))
         assert again.declared.created == ["a", "b", "job-many-x"], (
-            "code that starts declares it anew"
+            "code declares it again at its start"
         )
 
     async def test_its_statements_about_groups_end_with_it(self, timeline):
@@ -240,18 +242,18 @@ class TestRetire:
         ]
         rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
         events = [event.data for row in rows for event in decode(row["body"])]
-        told = {event.group: event for event in events if isinstance(event, GroupChanged)}
-        assert told["alone"].deleted
-        assert (told["ops"].max_active, told["ops"].enabled) == (None, True)
+        groups = {event.group: event for event in events if isinstance(event, GroupChanged)}
+        assert groups["alone"].deleted
+        assert (groups["ops"].max_active, groups["ops"].enabled) == (None, True)
         rows = await timeline.rows(
             "SELECT source FROM scheduler.history WHERE type = 'headway.group.changed.v1'"
             " AND subject = 'ops' ORDER BY id"
         )
         assert rows[-1]["source"] == "operator/ada"
         timeline.at(hours=3)
-        assert (await timeline.tick()).fired == 1, "it goes on"
+        assert (await timeline.tick()).fired == 1, "its group is enabled again"
 
-    async def test_what_others_have_of_its_jobs_is_held(self, timeline, world, client):
+    async def test_other_manifests_of_its_jobs_are_held(self, timeline, world, client):
         await timeline.declare(app_with("a"))
         await client.schedule("made", job="job", when=every(hours=1))
         await client.retire_app("billing")

@@ -1,4 +1,4 @@
-"""Backfill: occurrences of a past range are queued once each, through the ledger."""
+"""Backfill: each occurrence of a past range is queued once and recorded in the ledger."""
 
 from datetime import timedelta
 
@@ -14,7 +14,7 @@ from headway_scheduler.operate import triggers
 from support.timeline import START, Timeline
 
 DAY = timedelta(days=1)
-# A quarter past three of the day on which the timeline starts.
+# 03:15 on the day on which the timeline starts.
 FIRE = START.replace(hour=3, minute=15)
 
 
@@ -26,13 +26,13 @@ async def timeline(database) -> Timeline:
     when = daily("03:15", exclude=exclude_dates("2027-02-26"))
     app.schedule("a", job="job", when=when)
     app.schedule("wide", job="job", when=when, overlap=allow(2))
-    app.schedule("asked", job="job", when=manual())
+    app.schedule("manual", job="job", when=manual())
     await made.declare(app)
     return made
 
 
-async def ask(timeline, manifest="a", *, days=6, **fields):
-    """Ask for the days before the start of the timeline, the day of it included."""
+async def backfill(timeline, manifest="a", *, days=6, **fields):
+    """Backfill the days up to the start of the timeline, including its first day."""
     request = BackfillRequest(
         manifest=manifest, since=FIRE - days * DAY, until=FIRE, actor="ada", **fields
     )
@@ -46,14 +46,14 @@ async def queued(timeline) -> list:
 
 
 async def test_occurrences_are_queued_once_oldest_first_and_one_after_the_other(timeline):
-    planned = await ask(timeline, dry_run=True)
-    # Of seven days one is excluded.
+    planned = await backfill(timeline, dry_run=True)
+    # One of the seven days is excluded.
     assert (planned.occurrences, planned.queued, planned.known) == (6, 6, 0)
     assert "6 of 6 occurrences would be queued" in planned.text
     assert await queued(timeline) == []
-    answer = await ask(timeline, priority=2)
+    answer = await backfill(timeline, priority=2)
     assert (answer.queued, answer.known) == (6, 0)
-    again = await ask(timeline)
+    again = await backfill(timeline)
     assert (again.queued, again.known) == (0, 6)
     assert "6 were backfilled before" in again.text
     for _ in range(6):
@@ -65,7 +65,7 @@ async def test_occurrences_are_queued_once_oldest_first_and_one_after_the_other(
         f"backfill:{at.isoformat().replace('+00:00', 'Z')}" for at in wanted
     ]
     assert all(work.explicit and work.priority == 2 for work in works)
-    # They must begin within a minute of when they may, and not of a time that is past.
+    # The minute to start counts from now, not from the past due time.
     assert all(work.start_by > timeline.clock.at for work in works)
     assert len({work.work for work in works}) == 6
     audit = "SELECT count(*) FROM scheduler.history WHERE type = 'headway.manifest.backfilled.v1'"
@@ -74,13 +74,13 @@ async def test_occurrences_are_queued_once_oldest_first_and_one_after_the_other(
 
 
 async def test_as_many_run_at_once_as_the_overlap_policy_allows(timeline):
-    await ask(timeline, "wide")
+    await backfill(timeline, "wide")
     assert len(await queued(timeline)) == 2
     await timeline.settle("wide")
     assert len(await queued(timeline)) == 3
 
 
-async def test_what_fired_on_schedule_may_be_left_out_and_explain_tells_the_cause(timeline):
+async def test_missed_only_omits_fired_occurrences_and_explain_names_the_cause(timeline):
     timeline.at(days=1)
     await timeline.tick()
     await timeline.settle("a")
@@ -93,23 +93,23 @@ async def test_what_fired_on_schedule_may_be_left_out_and_explain_tells_the_caus
     assert (both.queued, both.known, both.fired) == (1, 1, 1)
     async with timeline.database.acquire() as connection:
         row = await find_manifest(connection, "a")
-        told = await explain(connection, row, at=FIRE + DAY, now=timeline.clock.at, kept_days=30)
-    assert [entry.cause.partition(":")[0] for entry in told.entries] == ["due", "backfill"]
-    assert "(backfilled by ada) fired: work" in told.text
+        answer = await explain(connection, row, at=FIRE + DAY, now=timeline.clock.at, kept_days=30)
+    assert [entry.cause.partition(":")[0] for entry in answer.entries] == ["due", "backfill"]
+    assert "(backfilled by ada) fired: work" in answer.text
 
 
 @pytest.mark.parametrize(
-    ("manifest", "fields", "said"),
+    ("manifest", "fields", "message"),
     [
-        ("asked", {}, "it has no scheduled times"),
+        ("manual", {}, "it has no scheduled times"),
         ("a", {"until": START + DAY}, "in the future: end it now or earlier"),
         ("a", {"since": FIRE + DAY, "until": FIRE}, "before it begins: swap"),
         ("a", {"since": FIRE - 1500 * DAY}, "more than 1000 occurrences .*shorter range"),
     ],
 )
-async def test_ranges_that_cannot_be_backfilled_are_refused(timeline, manifest, fields, said):
+async def test_ranges_that_cannot_be_backfilled_are_refused(timeline, manifest, fields, message):
     request = BackfillRequest(
         **{"manifest": manifest, "since": FIRE - DAY, "until": FIRE, **fields}
     )
-    with pytest.raises(Invalid, match=said):
+    with pytest.raises(Invalid, match=message):
         await timeline.do(triggers.backfill, request)

@@ -1,4 +1,4 @@
-"""Leases of several runs: each run has its own fate, and none costs another more than time."""
+"""Leases of several runs: each run has its own outcome and does not affect the others."""
 
 import asyncio
 from collections import Counter
@@ -20,7 +20,7 @@ PATIENT = RetryPolicy(attempts=3, interval_seconds=0.05)
 
 
 class Bodies:
-    """A job whose runs are numbered by their input, some of them held up or failing."""
+    """A job whose runs are numbered by their input; some of them wait or fail."""
 
     def __init__(self, *, hold: set[int] = frozenset(), fail: set[int] = frozenset()) -> None:
         self.begun: list[int] = []
@@ -50,7 +50,7 @@ class Bodies:
 
 
 async def states(world) -> list[tuple]:
-    """By input: state and kind of failure of every run, and how its work stands."""
+    """Return input, state, failure kind, attempts and exclusivity of every run, by input."""
     rows = await world.rows(
         "SELECT work_queue.input, metadata.state, metadata.failure ->> 'kind' AS kind,"
         " work_queue.attempts, work_queue.exclusive_lease FROM dispatcher.metadata"
@@ -77,14 +77,14 @@ async def test_runs_go_one_after_the_other_and_share_messages(world):
     starts = await world.value(
         "SELECT count(*) FROM dispatcher.metadata WHERE started_at IS NOT NULL"
     )
-    assert starts == 30, "each start is told"
+    assert starts == 30, "each start is published"
     stored = (await stream_info(world.broker, subjects.EVENTS_STREAM))["state"]["last_seq"]
-    assert stored < 30, "two events and a half of a run to a message, or better"
+    assert stored < 30, "a message carries 2.5 events or more on average"
     await check_invariants(world.database)
 
 
 async def test_a_cancelled_run_leaves_the_others_running(world):
-    """One that runs, and one that has not begun."""
+    """Cancel a run in progress and a run that has not begun."""
     bodies = Bodies(hold={1})
     await world.dispatcher()
     await world.worker(bodies.app())
@@ -105,7 +105,7 @@ async def test_a_cancelled_run_leaves_the_others_running(world):
     ]
     assert bodies.begun == [0, 1, 3]
     begun = await world.value("SELECT attempts FROM dispatcher.work_queue WHERE input = '2'")
-    assert begun == 0, "what never began was no attempt"
+    assert begun == 0, "a run that never began is not an attempt"
     await check_invariants(world.database)
 
 
@@ -132,7 +132,7 @@ async def test_a_cancel_before_the_claim_lets_the_others_be_ordered_anew(world):
     await check_invariants(world.database)
 
 
-async def test_a_run_that_takes_its_worker_down_costs_only_what_had_begun(world):
+async def test_a_lost_worker_costs_an_attempt_only_of_runs_that_had_begun(world):
     bodies = Bodies(hold={1})
     await world.dispatcher(heartbeat_seconds=0.5, orphan_timeout_seconds=2)
     zombie = await world.worker(bodies.app(), worker_name="zombie")
@@ -164,14 +164,12 @@ async def test_a_run_that_takes_its_worker_down_costs_only_what_had_begun(world)
     leases = await world.rows(
         "SELECT count(*) AS runs FROM dispatcher.metadata GROUP BY lease_id ORDER BY 1"
     )
-    assert [row["runs"] for row in leases] == [1, 1, 1, 4], "they come back singly"
+    assert [row["runs"] for row in leases] == [1, 1, 1, 4], "each is ordered again on its own"
     bodies.release.set()
     await check_invariants(world.database)
 
 
-async def test_a_run_that_will_not_end_takes_its_lease_along_but_costs_the_others_nothing(
-    world, monkeypatch
-):
+async def test_a_run_that_does_not_end_recalls_the_others_uncounted(world, monkeypatch):
     monkeypatch.setattr("headway.worker.execution.Execution.stop", lambda *_: None)
     bodies = Bodies(hold={0})
     await world.dispatcher(heartbeat_seconds=0.5, orphan_timeout_seconds=2)
@@ -188,7 +186,7 @@ async def test_a_run_that_will_not_end_takes_its_lease_along_but_costs_the_other
     await check_invariants(world.database)
 
 
-async def test_a_worker_that_drains_hands_back_what_has_not_begun(world):
+async def test_a_worker_that_drains_hands_back_runs_that_have_not_begun(world):
     bodies = Bodies(hold={0})
     await world.dispatcher()
     await world.worker(bodies.app(), drain_seconds=10)
@@ -213,7 +211,7 @@ async def test_a_worker_that_drains_hands_back_what_has_not_begun(world):
     await check_invariants(world.database)
 
 
-async def test_a_worker_that_drains_says_so_at_once(world):
+async def test_a_worker_that_drains_sends_a_heartbeat_at_once(world):
     bodies = Bodies(hold={0})
     await world.dispatcher(heartbeat_seconds=120)
     await world.worker(bodies.app(), drain_seconds=30)
@@ -221,13 +219,13 @@ async def test_a_worker_that_drains_says_so_at_once(world):
     await bodies.until_begun(0)
     stopping = asyncio.create_task(world.stop_workers())
     await world.until("SELECT bool_or(draining) FROM dispatcher.worker")
-    assert not stopping.done(), "long before its next beat"
+    assert not stopping.done(), "long before its next heartbeat"
     bodies.release.set()
     await stopping
     await until_all_settled(world)
 
 
-async def test_what_is_too_much_for_one_message_is_told_in_several(world, monkeypatch):
+async def test_large_outputs_are_published_in_several_messages(world, monkeypatch):
     monkeypatch.setattr(lease_runner, "LINGER_SECONDS", 3600.0)
     monkeypatch.setattr(lease_runner, "_LARGE", 1 << 30)
     output = "x" * 120_000
@@ -247,23 +245,23 @@ async def test_what_is_too_much_for_one_message_is_told_in_several(world, monkey
     await check_invariants(world.database)
 
 
-async def test_what_ends_while_something_is_being_said_is_said_next(world, monkeypatch):
-    speaking, may_go_on, last_begun = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    say = Lease.publish
+async def test_runs_that_end_during_a_publish_are_published_next(world, monkeypatch):
+    publishing, may_go_on, last_begun = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    publish = Lease.publish
 
     async def slowly(self, *events):
-        speaking.set()
+        publishing.set()
         await may_go_on.wait()
-        return await say(self, *events)
+        return await publish(self, *events)
 
     monkeypatch.setattr(Lease, "publish", slowly)
-    # No machine is so slow that the runs themselves would wait for what is being said.
+    # Freeze the clock, so that the runs never wait for the publish.
     monkeypatch.setattr(lease_runner, "monotonic", lambda: 0.0)
     bodies = Bodies(hold={2})
 
     async def job(ctx, number: int):
         if number == 1:
-            await speaking.wait()
+            await publishing.wait()
         if number == 2:
             last_begun.set()
         return await bodies(ctx, number)
@@ -280,8 +278,8 @@ async def test_what_ends_while_something_is_being_said_is_said_next(world, monke
     await check_invariants(world.database)
 
 
-async def test_a_body_never_begins_if_the_lease_is_lost_while_its_start_is_told(world, monkeypatch):
-    """Another has the lease by then, and runs it."""
+async def test_a_body_never_begins_if_the_lease_is_lost_during_its_start(world, monkeypatch):
+    """Another worker has the lease by then and runs it."""
     begun, ended = [], asyncio.Event()
 
     def job(ctx, number: int):
@@ -302,7 +300,7 @@ async def test_a_body_never_begins_if_the_lease_is_lost_while_its_start_is_told(
 
 
 @pytest.mark.parametrize("held", [0, 2])
-async def test_a_stream_that_forgot_the_lease_hears_all_of_it_again(world, held):
+async def test_a_lease_is_republished_after_the_stream_was_purged(world, held):
     bodies = Bodies(hold={held})
     await world.dispatcher()
     await world.worker(bodies.app())

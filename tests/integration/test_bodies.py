@@ -1,4 +1,4 @@
-"""Bodies that misbehave: each run ends, and its neighbours do not notice."""
+"""Bodies that misbehave: each run ends and does not affect other runs."""
 
 import asyncio
 import sys
@@ -100,7 +100,7 @@ async def rubbish(ctx):
         "cancelled-by-itself",
     ],
 )
-async def test_whatever_a_body_raises_is_a_failure(world, body, kind, message):
+async def test_every_exception_of_a_body_is_a_failure(world, body, kind, message):
     row = await run_once(world, app_with(body))
     assert (row["failure"]["kind"], row["failure"]["message"]) == (kind, message)
 
@@ -112,7 +112,7 @@ class Country(msgspec.Struct):
         raise LookupError(f"no country {self.code}")
 
 
-async def test_what_the_type_of_an_input_raises_is_a_failure_too(world):
+async def test_an_exception_of_the_input_type_is_a_failure(world):
     app = App("test")
 
     @app.job("job", group="ops")
@@ -125,7 +125,7 @@ async def test_what_the_type_of_an_input_raises_is_a_failure_too(world):
     assert (failure["kind"], failure["message"]) == ("LookupError", "no country XX")
 
 
-async def test_a_plain_function_for_which_there_is_no_thread_fails(world, monkeypatch):
+async def test_a_plain_function_fails_if_no_thread_can_start(world, monkeypatch):
     def full(*_):
         raise RuntimeError("can't start new thread")
 
@@ -134,7 +134,7 @@ async def test_a_plain_function_for_which_there_is_no_thread_fails(world, monkey
     assert row["failure"]["message"] == "can't start new thread"
 
 
-async def test_a_plain_function_that_ignores_its_timeout_is_given_up_after_its_grace(world):
+async def test_a_plain_function_that_ignores_its_timeout_times_out_after_its_grace(world):
     release = threading.Event()
     app = app_with(lambda ctx: release.wait(60), timeout=0.2, cancel_grace=0.3)
     row = await run_once(world, app)
@@ -142,7 +142,7 @@ async def test_a_plain_function_that_ignores_its_timeout_is_given_up_after_its_g
     assert row["failure"]["kind"] == "timed_out"
 
 
-async def test_an_async_body_that_swallows_its_cancellation_is_given_up_too(world):
+async def test_an_async_body_that_ignores_its_cancellation_times_out(world):
     release = asyncio.Event()
 
     async def stubborn(ctx):
@@ -158,7 +158,7 @@ async def test_an_async_body_that_swallows_its_cancellation_is_given_up_too(worl
 
 
 async def test_a_run_that_its_worker_cannot_end_is_taken_away(world, monkeypatch):
-    """The worker lives and beats, but its run is long past its time and grace."""
+    """The worker sends heartbeats, but its run is past its timeout and grace."""
     monkeypatch.setattr(Execution, "stop", lambda *_: None)
     monkeypatch.setattr("headway_dispatcher.gate.gate._LENIENCE", 0.3)
     release = asyncio.Event()
@@ -197,7 +197,7 @@ async def test_an_order_that_is_delivered_again_is_not_run_again(world, monkeypa
 
 
 async def test_an_order_that_comes_again_during_its_claim_is_not_run_twice(world, monkeypatch):
-    """As after a pause of the process: the order, and its redelivery right behind it."""
+    """Deliver the order and its redelivery together, as after a pause of the process."""
     ran = []
 
     async def count(ctx):

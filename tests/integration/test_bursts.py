@@ -1,4 +1,4 @@
-"""Requests of people have a pool of their own: a burst of them delays no pass."""
+"""Requests have their own connection pool: a burst of requests delays no pass."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -13,7 +13,7 @@ from support.healing import nightly
 
 pytestmark = pytest.mark.thorough
 
-# Both wait for the lock of their key, each on a connection of its own.
+# Each request waits for the lock of its key on its own connection.
 REQUESTS = {
     subjects.APPLY_REQUEST: (
         ApplyRequest(definitions=b"", key="k"),
@@ -24,13 +24,13 @@ REQUESTS = {
         "DrainRequest.DrainAnswer k",
     ),
 }
-# More than both pools have connections.
+# More requests than both pools have connections.
 BURST = 30
 
 
 @asynccontextmanager
 async def held(world, *locks: str):
-    """Let requests with these keys wait."""
+    """Hold the locks of these keys, so that requests with them wait."""
     holder = await asyncpg.connect(world.database_url)
     try:
         async with holder.transaction():
@@ -61,15 +61,15 @@ async def test_a_burst_of_requests_delays_no_pass(world):
         await world.until(waiting)
         await world.make_due()
         scheduler.wake("tick")
-        # Sooner than the first of the burst gives up on its lock, after ten seconds.
+        # Less than the ten seconds after which a request gives up on its lock.
         await world.until_settled(within=8)
         assert await world.value(waiting), "the burst still waits"
     replies = await asyncio.gather(*burst)
-    assert len(replies) == 2 * BURST, "and every request is answered"
+    assert len(replies) == 2 * BURST, "every request is answered"
 
 
 async def test_requests_wait_for_their_turn_and_are_not_lost(world):
-    """With one connection for all of them."""
+    """Serve all requests over one connection."""
     dispatcher = await world.dispatcher(database_request_connections=1)
     request, _ = REQUESTS[subjects.DRAIN_REQUEST]
     replies = await asyncio.gather(

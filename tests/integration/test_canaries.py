@@ -1,4 +1,4 @@
-"""Canaries of dead letters: which letters they retry, when they stop, and in whose name."""
+"""Canaries of dead letters: the letters they retry, when they stop, and their actor."""
 
 from uuid import UUID
 
@@ -16,7 +16,7 @@ RETRIED = "SELECT count(*) FROM dispatcher.dead_letter WHERE state = 'retried'"
 
 @pytest_asyncio.fixture
 async def app(world) -> TroubledApp:
-    """A system in which shipping fails until the test says otherwise."""
+    """A system in which shipping fails until the test sets `broken` to false."""
     made = TroubledApp()
     await world.dispatcher()
     await world.scheduler(made.app, tick="off")
@@ -39,7 +39,7 @@ async def begin(world, fingerprint: str, *, actor: str = "grace") -> CanaryStatu
 
 
 async def stop(world, canary: UUID) -> CanaryStatus:
-    """Stop a canary; one that has ended is returned as it is."""
+    """Stop a canary; a canary that has ended is returned unchanged."""
     request = StopCanaryRequest(canary=canary, actor="grace")
     return await ask(world.broker, subjects.STOP_CANARY_REQUEST, request, CanaryStatus, timeout=5)
 
@@ -53,8 +53,8 @@ async def test_all_are_retried_once_the_failure_is_gone(world, app):
     fingerprint = await fail(world, 13)
     app.broken = False
     begun = await begin(world, fingerprint)
-    again = await begin(world, fingerprint, actor="somebody else")
-    assert again.id == begun.id, "one canary of a failure at a time"
+    again = await begin(world, fingerprint, actor="ada")
+    assert again.id == begun.id, "one canary per failure at a time"
     canary = await ended(world, begun.id)
     assert (canary.state, canary.awaiting) == ("finished", 13)
     assert [step.fates for step in canary.steps] == [
@@ -116,7 +116,7 @@ async def test_a_person_stops_it(world):
     app.broken = False
     await world.worker(app.app)
     await world.until_settled()
-    assert await world.value(RETRIED) == 1, "the work under way continued, and nothing followed"
+    assert await world.value(RETRIED) == 1, "the work in progress continued, and nothing followed"
     with pytest.raises(NotFound, match="there is no canary"):
         await stop(world, UUID(int=1))
 

@@ -1,4 +1,4 @@
-"""Cancels: whatever state work is in, it ends early, once, and is not tried again."""
+"""Cancels: work in any state ends early, once, and is not retried."""
 
 import asyncio
 import threading
@@ -24,51 +24,51 @@ RETRY = RetryPolicy(attempts=3, interval_seconds=0.1)
 
 
 class Scheduler:
-    """Publishes as a scheduler would, and hears what the dispatcher tells."""
+    """Publish as a scheduler would, and read the dispatcher's events."""
 
     def __init__(self, world) -> None:
         self.world = world
 
-    async def tell(self, data) -> None:
+    async def publish(self, data) -> None:
         body = encode(event(data, id=uuid4(), source="test", subject="x", time=utc_now()))
         assert isinstance(await publish(self.world.broker, subjects.work("ops"), body), Stored)
 
     async def queue(self, work: UUID, **fields) -> None:
         given = {"job": "job", "cause": f"test:{work}", "queued_at": utc_now(), "retry": RETRY}
-        await self.tell(queued(work=work, group="ops", **{**given, **fields}))
+        await self.publish(queued(work=work, group="ops", **{**given, **fields}))
 
     async def cancel(self, work: UUID, **fields) -> None:
         given = {"reason": "asked", "requested_at": utc_now()}
-        await self.tell(WorkCancelRequested(work=work, group="ops", **{**given, **fields}))
+        await self.publish(WorkCancelRequested(work=work, group="ops", **{**given, **fields}))
 
     async def settled(self, work: UUID) -> list[WorkSettled]:
-        """What was told of one piece of work, in all messages of the stream."""
+        """Return every settled event of a work in the stream."""
         info = await stream_info(self.world.broker, subjects.SETTLED_STREAM)
-        told = []
+        found = []
         for sequence in range(1, info["state"]["last_seq"] + 1):
             message = await self.world.broker.client.jetstream().get_msg(
                 subjects.SETTLED_STREAM, sequence
             )
-            told += [one.data for one in decode(message.data)]
-        return [one for one in told if isinstance(one, WorkSettled) and one.work == work]
+            found += [item.data for item in decode(message.data)]
+        return [data for data in found if isinstance(data, WorkSettled) and data.work == work]
 
     async def until_settled(self, work: UUID) -> WorkSettled:
-        async def told():
+        async def published():
             return await self.settled(work)
 
-        [settled] = await until(told, within=20, what=f"work {work} is told as settled")
+        [settled] = await until(published, within=20, what=f"work {work} is published as settled")
         row = (await self.world.rows("SELECT * FROM dispatcher.work_queue WHERE id = $1", work))[0]
         assert (row["state"], row["outcome"]) == ("settled", settled.outcome)
         return settled
 
-    async def until_taken_in(self) -> None:
-        """Wait until the dispatcher has handled all that was told."""
+    async def until_handled(self) -> None:
+        """Wait until the dispatcher has handled all messages."""
 
         async def none_left():
             info = await stream_info(self.world.broker, subjects.WORK_STREAM)
             return info["state"]["messages"] == 0
 
-        await until(none_left, within=20, what="all messages are taken in")
+        await until(none_left, within=20, what="all messages are handled")
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def app_with(body, **options) -> App:
 
 
 @pytest.mark.parametrize("times", [1, 3])
-async def test_work_that_waits_is_settled_at_once_and_told_once(world, scheduler, times):
+async def test_waiting_work_is_settled_at_once_and_published_once(world, scheduler, times):
     await world.dispatcher()
     work = uuid4()
     await scheduler.queue(work)
@@ -100,7 +100,7 @@ async def test_work_that_waits_is_settled_at_once_and_told_once(world, scheduler
         await scheduler.cancel(work, reason="not needed")
     settled = await scheduler.until_settled(work)
     assert (settled.outcome, settled.reason, settled.runs) == ("cancelled", "not needed", 0)
-    await scheduler.until_taken_in()
+    await scheduler.until_handled()
     assert len(await scheduler.settled(work)) == 1
     assert await world.value("SELECT cancel_reason FROM dispatcher.work_queue") == "not needed"
     await check_invariants(world.database)
@@ -129,7 +129,7 @@ async def test_a_cancel_that_comes_before_its_work_stays(world, scheduler):
     for _ in range(2):
         await scheduler.queue(work, manifest_id=manifest, manifest="m")
     await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE job = 'job'")
-    await scheduler.until_taken_in()
+    await scheduler.until_handled()
     row = (await world.rows("SELECT * FROM dispatcher.work_queue"))[0]
     assert (row["state"], row["outcome"], row["cause"]) == ("settled", "cancelled", f"test:{work}")
     assert len(await scheduler.settled(work)) == 1
@@ -141,7 +141,7 @@ async def test_a_cancel_of_an_older_round_does_nothing(world, scheduler):
     work = uuid4()
     await scheduler.queue(work, round=2)
     await scheduler.cancel(work, round=1)
-    await scheduler.until_taken_in()
+    await scheduler.until_handled()
     row = (await world.rows("SELECT * FROM dispatcher.work_queue"))[0]
     assert (row["state"], row["cancel_requested_at"]) == ("queued", None)
     await scheduler.cancel(work, round=2)
@@ -172,15 +172,15 @@ async def test_a_long_async_body_is_stopped(world, scheduler):
     await check_invariants(world.database)
 
 
-@pytest.mark.parametrize("polite", [True, False], ids=["polite", "deaf"])
-async def test_a_plain_function_is_asked_to_stop_and_left_behind_if_it_does_not(
-    world, scheduler, polite
+@pytest.mark.parametrize("stops", [True, False], ids=["stops", "ignores-it"])
+async def test_a_plain_function_is_asked_to_stop_and_abandoned_after_its_grace(
+    world, scheduler, stops
 ):
     begun, release = threading.Event(), threading.Event()
 
     def job(ctx):
         begun.set()
-        while not (ctx.cancelled if polite else release.is_set()):
+        while not (ctx.cancelled if stops else release.is_set()):
             release.wait(0.01)
 
     await world.dispatcher()
@@ -198,7 +198,7 @@ async def test_a_plain_function_is_asked_to_stop_and_left_behind_if_it_does_not(
     await check_invariants(world.database)
 
 
-async def test_an_order_that_nobody_claimed_is_taken_back(world, scheduler):
+async def test_an_unclaimed_order_is_withdrawn(world, scheduler):
     async def job(ctx): ...
 
     await world.dispatcher()
@@ -218,10 +218,8 @@ async def test_an_order_that_nobody_claimed_is_taken_back(world, scheduler):
     await check_invariants(world.database)
 
 
-async def test_every_heartbeat_is_told_until_the_run_has_ended_and_a_push_comes_sooner(
-    world, scheduler
-):
-    """A worker that is deaf to the cancel hears it again and again."""
+async def test_a_cancel_is_pushed_and_repeated_in_every_heartbeat_reply(world, scheduler):
+    """Every heartbeat reply repeats the cancel to a worker that ignores it."""
     release = asyncio.Event()
 
     async def job(ctx):
@@ -244,10 +242,12 @@ async def test_every_heartbeat_is_told_until_the_run_has_ended_and_a_push_comes_
     lease = await world.value("SELECT id FROM dispatcher.lease")
     await scheduler.cancel(work, reason="stop it")
     push = await asyncio.wait_for(pushed.get(), 10)
-    assert [(one.run, one.lease, one.reason) for one in push.cancel] == [(run, lease, "stop it")]
+    assert [(item.run, item.lease, item.reason) for item in push.cancel] == [
+        (run, lease, "stop it")
+    ]
     for _ in range(3):
         reply = await beat(world, "w1", worker.nonce, leases=[lease])
-        assert [(one.run, one.reason) for one in reply.cancel] == [(run, "stop it")]
+        assert [(item.run, item.reason) for item in reply.cancel] == [(run, "stop it")]
     assert (await beat(world, "w1", "another-process")).cancel == []
     release.set()
     assert (await scheduler.until_settled(work)).outcome == "cancelled"
@@ -292,11 +292,11 @@ async def test_a_run_that_completes_after_the_request_is_completed(world, schedu
     await scheduler.queue(work)
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
     await scheduler.cancel(work)
-    await scheduler.until_taken_in()
+    await scheduler.until_handled()
     go_on.set()
     assert (await scheduler.until_settled(work)).outcome == "completed"
     await scheduler.cancel(work)
-    await scheduler.until_taken_in()
+    await scheduler.until_handled()
     assert len(await scheduler.settled(work)) == 1
 
 
@@ -334,17 +334,17 @@ async def test_work_that_is_brought_forward_runs_first_and_at_once(world, schedu
     await scheduler.queue(old, queued_at=hours_ago)
     await scheduler.queue(urgent, not_before=utc_now() + timedelta(days=1))
     await scheduler.queue(delayed, not_before=utc_now() + timedelta(days=1))
-    await scheduler.until_taken_in()
+    await scheduler.until_handled()
     for _ in range(2):
-        await scheduler.tell(WorkBroughtForward(work=urgent, group="ops", at=utc_now()))
-    await scheduler.tell(WorkBroughtForward(work=uuid4(), group="ops", at=utc_now()))
-    await scheduler.until_taken_in()
+        await scheduler.publish(WorkBroughtForward(work=urgent, group="ops", at=utc_now()))
+    await scheduler.publish(WorkBroughtForward(work=uuid4(), group="ops", at=utc_now()))
+    await scheduler.until_handled()
     await world.worker(app_with(job))
     await scheduler.until_settled(urgent)
     await scheduler.until_settled(old)
     assert order == [urgent, old]
-    await scheduler.tell(WorkBroughtForward(work=urgent, group="ops", at=utc_now()))
-    await scheduler.until_taken_in()
+    await scheduler.publish(WorkBroughtForward(work=urgent, group="ops", at=utc_now()))
+    await scheduler.until_handled()
     states = dict(
         [tuple(row) for row in await world.rows("SELECT id, state FROM dispatcher.work_queue")]
     )

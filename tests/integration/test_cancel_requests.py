@@ -1,4 +1,4 @@
-"""Cancels that people ask for: what is meant, wherever it is, and what they are told."""
+"""Cancels by operators: single works, manifests and groups, and their answers."""
 
 import asyncio
 from uuid import uuid4
@@ -48,7 +48,7 @@ async def forever(ctx):
 async def idle(ctx): ...
 
 
-async def test_what_waits_never_starts_and_what_runs_is_asked_to_stop(world):
+async def test_waiting_work_never_starts_and_a_run_is_asked_to_stop(world):
     await world.dispatcher()
     await world.fire(app_with(idle))
     work = await world.until("SELECT id FROM dispatcher.work_queue WHERE state = 'queued'")
@@ -101,7 +101,7 @@ async def test_an_old_run_that_is_over_does_not_end_the_next_attempt(world, nats
 
 
 async def test_work_that_is_still_on_its_way_never_starts(world):
-    """It is in the scheduler's outbox, and the dispatcher has not heard of it."""
+    """The work is in the scheduler's outbox and has not reached the dispatcher."""
     scheduler = await world.fire(app_with(idle))
     await scheduler.end_pass("relay")
     await world.dispatcher()
@@ -113,7 +113,7 @@ async def test_work_that_is_still_on_its_way_never_starts(world):
         assert (result.result, "had not arrived" in result.text) == ("settled", True)
         row = (await world.rows("SELECT state, outcome FROM dispatcher.work_queue"))[0]
         assert tuple(row) == ("settled", "cancelled")
-    # The messages come after all; the work stays as it is.
+    # The messages arrive later and do not change the work.
     await world.scheduler()
     await world.worker(app_with(idle))
     await world.until_settled()
@@ -121,7 +121,7 @@ async def test_work_that_is_still_on_its_way_never_starts(world):
     await check_invariants(world.database)
 
 
-async def test_without_a_dispatcher_it_is_noted_and_done_later(world):
+async def test_without_a_dispatcher_the_cancel_is_recorded_and_applied_later(world):
     await world.provision()
     await world.fire(app_with(idle))
     work = await world.until("SELECT id FROM scheduler.work")
@@ -136,7 +136,7 @@ async def test_without_a_dispatcher_it_is_noted_and_done_later(world):
     assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 0
 
 
-async def test_a_manifests_work_and_what_is_owed_end_together(world):
+async def test_a_manifest_cancel_ends_its_work_and_its_pending_trigger(world):
     app = app_with(forever, overlap="queue_one", manifests=("m", "other"))
     await world.dispatcher()
     await world.worker(app)
@@ -153,7 +153,7 @@ async def test_a_manifests_work_and_what_is_owed_end_together(world):
             "SELECT decision, reason FROM scheduler.occurrence WHERE cause LIKE 'trigger:%'"
         )
         assert [tuple(row) for row in owed] == [("skipped", "cancelled")]
-        assert await world.value("SELECT count(*) FROM scheduler.work") == 1, "the other goes on"
+        assert await world.value("SELECT count(*) FROM scheduler.work") == 1, "the other continues"
         again = await client.cancel_manifest("m")
         assert (again.results, again.counts, again.dropped) == ([], {}, 0)
         with pytest.raises(RequestFailed, match="there is no manifest 'n'"):
@@ -169,22 +169,22 @@ async def test_a_groups_work_ends_with_or_without_a_manifest(world):
     await world.worker(app)
     await world.fire(app)
     await world.until("SELECT count(*) = 3 FROM dispatcher.metadata WHERE state = 'in_progress'")
-    loose = WorkQueued(
+    without_manifest = WorkQueued(
         work=uuid4(),
         group="ops",
         job="job",
         cause="test",
         queued_at=await world.value("SELECT now()"),
     )
-    await _tell(world, loose)
+    await _publish(world, without_manifest)
     await world.until("SELECT count(*) = 6 FROM dispatcher.work_queue")
     async with world.client() as client:
         [room] = await client.occupancy("ops")
         assert (room.in_progress, sum(room.waiting.values())) == (3, 3)
         answer = await client.cancel_group("ops")
-        # All in one go: what ends makes no room for what has no manifest.
+        # One transaction cancels all, so that no waiting work takes a freed slot.
         assert answer.counts == {"asked_to_stop": 3, "settled": 3}
-        assert loose.work in {one.work for one in answer.results}
+        assert without_manifest.work in {result.work for result in answer.results}
         with pytest.raises(RequestFailed, match="no group 'nobody'"):
             await client.cancel_group("nobody")
     await world.until_settled(at_least=6)
@@ -193,19 +193,21 @@ async def test_a_groups_work_ends_with_or_without_a_manifest(world):
     await check_invariants(world.database)
 
 
-async def test_a_groups_work_is_asked_for_in_one_go_and_counted_once(world, nats_url, monkeypatch):
-    """More than fits into a request: what was answered with the group is not named again."""
+async def test_a_group_cancel_in_several_requests_counts_each_work_once(
+    world, nats_url, monkeypatch
+):
+    """The work does not fit into one request; no work is cancelled twice."""
     monkeypatch.setattr(cancel, "_BATCH", 2)
-    asked: list[CancelRequest] = []
+    requests: list[CancelRequest] = []
 
     async def answer(message) -> None:
         request = msgspec.json.decode(message.data, type=CancelRequest)
-        asked.append(request)
-        told = [one.work for one in request.works]
-        if len(asked) == 1:
-            told.append(meant[-1])
-        results = [CancelResult(id=one, work=one, result="settled") for one in told]
-        reply = CancelAnswer(results=results, counts={"settled": len(told)})
+        requests.append(request)
+        ids = [named.work for named in request.works]
+        if len(requests) == 1:
+            ids.append(meant[-1])
+        results = [CancelResult(id=work, work=work, result="settled") for work in ids]
+        reply = CancelAnswer(results=results, counts={"settled": len(ids)})
         await message.respond(msgspec.json.encode(reply))
 
     await world.provision()
@@ -216,12 +218,12 @@ async def test_a_groups_work_is_asked_for_in_one_go_and_counted_once(world, nats
     async with world.client() as client:
         answered = await client.cancel_group("ops")
     assert answered.counts == {"settled": 4}
-    assert [(one.group, len(one.works)) for one in asked] == [("ops", 2), ("ops", 1)]
-    assert [one.work for request in asked for one in request.works] == meant[:3]
+    assert [(request.group, len(request.works)) for request in requests] == [("ops", 2), ("ops", 1)]
+    assert [named.work for request in requests for named in request.works] == meant[:3]
 
 
 async def test_a_dead_letter_that_was_just_retried_ends_with_its_manifest(world, nats_url):
-    """The dispatcher has begun the next round, and the scheduler has not heard of it yet."""
+    """The dispatcher has begun the next round, but the scheduler does not know it yet."""
     app = App("test")
 
     async def fail(ctx):
@@ -239,7 +241,7 @@ async def test_a_dead_letter_that_was_just_retried_ends_with_its_manifest(world,
         times = await read_times(connection, world.database)
         order = letters.RetryOrder(actor="ada", input=UNSET)
         await letters.retry(connection, [letter], order, times=times)
-        # As long as this is not committed nobody tells the scheduler; then it is asked at once.
+        # Without this message the scheduler does not learn of the retry before the cancel.
         await connection.execute("DELETE FROM dispatcher.outbox")
     assert await world.value("SELECT count(*) FROM scheduler.work") == 0
     async with world.client() as client:
@@ -249,8 +251,8 @@ async def test_a_dead_letter_that_was_just_retried_ends_with_its_manifest(world,
     assert await world.value(state)
 
 
-class TestEnqueuedAndNotTakenUp:
-    """For a fifth of a second, enqueued work is a row that no scheduler has looked at."""
+class TestUnprocessedEnqueuedWork:
+    """Enqueued work that no scheduler has processed yet."""
 
     async def enqueue(self, world, **fields):
         await world.declare(app_with(idle))
@@ -266,14 +268,14 @@ class TestEnqueuedAndNotTakenUp:
         work = await self.enqueue(world, key="k")
         named = {"group": "ops"} if by_group else {"work": work}
         found = await self.cancel(world, **named)
-        assert [(one.work, one.group) for one in found.works] == [(work, "ops")]
+        assert [(named.work, named.group) for named in found.works] == [(work, "ops")]
         await world.dispatcher()
         await world.scheduler()
         await world.worker(app_with(forever))
         await world.until_settled()
         [row] = await world.rows("SELECT * FROM dispatcher.work_queue")
         assert (row["id"], row["outcome"], row["cancel_reason"]) == (work, "cancelled", "typo")
-        assert await self.enqueue(world, key="k") == work, "its key is used up"
+        assert await self.enqueue(world, key="k") == work, "its key is used"
         assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 0
         [kept] = await world.rows(
             "SELECT source, data FROM scheduler.history WHERE type = 'headway.work.cancel_asked.v1'"
@@ -281,30 +283,30 @@ class TestEnqueuedAndNotTakenUp:
         assert (kept["source"], kept["data"]["works"]) == ("operator/ada", [str(work)])
         await check_invariants(world.database)
 
-    async def test_while_it_is_being_taken_up_the_cancel_waits_and_finds_it(self, world):
+    @pytest.mark.parametrize("by_group", [False, True])
+    async def test_a_cancel_waits_for_a_scheduler_that_processes_the_row(self, world, by_group):
         work = await self.enqueue(world)
+        named = {"group": "ops"} if by_group else {"work": work}
         async with world.database.transaction() as connection:
             await connection.fetch(enqueued["take"], 1)
-            asked = asyncio.create_task(self.cancel(world, work=work))
+            cancelling = asyncio.create_task(self.cancel(world, **named))
             await world.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type='Lock'")
             await connection.execute(
                 works["add"], [work], [None], ["c"], [0], await DATABASE_CLOCK.now(connection)
             )
             await connection.execute(enqueued["queued"], [work], ["ops"], [utc_now()], utc_now())
-        assert [one.work for one in (await asked).works] == [work]
+        assert [item.work for item in (await cancelling).works] == [work]
 
     @pytest.mark.parametrize("moved", [False, True])
-    async def test_taken_up_and_not_at_the_dispatcher_yet_it_ends_with_its_group(
-        self, world, moved
-    ):
+    async def test_work_on_its_way_to_the_dispatcher_ends_with_its_group(self, world, moved):
         work = await self.enqueue(world)
         take_up = Enqueue(world.database, relay=Wakeup())
         await take_up.run_once()
-        assert await world.value("SELECT count(*) FROM scheduler.work") == 1, "it is on its way"
-        if moved:  # it stays of the group that it was announced in
+        assert await world.value("SELECT count(*) FROM scheduler.work") == 1, "it is queued"
+        if moved:  # the work keeps the group that it was queued in
             await world.value('UPDATE scheduler.job SET terms = terms || \'{"group": "other"}\'')
         found = await self.cancel(world, group="ops")
-        assert [(one.work, one.group) for one in found.works] == [(work, "ops")]
+        assert [(named.work, named.group) for named in found.works] == [(work, "ops")]
         await world.dispatcher()
         await world.scheduler()
         await world.worker(app_with(forever))
@@ -314,19 +316,7 @@ class TestEnqueuedAndNotTakenUp:
         assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 0
         await check_invariants(world.database)
 
-    async def test_a_group_taken_up_at_this_moment_is_waited_for_and_found(self, world):
-        work = await self.enqueue(world)
-        async with world.database.transaction() as connection:
-            await connection.fetch(enqueued["take"], 1)
-            asked = asyncio.create_task(self.cancel(world, group="ops"))
-            await world.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type='Lock'")
-            await connection.execute(
-                works["add"], [work], [None], ["c"], [0], await DATABASE_CLOCK.now(connection)
-            )
-            await connection.execute(enqueued["queued"], [work], ["ops"], [utc_now()], utc_now())
-        assert [one.work for one in (await asked).works] == [work]
-
-    async def test_what_was_refused_is_said_to_be(self, world):
+    async def test_a_cancel_of_refused_work_names_the_remedy(self, world):
         work = await self.enqueue(world)
         await world.value("DELETE FROM scheduler.job")
         await world.dispatcher()
@@ -337,7 +327,7 @@ class TestEnqueuedAndNotTakenUp:
                 await client.cancel(work)
 
 
-async def test_a_second_cancel_answers_already_settled_before_the_scheduler_heard_of_the_first(
+async def test_a_second_cancel_answers_already_settled(
     world,
 ):
     await world.dispatcher()
@@ -351,6 +341,6 @@ async def test_a_second_cancel_answers_already_settled_before_the_scheduler_hear
     assert (again.work, again.result) == (work, "already_settled")
 
 
-async def _tell(world, data) -> None:
+async def _publish(world, data) -> None:
     body = encode(event(data, id=uuid4(), source="test", subject="x", time=utc_now()))
     await publish(world.broker, subjects.work("ops"), body)

@@ -1,4 +1,4 @@
-"""Limits from where they are declared to where they hold, through all services."""
+"""Limits, from their declaration to the dispatcher that enforces them."""
 
 import asyncio
 from datetime import timedelta
@@ -17,7 +17,7 @@ async def client(world):
 
 
 class Bodies:
-    """Job bodies that wait until they are let go, and remember how many ran at once."""
+    """Job bodies that wait until they are released, and count how many ran at once."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
@@ -64,7 +64,7 @@ async def test_a_job_and_its_keys_are_limited_over_all_groups(world):
     await check_invariants(world.database)
 
 
-async def test_a_disabled_manifest_holds_what_waits_and_lets_it_go_again(world, client):
+async def test_a_disabled_manifest_holds_its_waiting_work_until_it_is_enabled(world, client):
     app, bodies = App("test"), Bodies()
 
     @app.job("slow", max_active=1)
@@ -77,13 +77,13 @@ async def test_a_disabled_manifest_holds_what_waits_and_lets_it_go_again(world, 
     await world.worker(app)
     await world.fire(app)
     await world.until("SELECT count(*) = 1 FROM dispatcher.waiting")
-    waits = await world.value("SELECT manifest FROM dispatcher.waiting")
-    await client.disable(waits)
+    waiting = await world.value("SELECT manifest FROM dispatcher.waiting")
+    await client.disable(waiting)
     await world.until("SELECT reason = 'manifest_disabled' FROM dispatcher.waiting")
     bodies.go.set()
     await world.until("SELECT count(*) = 1 FROM dispatcher.metadata WHERE state = 'completed'")
     assert await world.value("SELECT reason FROM dispatcher.waiting") == "manifest_disabled"
-    await client.enable(waits)
+    await client.enable(waiting)
     await world.until_settled(at_least=2)
     await check_invariants(world.database)
 
@@ -106,7 +106,7 @@ async def test_code_that_disables_a_manifest_tells_the_dispatcher(world):
     assert await world.value("SELECT version FROM dispatcher.manifest_switch") == 2
 
 
-async def test_work_that_expires_is_told_and_moves_its_manifest_on(world):
+async def test_expired_work_is_reported_and_its_manifest_continues(world):
     app = App("test")
 
     @app.job("lonely", start_within=0.2)
@@ -123,7 +123,7 @@ async def test_work_that_expires_is_told_and_moves_its_manifest_on(world):
     await check_invariants(world.database)
 
 
-async def test_a_trigger_may_say_how_late_it_may_begin(world, client):
+async def test_a_trigger_may_limit_its_start_delay(world, client):
     app = App("test")
     app.job("lonely")(lambda ctx: None)
     app.schedule("m", job="lonely", when=manual())
@@ -143,7 +143,7 @@ async def test_a_trigger_may_say_how_late_it_may_begin(world, client):
     )
 
 
-async def test_the_rate_of_a_group_is_the_operators_once_touched(world, client):
+async def test_the_operators_rate_of_a_group_overrides_the_code(world, client):
     app = App("test")
     app.group("g", rate="100/minute")
     app.job("job", group="g")(lambda ctx: None)
@@ -163,7 +163,7 @@ async def test_the_rate_of_a_group_is_the_operators_once_touched(world, client):
     await world.until("SELECT rate ->> 'count' = '100' FROM dispatcher.group_limit")
 
 
-async def test_the_limits_of_a_job_are_the_operators_until_given_back(world, client):
+async def test_the_operators_limits_of_a_job_override_the_code_until_reset(world, client):
     app, bodies = App("test"), Bodies()
 
     @app.job("job", max_active=5)

@@ -1,4 +1,4 @@
-"""The client: look and change, over HTTP."""
+"""The client: reads and changes over HTTP."""
 
 import json
 import os
@@ -36,16 +36,19 @@ async def test_manifests_come_in_pages_and_in_order(world, monkeypatch):
     await world.scheduler(app_with(25))
     async with world.client() as client:
         found = await client.manifests()
-    assert [one.external_id for one in found] == [f"m-{number:04}" for number in range(25)]
-    assert {(one.owner, one.job, one.group, one.enabled, one.declared) for one in found} == {
-        ("test", "job", "ops", True, True)
-    }
-    assert all(one.next_due_at is not None for one in found)
+    assert [manifest.external_id for manifest in found] == [
+        f"m-{number:04}" for number in range(25)
+    ]
+    assert {
+        (manifest.owner, manifest.job, manifest.group, manifest.enabled, manifest.declared)
+        for manifest in found
+    } == {("test", "job", "ops", True, True)}
+    assert all(manifest.next_due_at is not None for manifest in found)
 
 
-async def test_what_is_wrong_is_told(world):
+async def test_connection_errors_are_reported(world):
     async with world.client() as client:
-        assert await client.manifests() == [], "the console reads by itself"
+        assert await client.manifests() == [], "the console reads the database"
         with pytest.raises(RequestFailed, match="no service answers"):
             await client.preview("m")
     with pytest.raises(RequestFailed, match="not connected"):
@@ -58,7 +61,7 @@ def test_a_url_that_is_not_of_a_console_is_refused_with_the_remedy(url):
         Client(url, token="t")
 
 
-async def test_all_that_is_wrong_with_a_request_is_told_at_once(world):
+async def test_all_problems_of_a_request_are_reported_at_once(world):
     await world.scheduler(App("test"), tick="off")
     async with world.client() as client:
         with pytest.raises(Invalid) as refused:
@@ -71,7 +74,7 @@ async def test_all_that_is_wrong_with_a_request_is_told_at_once(world):
             await client.trigger("a", priority=77)
 
 
-async def test_code_does_not_take_what_was_made_at_run_time(world):
+async def test_code_cannot_declare_a_runtime_manifest(world):
     app = App("test")
     app.job("job")(lambda ctx: None)
     await world.scheduler_of_files(app, tick="off")
@@ -82,7 +85,7 @@ async def test_code_does_not_take_what_was_made_at_run_time(world):
             await client.apply(app.definitions())
 
 
-async def test_a_manifest_made_at_run_time_belongs_to_nobodys_code(world):
+async def test_a_runtime_manifest_belongs_to_no_application(world):
     await world.scheduler_of_files(app_with(1), tick="off")
     async with world.client("alice") as client:
         made = await client.schedule(
@@ -97,18 +100,21 @@ async def test_a_manifest_made_at_run_time_belongs_to_nobodys_code(world):
         assert changed.changed == ["sync-x"]
         await client.schedule("sync-y", job="sync", when=manual(), input=7)
         assert (await client.apply(app_with(0).definitions())).pruned == ["m-0000"]
-        assert [one.external_id for one in await client.manifests()] == ["sync-x", "sync-y"]
+        assert [manifest.external_id for manifest in await client.manifests()] == [
+            "sync-x",
+            "sync-y",
+        ]
         status = (await client.manifest("sync-x")).status
         assert (status.owner, status.group, status.job) == ("api", "ops", "sync")
         assert "deleted" in (await client.delete("sync-x")).text
-        assert [one.external_id for one in await client.manifests()] == ["sync-y"]
+        assert [manifest.external_id for manifest in await client.manifests()] == ["sync-y"]
     sources = await world.rows(
         "SELECT DISTINCT source FROM scheduler.history WHERE subject = 'sync-x'"
     )
     assert [row["source"] for row in sources] == ["operator/alice"]
 
 
-async def test_many_at_run_time_and_those_that_left(world):
+async def test_runtime_batches_prune_removed_items(world):
     await world.scheduler(app_with(), tick="off")
     async with world.client() as client:
         await client.schedule("other", job="sync", when=manual(), input=1)
@@ -124,11 +130,11 @@ async def test_many_at_run_time_and_those_that_left(world):
             "many", job="sync", items={"d": 4}, when=every(minutes=5), prune=False
         )
         assert kept.pruned == []
-        left = [one.external_id for one in await client.manifests()]
+        left = [manifest.external_id for manifest in await client.manifests()]
     assert left == ["many-b", "many-c", "many-d", "other"]
 
 
-async def test_bad_definitions_are_refused_here_or_there(world):
+async def test_bad_definitions_are_refused_by_client_or_server(world):
     await world.scheduler(app_with(), tick="off")
     async with world.client() as client:
         with pytest.raises(InvalidDefinitions, match="cron expression"):
@@ -162,7 +168,7 @@ async def test_a_one_shot_runs_once(world):
                 await client.once("sync", input=1, **wrong)
 
 
-async def test_what_operators_do(world):
+async def test_operators_change_manifests_and_groups(world):
     await world.scheduler(app_with(1), tick="off")
     async with world.client("bob") as client:
         await client.disable("m-0000")
@@ -203,7 +209,7 @@ async def test_what_operators_do(world):
     )
 
 
-async def test_a_request_that_nats_would_not_take_is_refused_before_it_is_sent(world):
+async def test_a_request_that_is_too_large_for_nats_is_refused(world):
     async with world.client() as client:
         job = JobDefinition(name="big", description=os.urandom(1_000_000).hex())
         with pytest.raises(RequestFailed, match=r"NATS accepts 1048576 at most.*max_payload"):
@@ -211,12 +217,12 @@ async def test_a_request_that_nats_would_not_take_is_refused_before_it_is_sent(w
 
 
 def document_paths() -> dict[tuple[str, str], set[str]]:
-    """The operations of the OpenAPI document, with the names of their parameters and fields."""
+    """Return the operations of the OpenAPI document with the names of their parameters and fields."""
     document = json.loads((ROOT / "proto-schemas" / "openapi.json").read_text())
     found = {}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            names = {one["name"] for one in operation.get("parameters", ())}
+            names = {parameter["name"] for parameter in operation.get("parameters", ())}
             body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
             reference = body.get("schema", {}).get("$ref", "").rpartition("/")[2]
             schema = document["components"]["schemas"].get(reference, {})
@@ -274,7 +280,7 @@ def test_every_method_of_the_client_is_checked():
 
 @pytest.mark.parametrize("method", CALLS)
 async def test_the_clients_calls_fit_the_document(method):
-    """Every request names an operation of the API, and only what that takes."""
+    """Every request names an operation of the API and only its parameters."""
     seen = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -297,7 +303,7 @@ async def test_the_clients_calls_fit_the_document(method):
     assert any(sent <= names for names in fitting), (request.method, request.url, body)
 
 
-async def test_the_ledger_is_asked_for_page_by_page(world):
+async def test_the_ledger_is_read_in_pages(world):
     await world.scheduler(app_with(205), tick="off")
     async with world.client() as client:
         checked = await client.ledger(since=datetime(2020, 1, 1, tzinfo=UTC) + timedelta(1))
@@ -314,12 +320,12 @@ async def test_the_ledger_is_asked_for_page_by_page(world):
         ({"delay": "soon"}, "write a number of seconds"),
     ],
 )
-async def test_a_one_shot_at_no_time_is_refused_before_anybody_is_asked(fields, complaint):
+async def test_a_one_shot_without_a_valid_time_is_refused_by_the_client(fields, complaint):
     with pytest.raises(ValueError, match=complaint):
         await Client("http://nowhere:1").once("job", **fields)
 
 
-async def test_times_beyond_all_calendars_are_refused(world):
+async def test_times_outside_the_supported_years_are_refused(world):
     app = App("test")
     app.job("job")(lambda ctx: None)
     app.schedule("hourly", job="job", when=when_made_due())

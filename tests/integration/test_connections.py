@@ -1,4 +1,4 @@
-"""Connections at hand: passed on without the pool, as long as nothing is wrong with them."""
+"""Hot connections: they are reused without the pool while they are healthy."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,8 +15,8 @@ PID = "SELECT pg_backend_pid()"
 
 
 @pytest_asyncio.fixture
-async def two(database_url: str) -> AsyncIterator[Database]:
-    """A database of which two connections may be open."""
+async def pool(database_url: str) -> AsyncIterator[Database]:
+    """A database client with at most two connections."""
     database = await Database.connect(database_url, name="test", max_connections=2)
     yield database
     await database.close()
@@ -27,19 +27,19 @@ async def pid(database: Database) -> int:
         return await connection.fetchval(PID)
 
 
-async def test_the_last_one_that_was_used_is_used_again(two):
-    async with two.acquire() as first, two.acquire() as second:
+async def test_the_last_used_connection_is_used_again(pool):
+    async with pool.acquire() as first, pool.acquire() as second:
         assert await first.fetchval(PID) != await second.fetchval(PID)
         last = await first.fetchval(PID)
-        assert two.connections_in_use == 2
-    assert two.connections_in_use == 0
-    assert [await pid(two) for _ in range(3)] == [last] * 3
-    assert two.connections == 2
+        assert pool.connections_in_use == 2
+    assert pool.connections_in_use == 0
+    assert [await pid(pool) for _ in range(3)] == [last] * 3
+    assert pool.connections == 2
 
 
-async def test_whoever_waits_at_the_pool_gets_the_next_that_is_free(two):
+async def test_waiting_users_get_the_next_free_connection(pool):
     async def use(done: asyncio.Event) -> None:
-        async with two.acquire():
+        async with pool.acquire():
             await done.wait()
 
     ends = [asyncio.Event() for _ in range(6)]
@@ -47,69 +47,69 @@ async def test_whoever_waits_at_the_pool_gets_the_next_that_is_free(two):
     for done, user in zip(ends, users, strict=True):
         done.set()
         await asyncio.wait_for(user, 5)
-    assert two.connections == 2
-    assert two.connections_in_use == 0
+    assert pool.connections == 2
+    assert pool.connections_in_use == 0
 
 
-async def test_one_that_had_trouble_goes_back_to_the_pool(two):
+async def test_a_connection_with_an_error_returns_to_the_pool(pool):
     with pytest.raises(asyncpg.DivisionByZeroError):
-        async with two.acquire() as connection:
+        async with pool.acquire() as connection:
             await connection.execute("BEGIN; SELECT 1 / 0")
-    async with two.acquire() as connection:
+    async with pool.acquire() as connection:
         assert not connection.is_in_transaction()
         assert await connection.fetchval("SELECT 1") == 1
 
 
-async def test_one_that_is_left_in_a_transaction_is_not_passed_on(two):
-    async with two.acquire() as connection:
+async def test_a_connection_in_a_transaction_is_not_reused(pool):
+    async with pool.acquire() as connection:
         await connection.execute("BEGIN; CREATE TEMPORARY TABLE left_behind ()")
-    async with two.acquire() as connection:
+    async with pool.acquire() as connection:
         assert not connection.is_in_transaction()
         assert await connection.fetchval("SELECT to_regclass('left_behind')") is None
 
 
-async def test_one_that_the_server_has_ended_is_replaced(two, database):
-    ended = await pid(two)
+async def test_a_terminated_connection_is_replaced(pool, database):
+    ended = await pid(pool)
     async with database.acquire() as other:
         await other.execute("SELECT pg_terminate_backend($1)", ended)
 
     async def works_again() -> bool:
         try:
-            return await pid(two) != ended
+            return await pid(pool) != ended
         except DatabaseUnavailable:
             return False
 
     await until(works_again, within=5, what="another connection")
 
 
-async def test_those_that_nobody_wants_go_back(two, monkeypatch):
+async def test_idle_connections_return_to_the_pool(pool, monkeypatch):
     monkeypatch.setattr(hot_connections, "_IDLE_SECONDS", 0.01)
-    async with two.acquire(), two.acquire():
-        assert two.connections_in_use == 2
-    assert len(two._hot) == 2
+    async with pool.acquire(), pool.acquire():
+        assert pool.connections_in_use == 2
+    assert len(pool._hot) == 2
 
     async def are_back() -> bool:
-        return len(two._hot) == 0 and two.connections_in_use == 0
+        return len(pool._hot) == 0 and pool.connections_in_use == 0
 
     await until(are_back, within=5, what="connections back in the pool")
-    assert await pid(two)
+    assert await pid(pool)
 
 
-async def test_one_that_was_wanted_stays(two):
-    async with two.acquire(), two.acquire():
+async def test_a_recently_used_connection_stays_hot(pool):
+    async with pool.acquire(), pool.acquire():
         pass
-    two._hot._release_idle()
-    wanted = await pid(two)
-    two._hot._release_idle()
-    assert len(two._hot) == 1
-    assert await pid(two) == wanted
+    pool._hot._release_idle()
+    wanted = await pid(pool)
+    pool._hot._release_idle()
+    assert len(pool._hot) == 1
+    assert await pid(pool) == wanted
 
 
-async def test_closing_ends_as_soon_as_the_last_connection_is_free(two):
-    async with two.acquire():
-        closing = asyncio.create_task(two.close())
+async def test_closing_ends_as_soon_as_the_last_connection_is_free(pool):
+    async with pool.acquire():
+        closing = asyncio.create_task(pool.close())
         await asyncio.sleep(0)
         assert not closing.done()
-    # Well below the five seconds after which `close` cuts connections off.
+    # Well below the five seconds after which `close` terminates connections.
     await asyncio.wait_for(closing, 3)
-    assert len(two._hot) == 0
+    assert len(pool._hot) == 0

@@ -1,4 +1,4 @@
-"""Who comes in, and what they may do."""
+"""Authentication and roles of the console."""
 
 import base64
 import hashlib
@@ -36,7 +36,7 @@ async def issuer() -> AsyncIterator[TestIssuer]:
 
 @pytest_asyncio.fixture
 async def with_issuer(database_url, nats_url, tmp_path, issuer) -> AsyncIterator[Console]:
-    """A console that is reached over HTTPS, and takes JWTs."""
+    """A console behind HTTPS that accepts JWTs."""
     async with run_console(
         database_url,
         nats_url,
@@ -55,22 +55,24 @@ EXPIRED = new_token("old", "admin", datetime(2020, 1, 1, tzinfo=UTC))
 
 
 def unsigned(claims: dict) -> str:
-    """A JWT that says of itself that it needs no signature."""
+    """Return a JWT with the algorithm `none`."""
     parts = [{"alg": "none", "typ": "JWT", "kid": "first"}, claims]
-    made = [base64.urlsafe_b64encode(json.dumps(one).encode()).rstrip(b"=") for one in parts]
+    made = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in parts]
     return (b".".join(made) + b".").decode()
 
 
 def signed_by_secret(secret: bytes, claims: dict) -> str:
-    """A JWT that is signed with something that everybody knows."""
+    """Return a JWT that is signed with a publicly known secret."""
     parts = [{"alg": "HS256", "typ": "JWT", "kid": "first"}, claims]
-    made = b".".join(base64.urlsafe_b64encode(json.dumps(o).encode()).rstrip(b"=") for o in parts)
+    made = b".".join(
+        base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in parts
+    )
     digest = hmac.new(secret, made, hashlib.sha256).digest()
     return (made + b"." + base64.urlsafe_b64encode(digest).rstrip(b"=")).decode()
 
 
 def every_route() -> list[tuple[str, str, str]]:
-    """Method, path and declared role of everything that the document names, and the document."""
+    """Return method, path and role of every documented route, and of the document itself."""
     found = [("GET", f"{API}/openapi.json", "viewer")]
     for path, operations in document()["paths"].items():
         filled = re.sub(r"\{(\w+)\}", lambda name: IN_PATH.get(name[1], ID), path)
@@ -78,19 +80,21 @@ def every_route() -> list[tuple[str, str, str]]:
     return found
 
 
-async def begun(client: httpx.AsyncClient, method: str, path: str, **sent) -> httpx.Response:
-    """How an answer begins; some never end."""
+async def open_response(
+    client: httpx.AsyncClient, method: str, path: str, **sent
+) -> httpx.Response:
+    """Return the beginning of a response; some responses never end."""
     async with client.stream(method, path, **sent) as reply:
         return reply
 
 
-async def test_every_route_lets_in_whom_it_declares_and_nobody_else(with_issuer, issuer):
+async def test_every_route_requires_its_declared_role(with_issuer, issuer):
     good = {"iss": issuer.url, "aud": CLIENT, "sub": "1", "exp": 4e9, "roles": ["admin"]}
     strangers = {
         "no token": {},
-        "a wrong one": {"Authorization": "Bearer headway_wrong"},
+        "a wrong token": {"Authorization": "Bearer headway_wrong"},
         "no bearer": {"Authorization": f"Basic {with_issuer.tokens['admin']}"},
-        "an expired one": {"Authorization": f"Bearer {EXPIRED[0]}"},
+        "an expired token": {"Authorization": f"Bearer {EXPIRED[0]}"},
         "alg none": {"Authorization": f"Bearer {unsigned(good)}"},
         "HS256 by the public key": {
             "Authorization": f"Bearer {signed_by_secret(issuer.public_pem(), good)}"
@@ -104,14 +108,14 @@ async def test_every_route_lets_in_whom_it_declares_and_nobody_else(with_issuer,
     async with with_issuer.browser() as client:
         for method, path, needed in routes:
             for called, headers in strangers.items():
-                reply = await begun(client, method, path, headers=headers)
+                reply = await open_response(client, method, path, headers=headers)
                 assert reply.status_code == 401, f"{called}: {method} {path}"
                 assert reply.headers["www-authenticate"].startswith("Bearer")
             for role in ROLES:
                 bearer = {"Authorization": f"Bearer {with_issuer.tokens[role]}"}
-                # A body that no route takes: whoever may come in is told so, or that nobody answers.
+                # No route accepts this body: allowed users get 4xx, or 503 without a service.
                 body = b"[" if method not in ("GET", "DELETE") else None
-                reply = await begun(client, method, path, headers=bearer, content=body)
+                reply = await open_response(client, method, path, headers=bearer, content=body)
                 allowed = ROLES.index(role) >= ROLES.index(needed)
                 assert (reply.status_code == 403) != allowed, f"{role}: {method} {path}"
                 assert reply.status_code != 401
@@ -119,15 +123,15 @@ async def test_every_route_lets_in_whom_it_declares_and_nobody_else(with_issuer,
 
 
 WRONG_JWTS = {
-    "for somebody else": {"aud": "another"},
-    "of another issuer": {"iss": "https://evil.example"},
-    "not yet": {"nbf": datetime(2099, 1, 1, tzinfo=UTC)},
-    "for ever": {"exp": None},
-    "of nobody": {"sub": None},
+    "another audience": {"aud": "another"},
+    "another issuer": {"iss": "https://evil.example"},
+    "not valid yet": {"nbf": datetime(2099, 1, 1, tzinfo=UTC)},
+    "without an end": {"exp": None},
+    "without a subject": {"sub": None},
 }
 
 
-async def test_jwts_are_taken_only_if_all_is_right(with_issuer, issuer):
+async def test_only_valid_jwts_are_accepted(with_issuer, issuer):
     async def ask(token: str) -> httpx.Response:
         async with with_issuer.browser() as client:
             return await client.get(f"{API}/me", headers={"Authorization": f"Bearer {token}"})
@@ -138,13 +142,16 @@ async def test_jwts_are_taken_only_if_all_is_right(with_issuer, issuer):
     assert (await ask(issuer.token(roles="viewer"))).json()["role"] == "viewer"
     for called, claims in WRONG_JWTS.items():
         assert (await ask(issuer.token(**claims))).status_code == 401, called
-    nobody = await ask(issuer.token(roles=["cook"]))
-    assert (nobody.status_code, "has no role here" in nobody.json()["detail"]) == (403, True)
+    without_role = await ask(issuer.token(roles=["cook"]))
+    assert (without_role.status_code, "has no role here" in without_role.json()["detail"]) == (
+        403,
+        True,
+    )
     head, body, signature = issuer.token().split(".")
     assert (await ask(f"{head}.{body}.{signature[:-8]}AAAAAAAA")).status_code == 401
 
 
-async def test_keys_are_fetched_again_for_an_unknown_one_but_not_for_ever(with_issuer, issuer):
+async def test_unknown_keys_are_fetched_again_at_a_limited_rate(with_issuer, issuer):
     from support.issuer import _new_key
 
     async with with_issuer.browser() as client:
@@ -156,7 +163,9 @@ async def test_keys_are_fetched_again_for_an_unknown_one_but_not_for_ever(with_i
         unknown = {"Authorization": f"Bearer {issuer.token(key='second')}"}
         for _ in range(3):
             assert (await client.get(f"{API}/me", headers=unknown)).status_code == 401
-        assert issuer.keys_fetched == 1, "just fetched, so a made-up name fetches nothing"
+        assert issuer.keys_fetched == 1, (
+            "the keys are fresh, so an unknown key id does not fetch them again"
+        )
         with_issuer.service.issuer._tried_at -= 31
         assert (await client.get(f"{API}/me", headers=unknown)).status_code == 200
         assert issuer.keys_fetched == 2
@@ -168,14 +177,14 @@ async def test_people_sign_in_at_the_issuer(with_issuer, issuer):
         page = await client.get("/sign-in?next=/runs", headers={"accept": "text/html"})
         assert "/sign-in/oidc?next=/runs" in page.text
         begun = await client.get("/sign-in/oidc?next=/runs")
-        asked = dict(parse_qsl(urlsplit(begun.headers["location"]).query))
+        query = dict(parse_qsl(urlsplit(begun.headers["location"]).query))
         assert begun.headers["location"].startswith(f"{issuer.url}/authorize?")
-        assert (asked["response_type"], asked["code_challenge_method"]) == ("code", "S256")
-        assert asked["redirect_uri"] == "https://headway.example.org/sign-in/oidc/back"
+        assert (query["response_type"], query["code_challenge_method"]) == ("code", "S256")
+        assert query["redirect_uri"] == "https://headway.example.org/sign-in/oidc/back"
         cookie = begun.headers["set-cookie"]
         assert cookie.startswith("__Host-headway-signing-in=")
         carried = {"cookie": cookie.partition(";")[0]}
-        back = urlsplit(issuer.grant(asked))
+        back = urlsplit(issuer.grant(query))
         forged = await client.get(f"{back.path}?code=code-0&state=another", headers=carried)
         assert (forged.status_code, "does not match this sign-in" in forged.text) == (401, True)
         done = await client.get(f"{back.path}?{back.query}", headers=carried)
@@ -191,7 +200,7 @@ async def test_people_sign_in_at_the_issuer(with_issuer, issuer):
         assert (again.status_code, "invalid_grant" in again.text) == (401, True)
 
 
-async def test_a_session_begins_with_a_token_and_ends_with_it(console, tmp_path):
+async def test_a_session_ends_when_its_token_is_removed(console, tmp_path):
     ours = {"origin": console.url}
     async with console.browser() as client:
         stranger = await client.get("/", headers={"accept": "text/html"})
@@ -205,13 +214,13 @@ async def test_a_session_begins_with_a_token_and_ends_with_it(console, tmp_path)
         assert "Secure" not in done.headers["set-cookie"]
         assert "ada-operator" in (await client.get("/")).text
         file = tmp_path / "tokens.yaml"
-        kept = [one for one in file.read_text().split("- ") if "ada-operator" not in one]
+        kept = [entry for entry in file.read_text().split("- ") if "ada-operator" not in entry]
         file.write_text("- ".join(kept))
         gone = await client.get(f"{API}/me")
         assert (gone.status_code, "unknown token" in gone.json()["detail"]) == (401, True)
 
 
-async def test_who_fails_too_often_waits_and_who_is_in_goes_on(console):
+async def test_failed_sign_ins_are_limited_and_sessions_continue(console):
     ours = {"origin": console.url}
     async with console.browser() as inside, console.browser() as client:
         await inside.get(local_link())
@@ -219,9 +228,9 @@ async def test_who_fails_too_often_waits_and_who_is_in_goes_on(console):
             assert (await client.post("/sign-in", data={"token": "x"}, headers=ours)).is_error
             assert (await client.get("/sign-in/local/wrong")).status_code == 401
         good = {"token": console.tokens["admin"]}
-        # Forwarded addresses are anybody's word: no proxy is trusted here.
-        told = {**ours, "x-forwarded-for": "203.0.113.9"}
-        late = await client.post("/sign-in", data=good, headers=told)
+        # No proxy is trusted, so forwarded addresses are ignored.
+        forwarded = {**ours, "x-forwarded-for": "203.0.113.9"}
+        late = await client.post("/sign-in", data=good, headers=forwarded)
         assert (late.status_code, "try again in" in late.text) == (429, True)
         assert 1 <= int(late.headers["retry-after"]) <= 300
         assert (await client.get(local_link())).status_code == 429
@@ -230,7 +239,7 @@ async def test_who_fails_too_often_waits_and_who_is_in_goes_on(console):
         assert (await program.get(f"{API}/me")).status_code == 200
 
 
-async def test_whoever_signs_out_leaves_no_cookie_that_works(console):
+async def test_a_cookie_is_invalid_after_sign_out(console):
     async with console.browser() as client:
         await client.get(local_link())
         copy = dict(client.cookies)
@@ -240,7 +249,7 @@ async def test_whoever_signs_out_leaves_no_cookie_that_works(console):
         assert (gone.status_code, "the session has ended" in gone.text) == (401, True)
 
 
-async def test_a_tampered_cookie_is_none(console):
+async def test_a_tampered_cookie_is_refused(console):
     async with console.browser() as client:
         link = local_link()
         assert (await client.get(link)).headers["location"] == "/"
@@ -256,7 +265,7 @@ async def test_a_tampered_cookie_is_none(console):
             assert (await client.get(f"{API}/me")).status_code == 401
 
 
-async def test_a_local_sign_in_link_works_once_and_not_for_long(console):
+async def test_a_local_sign_in_link_works_once_and_expires(console):
     link = local_link()
     old = sign_in_path(LOCAL.ticket_key, utc_now() - timedelta(minutes=11))
     foreign = sign_in_path("another key", utc_now())
@@ -267,7 +276,7 @@ async def test_a_local_sign_in_link_works_once_and_not_for_long(console):
             assert (answer.status_code, "headway sign-in" in answer.text) == (401, True)
 
 
-async def test_tokens_of_a_file_that_is_gone_or_broken_are_refused(console, tmp_path):
+async def test_tokens_of_a_missing_or_broken_file_are_refused(console, tmp_path):
     file = tmp_path / "tokens.yaml"
     good = file.read_text()
     async with console.signed_in() as client:
@@ -290,7 +299,7 @@ async def test_odd_paths_and_deep_bodies_are_refused(console):
         assert answer.status_code == 422, answer.text
 
 
-async def test_a_foreign_page_changes_nothing(console, world):
+async def test_cross_site_requests_are_refused(console, world):
     path = f"{API}/manifests/m"
     async with console.browser() as client:
         await client.get(local_link())
@@ -311,14 +320,14 @@ async def test_a_foreign_page_changes_nothing(console, world):
             assert reply.status_code == 403, changed
             assert reply.json()["type"] == "urn:headway:problem:forged"
         mine = await client.patch(path, json={"enabled": False}, headers=good)
-        assert mine.status_code == 503, "let through; there is no scheduler"
+        assert mine.status_code == 503, "accepted, but there is no scheduler"
         cross = await client.post("/sign-in", data={}, headers={"sec-fetch-site": "cross-site"})
         assert cross.status_code == 403
         out = await client.post("/sign-out", headers=good)
         assert (out.status_code, client.cookies) == (303, httpx.Cookies())
 
 
-async def test_a_name_that_was_made_to_point_here_is_refused(console):
+async def test_unknown_host_names_are_refused(console):
     async with console.signed_in() as client:
         for host in ("evil.example", f"evil.example:{console.service.port}", "127.0.0.1:1"):
             reply = await client.get(f"{API}/me", headers={"host": host})
@@ -327,7 +336,7 @@ async def test_a_name_that_was_made_to_point_here_is_refused(console):
         assert (await client.get(f"{API}/me", headers=named)).status_code == 200
 
 
-async def test_every_answer_has_its_headers(console):
+async def test_every_response_has_security_headers(console):
     async with console.browser() as client:
         for path in ("/", "/sign-in", "/nothing", f"{API}/me", "/static/headway.css"):
             headers = (await client.get(path, headers={"accept": "text/html"})).headers
@@ -345,23 +354,23 @@ async def test_every_answer_has_its_headers(console):
             assert (await client.get(path)).status_code == 200, path
 
 
-def test_a_route_without_a_role_keeps_the_console_from_starting():
+def test_the_console_does_not_start_with_a_route_without_a_role():
     @get("/open", sync_to_thread=False)
-    def open_door() -> str:
-        return "come in"
+    def undeclared() -> str:
+        return "ok"
 
     with pytest.raises(RouteUndeclared, match="GET /open"):
-        check_declared(Litestar([open_door], openapi_config=None))
+        check_declared(Litestar([undeclared], openapi_config=None))
 
 
-async def test_a_port_in_use_is_told(console, database_url, nats_url, tmp_path):
+async def test_a_port_in_use_is_reported(console, database_url, nats_url, tmp_path):
     taken = f"127.0.0.1:{console.service.port}"
     with pytest.raises(AddressInUse, match="HEADWAY_CONSOLE_ADDRESS"):
         async with run_console(database_url, nats_url, tmp_path, console_address=taken):
             pass
 
 
-def test_a_token_is_nowhere_but_with_its_owner():
+def test_a_token_is_not_stored():
     token, entry = new_token("bot", "operator")
     assert token.removeprefix("headway_") not in as_yaml(entry)
     assert len(token) > 40

@@ -1,4 +1,4 @@
-"""The HTTP API: requests handed to the services, and what comes back."""
+"""The HTTP API: requests, responses and errors."""
 
 import asyncio
 import re
@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from headway import App, Client, manual
 from headway_console.api import ENDPOINTS
-from headway_console.reading.lists import Place, write_cursor
+from headway_console.reading.lists import Place
 from headway_errors import Conflict, Invalid, NotFound, RequestFailed, TooLarge, Unavailable
 from support.cadences import when_made_due
 from support.letters import Ops
@@ -32,7 +32,7 @@ def an_app() -> App:
     return app
 
 
-async def test_a_request_is_handed_on_with_the_name_of_who_asks(world, console):
+async def test_a_request_carries_the_name_of_its_user(world, console):
     await world.scheduler(an_app(), tick="off")
     async with console.signed_in("operator") as client:
         reply = await client.patch("/api/v1/manifests/nightly", json={"enabled": False})
@@ -49,14 +49,14 @@ async def test_lists_come_in_pages(world, console):
     await world.scheduler(an_app(), tick="off")
     async with console.signed_in("viewer") as client:
         first = (await client.get("/api/v1/manifests", params={"limit": 1})).json()
-        assert [one["external_id"] for one in first["items"]] == ["nightly"]
+        assert [manifest["external_id"] for manifest in first["items"]] == ["nightly"]
         again = {"limit": 1, "cursor": first["next"]}
         second = (await client.get("/api/v1/manifests", params=again)).json()
-        assert [one["external_id"] for one in second["items"]] == ["weekly"]
+        assert [manifest["external_id"] for manifest in second["items"]] == ["weekly"]
         assert second["next"] is None
 
 
-GROUPS, NO_RUN = (write_cursor(Place(of, None, "a")) for of in ("groups", "runs"))
+GROUPS, NO_RUN = (Place(of, None, "a").cursor() for of in ("groups", "runs"))
 WRONG = [
     ("GET", "/manifests/nobody", {}, 404, "there is no manifest 'nobody'"),
     ("DELETE", "/manifests/nightly", {}, 409, "is declared by the application 'shop'"),
@@ -87,7 +87,7 @@ WRONG = [
 ]
 
 
-async def test_what_is_wrong_is_a_problem(world, console):
+async def test_every_error_is_a_problem_document(world, console):
     await world.scheduler(an_app(), tick="off")
     async with console.signed_in("admin") as client:
         for method, path, sent, status, words in WRONG:
@@ -102,7 +102,7 @@ async def test_what_is_wrong_is_a_problem(world, console):
             assert problem["title"]
 
 
-async def test_everything_that_is_wrong_with_a_manifest_or_a_body_is_told_at_once(world, console):
+async def test_all_problems_of_a_manifest_or_a_body_are_reported_at_once(world, console):
     await world.scheduler(an_app(), tick="off")
     bad = {"cron": "61 * * * *", "priority": 99, "timeout": -1, "retry": {"attempts": 0}}
     async with console.signed_in("admin") as client:
@@ -110,10 +110,10 @@ async def test_everything_that_is_wrong_with_a_manifest_or_a_body_is_told_at_onc
         patched = await client.patch(
             "/api/v1/manifests/nightly", json={"attempts": 0, "interval_seconds": -1}
         )
-    told = put.json()["detail"].splitlines()
-    assert (put.status_code, len(told)) == (422, 4)
+    problems = put.json()["detail"].splitlines()
+    assert (put.status_code, len(problems)) == (422, 4)
     for words in ("'61 * * * *'", "priority 99", "timeout -1", "attempts 0"):
-        assert sum(words in one for one in told) == 1, told
+        assert sum(words in line for line in problems) == 1, problems
     assert patched.status_code == 422
     assert patched.json()["detail"].splitlines() == [
         "attempts 0 is not valid: use a whole number from 1 to 1000000",
@@ -121,17 +121,17 @@ async def test_everything_that_is_wrong_with_a_manifest_or_a_body_is_told_at_onc
     ]
 
 
-ASKED = [
-    (lambda one: one.manifest("nobody"), NotFound),
-    (lambda one: one.cancel_group("nobody"), NotFound),
-    (lambda one: one.trigger("nightly", input="no number"), Invalid),
-    (lambda one: one.enqueue("sync", input="no number"), Invalid),
-    (lambda one: one.enqueue("nobody"), NotFound),
-    (lambda one: one.delete("nightly"), Conflict),
-    (lambda one: one.trigger("nightly", key="k", input=2), Conflict),
-    (lambda one: one.run(UUID(int=0)), NotFound),
-    (lambda one: one.cancel(UUID(int=0)), Unavailable),
-    (lambda one: one.trigger("nightly", input=["x" * 1_100_000]), TooLarge),
+CALLS = [
+    (lambda client: client.manifest("nobody"), NotFound),
+    (lambda client: client.cancel_group("nobody"), NotFound),
+    (lambda client: client.trigger("nightly", input="no number"), Invalid),
+    (lambda client: client.enqueue("sync", input="no number"), Invalid),
+    (lambda client: client.enqueue("nobody"), NotFound),
+    (lambda client: client.delete("nightly"), Conflict),
+    (lambda client: client.trigger("nightly", key="k", input=2), Conflict),
+    (lambda client: client.run(UUID(int=0)), NotFound),
+    (lambda client: client.cancel(UUID(int=0)), Unavailable),
+    (lambda client: client.trigger("nightly", input=["x" * 1_100_000]), TooLarge),
 ]
 STATUSES = {NotFound: 404, Invalid: 422, Conflict: 409, Unavailable: 503, TooLarge: 413}
 
@@ -143,11 +143,11 @@ async def test_the_kind_of_a_failure_reaches_the_client(world, console):
         client._console._client.event_hooks["response"].append(note_status(seen))
         await client.trigger("nightly", key="k")
         seen.clear()
-        for asking, kind in ASKED:
+        for call, kind in CALLS:
             with pytest.raises(RequestFailed) as failed:
-                await asking(client)
+                await call(client)
             assert failed.value.kind is kind.kind, failed.value
-    assert seen == [STATUSES[kind] for _, kind in ASKED]
+    assert seen == [STATUSES[kind] for _, kind in CALLS]
 
 
 def note_status(seen):
@@ -175,7 +175,7 @@ async def test_the_same_key_triggers_once(world, console):
     assert await world.value("SELECT count(*) FROM scheduler.work") == 1
 
 
-ACTING = [
+CHANGES = [
     ("/work/{work}/cancel", {"reason": "a"}, {"reason": "b"}),
     ("/manifests/nightly/cancel", {"reason": "a"}, {"reason": "b"}),
     ("/groups/ops/cancel", {"reason": "a"}, {"reason": "b"}),
@@ -188,42 +188,42 @@ ACTING = [
 ]
 
 
-async def test_the_same_key_does_anything_once_and_is_answered_alike(world, console):
+async def test_the_same_key_repeats_the_first_answer(world, console):
     app = an_app()
     await world.scheduler(app, tick="off")
     await world.dispatcher()
     async with console.signed_in("admin") as client:
         work = (await client.post("/api/v1/manifests/weekly/trigger")).json()["work"]
-        for template, given, other in ACTING:
-            path, asked = template.replace("{work}", work), _filled(given, work)
+        for template, given, other in CHANGES:
+            path, body = template.replace("{work}", work), _filled(given, work)
             headers = {"Idempotency-Key": f"key:{path}"}
-            first = await client.post(f"/api/v1{path}", json=asked, headers=headers)
+            first = await client.post(f"/api/v1{path}", json=body, headers=headers)
             assert first.status_code == 200, f"{path}: {first.text}"
             audited = await world.value("SELECT count(*) FROM scheduler.history")
-            again = await client.post(f"/api/v1{path}", json=asked, headers=headers)
+            again = await client.post(f"/api/v1{path}", json=body, headers=headers)
             assert (again.status_code, again.json()) == (200, first.json()), path
             assert await world.value("SELECT count(*) FROM scheduler.history") == audited, path
             clash = await client.post(f"/api/v1{path}", json=other, headers=headers)
-            told = clash.json()["detail"]
-            assert (clash.status_code, "other parameters" in told) == (409, True), clash.text
+            detail = clash.json()["detail"]
+            assert (clash.status_code, "other parameters" in detail) == (409, True), clash.text
     await world.until_settled()
 
 
-def _filled(asked, work):
+def _filled(body, work):
     return {
-        name: [work if one == "{work}" else one for one in value]
+        name: [work if entry == "{work}" else entry for entry in value]
         if isinstance(value, list)
         else value
-        for name, value in asked.items()
+        for name, value in body.items()
     }
 
 
-def test_every_post_that_acts_takes_a_key():
-    asking = {"plan", "plan_yaml", "check_input", "stop_canary", "test_notification"}
+def test_every_post_that_changes_something_takes_a_key():
+    questions = {"plan", "plan_yaml", "check_input", "stop_canary", "test_notification"}
     # A backfill sent again queues only occurrences that were not backfilled before.
     idempotent = {"backfill"}
-    acting = [endpoint for endpoint in ENDPOINTS if endpoint.method == "POST"]
-    assert {endpoint.name for endpoint in acting if not endpoint.takes_key} == asking | idempotent
+    posts = [endpoint for endpoint in ENDPOINTS if endpoint.method == "POST"]
+    assert {endpoint.name for endpoint in posts if not endpoint.takes_key} == questions | idempotent
 
 
 async def test_a_second_retry_with_a_key_takes_no_further_letters(world, console):
@@ -233,26 +233,26 @@ async def test_a_second_retry_with_a_key_takes_no_further_letters(world, console
     for _ in range(3):
         await ops.letter()
     ops.mended.set()
-    asked = {"filter": {}, "limit": 1}
+    body = {"filter": {}, "limit": 1}
     key = {"Idempotency-Key": "one"}
     async with console.signed_in("operator") as client:
         replies = await asyncio.gather(
-            *(client.post("/api/v1/dead-letters/retry", json=asked, headers=key) for _ in range(4))
+            *(client.post("/api/v1/dead-letters/retry", json=body, headers=key) for _ in range(4))
         )
         bad = await client.post(
             "/api/v1/dead-letters/retry", json={}, headers={"Idempotency-Key": "two"}
         )
         same = await client.post(
-            "/api/v1/dead-letters/retry", json=asked, headers={"Idempotency-Key": "two"}
+            "/api/v1/dead-letters/retry", json=body, headers={"Idempotency-Key": "two"}
         )
     assert len({reply.text for reply in replies}) == 1
-    assert (bad.status_code, same.status_code) == (422, 200), "a refusal is not remembered"
+    assert (bad.status_code, same.status_code) == (422, 200), "a refusal is not stored"
     states = await world.rows("SELECT state FROM dispatcher.dead_letter ORDER BY created_at")
     assert [row["state"] for row in states].count("awaiting") == 1
     await world.until_settled()
 
 
-async def test_pages_are_whole_while_entries_arrive(world, console):
+async def test_pages_are_complete_while_entries_arrive(world, console):
     ops = Ops(world, Client(console.url))
     await world.dispatcher()
     first = [await ops.queue() for _ in range(5)]
@@ -260,10 +260,10 @@ async def test_pages_are_whole_while_entries_arrive(world, console):
     seen, cursor = [], None
     async with console.signed_in("viewer") as client:
         while True:
-            asked = {"limit": 2, "group": "ops", "job": "job", "cursor": cursor}
-            sent = {name: value for name, value in asked.items() if value is not None}
+            query = {"limit": 2, "group": "ops", "job": "job", "cursor": cursor}
+            sent = {name: value for name, value in query.items() if value is not None}
             page = (await client.get("/api/v1/work", params=sent)).json()
-            seen += [one["work"] for one in page["items"]]
+            seen += [item["work"] for item in page["items"]]
             cursor = page["next"]
             if cursor is None:
                 break
@@ -274,7 +274,7 @@ async def test_pages_are_whole_while_entries_arrive(world, console):
     assert none["items"] == []
 
 
-async def test_what_was_enqueued_at_one_time_comes_whole_over_several_pages(world, console):
+async def test_pages_of_entries_with_equal_times_are_complete(world, console):
     await world.declare(an_app())
     await world.value("SELECT count(headway.enqueue('sync')) FROM generate_series(1, 5)")
     await world.value("UPDATE scheduler.enqueued SET enqueued_at = now()")
@@ -282,12 +282,12 @@ async def test_what_was_enqueued_at_one_time_comes_whole_over_several_pages(worl
     async with console.signed_in("viewer") as client:
         while cursor is not None:
             page = (await client.get("/api/v1/enqueued", params={"limit": 2, **cursor})).json()
-            seen += [one["work"] for one in page["items"]]
+            seen += [item["work"] for item in page["items"]]
             cursor = {"cursor": page["next"]} if page["next"] else None
     assert len(seen) == len(set(seen)) == 5
 
 
-async def test_lists_are_read_here_whoever_else_runs(world, console):
+async def test_lists_need_no_other_service(world, console):
     app = an_app()
     await world.dispatcher()
     await world.worker(app, worker_name="w1")
@@ -297,28 +297,28 @@ async def test_lists_are_read_here_whoever_else_runs(world, console):
     world.services.clear()
     async with console.signed_in("viewer") as client:
 
-        async def items(path, **asked):
-            reply = await client.get(f"/api/v1{path}", params=asked)
+        async def items(path, **query):
+            reply = await client.get(f"/api/v1{path}", params=query)
             assert reply.status_code == 200, reply.text
             return reply.json()["items"]
 
-        assert [one["external_id"] for one in await items("/manifests", text="night")] == [
-            "nightly"
-        ]
+        assert [
+            manifest["external_id"] for manifest in await items("/manifests", text="night")
+        ] == ["nightly"]
         assert len(await items("/runs", manifest="nightly", state="completed")) == 1
         [run] = await items("/runs", manifest="weekly")
-        assert [one["run"] for one in await items("/runs", work=run["work"])] == [run["run"]]
+        assert [item["run"] for item in await items("/runs", work=run["work"])] == [run["run"]]
         assert await items("/runs", manifest="nobody") == []
-        assert [one["outcome"] for one in await items("/work", state="settled", job="sync")] == [
+        assert [item["outcome"] for item in await items("/work", state="settled", job="sync")] == [
             "completed",
             "completed",
         ]
-        assert [one["name"] for one in await items("/groups")] == ["ops"]
-        assert [one["name"] for one in await items("/jobs")] == ["sync"]
+        assert [item["name"] for item in await items("/groups")] == ["ops"]
+        assert [item["name"] for item in await items("/jobs")] == ["sync"]
         assert await items("/dead-letters") == await items("/failures") == []
         assert len(await items("/manifests/nightly/occurrences")) == 1
         started = await items("/events", type=["run.started", "run.completed"], run=run["run"])
-        assert {one["type"] for one in started} == {
+        assert {event["type"] for event in started} == {
             "headway.run.started.v1",
             "headway.run.completed.v1",
         }
@@ -339,10 +339,10 @@ async def test_a_client_reads_and_changes_over_http(world, console, monkeypatch)
     await world.until_settled(at_least=2)
     async with Client(console.url, token=console.tokens["operator"]) as client:
         assert len(await client.manifests()) == len(app.definitions().manifests)
-        assert [one.name for one in await client.groups()] == [
-            one.group for one in await client.occupancy()
+        assert [group.name for group in await client.groups()] == [
+            group.group for group in await client.occupancy()
         ]
-        assert [one.worker for one in await client.workers()] == ["w1"]
+        assert [worker.worker for worker in await client.workers()] == ["w1"]
         [work, _] = await client.works(state="settled")
         assert (await client.work(work.work)).status == work
         cancelled = await client.cancel(work.work)
@@ -361,7 +361,7 @@ async def test_a_client_reads_and_changes_over_http(world, console, monkeypatch)
             await nowhere.manifests()
 
 
-async def test_what_code_owns_is_not_changed_by_hand(world, console):
+async def test_manifests_of_code_are_not_changed_over_the_api(world, console):
     await world.scheduler(an_app(), tick="off")
     async with Client(console.url, token=console.tokens["admin"]) as client:
         with pytest.raises(Conflict, match="nightly"):

@@ -1,4 +1,4 @@
-"""Pages that change something: who may, and what they say to what makes no sense."""
+"""Pages that change something: required roles, and answers to invalid input."""
 
 from uuid import UUID
 
@@ -17,7 +17,7 @@ CHANGES = [
 ]
 
 
-async def test_who_may_only_look_changes_nothing(console):
+async def test_a_viewer_changes_nothing(console):
     async with console.signed_in("viewer") as client:
         for path in CHANGES:
             reply = await client.post(path, data={"id": str(ID)})
@@ -37,14 +37,14 @@ WRONG = [
 ]
 
 
-async def test_what_makes_no_sense_is_refused_with_the_reason(console):
+async def test_invalid_forms_are_refused_with_the_reason(console):
     async with console.signed_in("operator") as client:
         for path, form, status, words in WRONG:
             reply = await client.post(path, data=form)
             assert (reply.status_code, words in reply.text) == (status, True), (path, reply.text)
 
 
-ASKED = [
+WRONG_QUERIES = [
     ("/runs?state=lost", 422, "is not one of"),
     ("/runs?since=yesterday", 422, "invalid time"),
     ("/runs?cursor=nonsense", 422, "invalid cursor"),
@@ -57,8 +57,8 @@ ASKED = [
 ]
 
 
-async def test_filters_that_make_no_sense_say_what_would(console):
+async def test_invalid_filters_are_refused_with_the_reason(console):
     async with console.signed_in("viewer") as client:
-        for path, status, words in ASKED:
+        for path, status, words in WRONG_QUERIES:
             reply = await client.get(path)
             assert (reply.status_code, words in reply.text) == (status, True), (path, reply.text)

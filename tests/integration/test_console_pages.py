@@ -1,4 +1,4 @@
-"""Pages without a browser: they are there, they hear of changes, and they tell what was done."""
+"""Pages without a browser: content, change notifications and messages."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from support.consoles import local_link
 HTML = {"Accept": "text/html"}
 
 
-async def test_every_page_is_there_though_nothing_else_runs(console):
+async def test_every_page_needs_no_other_service(console):
     async with console.signed_in("viewer") as client:
         for page in PAGES:
             answer = await client.get(page.path, headers=HTML)
@@ -19,13 +19,13 @@ async def test_every_page_is_there_though_nothing_else_runs(console):
             assert " onclick=" not in answer.text
 
 
-def test_keys_and_titles_are_each_one_pages():
+def test_keys_and_titles_of_pages_are_unique():
     keys = [page.key for page in PAGES if page.key]
     assert len(keys) == len(set(keys))
     assert len(PAGES) == len({page.title for page in PAGES})
 
 
-async def test_an_open_page_hears_that_something_has_changed(console, world):
+async def test_an_open_page_is_notified_of_changes(console, world):
     app = App("news")
 
     @app.job("say")
@@ -40,7 +40,7 @@ async def test_an_open_page_hears_that_something_has_changed(console, world):
             await _until(lines, "event: changed")
 
 
-async def test_streams_do_not_hold_up_a_console_that_stops(console):
+async def test_streams_do_not_delay_a_console_that_stops(console):
     async with console.signed_in("viewer") as client, client.stream("GET", "/live") as stream:
         lines = stream.aiter_lines()
         async with asyncio.timeout(10):
@@ -49,7 +49,7 @@ async def test_streams_do_not_hold_up_a_console_that_stops(console):
             assert [line async for line in lines if line.startswith("event")] == []
 
 
-async def test_what_was_refused_is_told_once_on_the_page_that_follows(console, world):
+async def test_a_refusal_is_shown_once_on_the_next_page(console, world):
     await world.provision()
     await world.scheduler()
     async with console.browser() as client:

@@ -1,4 +1,4 @@
-"""The console's role can read what people may see, and do nothing else."""
+"""The console's database role can read the permitted tables and nothing else."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -7,8 +7,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 from headway_clock import utc_now
-from headway_console.reading import connect_reader
-from headway_console.reading.connections import READER
+from headway_console.reading import READER, connect_reader
 from headway_postgres_kit.sql import parse
 from support.readings import readings
 
@@ -18,8 +17,8 @@ SQL = ROOT / "services/console/headway_console/reading/sql"
 
 OTHER = "headway_test_reader"
 
-# Values for parameters, by which a query finds nothing.
-LITTLE = {"int8": 1, "int4": 1, "bool": False, "interval": timedelta(minutes=1)}
+# Parameter values for which a query finds no row.
+PARAMETERS = {"int8": 1, "int4": 1, "bool": False, "interval": timedelta(minutes=1)}
 
 CHANGES = (
     "DELETE FROM dispatcher.metadata",
@@ -53,7 +52,7 @@ MIGRATIONS = [
         ),
     )
 ]
-MODEST = """
+UNPRIVILEGED = """
 DO $$ BEGIN
     CREATE ROLE headway_test_modest LOGIN PASSWORD 'x' NOCREATEROLE;
     EXECUTE format('GRANT CREATE ON DATABASE %I TO headway_test_modest', current_database());
@@ -68,7 +67,7 @@ async def reader(database_url):
     await pool.close()
 
 
-async def test_every_list_can_be_read_by_the_role_and_of_empty_tables(reader):
+async def test_the_role_can_read_every_list_of_empty_tables(reader):
     async with reader.acquire() as connection:
         assert await connection.fetchval("SELECT current_user") == READER
         for name, ask in readings(utc_now()).items():
@@ -77,7 +76,7 @@ async def test_every_list_can_be_read_by_the_role_and_of_empty_tables(reader):
 
 
 async def test_every_query_is_allowed_to_the_role(reader):
-    """Privileges are checked when a statement begins, so each is begun."""
+    """Run each statement, because PostgreSQL checks privileges at its start."""
     queries = {
         f"{path.stem}.{name}": query
         for path in SQL.glob("*.sql")
@@ -88,7 +87,9 @@ async def test_every_query_is_allowed_to_the_role(reader):
         for name, query in queries.items():
             try:
                 statement = await connection.prepare(query)
-                await statement.fetch(*[LITTLE.get(one.name) for one in statement.get_parameters()])
+                await statement.fetch(
+                    *[PARAMETERS.get(parameter.name) for parameter in statement.get_parameters()]
+                )
             except asyncpg.PostgresError as error:
                 raise AssertionError(f"{name}: {error}") from error
 
@@ -96,7 +97,7 @@ async def test_every_query_is_allowed_to_the_role(reader):
 async def test_a_write_is_refused(reader):
     refusals = (asyncpg.ReadOnlySQLTransactionError, asyncpg.InsufficientPrivilegeError)
     async with reader.acquire() as connection:
-        for read_only in ("on", "off"):  # twice over: by the session, and by the rights of the role
+        for read_only in ("on", "off"):  # refused by the session, and by the privileges of the role
             await connection.execute(f"SET default_transaction_read_only = {read_only}")
             for change in CHANGES:
                 with pytest.raises(refusals):
@@ -110,8 +111,8 @@ async def test_secrets_cannot_be_read(reader):
                 await connection.fetch(secret)
 
 
-async def test_a_second_database_of_the_server_has_the_role_too(postgres):
-    """The first one made it, and its rights are given in each."""
+async def test_a_second_database_grants_the_role_too(postgres):
+    """The first database creates the role; each database grants its privileges."""
     for url in (await postgres.new_database(), await postgres.new_database()):
         reader = await connect_reader(url)
         async with reader.acquire() as connection:
@@ -120,8 +121,10 @@ async def test_a_second_database_of_the_server_has_the_role_too(postgres):
         await postgres.drop(url)
 
 
-@pytest.mark.breaks_tables("makes the schemas anew, under another owner")
-async def test_who_may_make_no_roles_migrates_and_is_told_what_to_do(database, database_url):
+@pytest.mark.breaks_tables("recreates the schemas under another owner")
+async def test_migrations_without_permission_to_create_roles_warn_with_a_remedy(
+    database, database_url
+):
     warnings: list[str] = []
 
     def note(_connection: object, message: object) -> None:
@@ -129,16 +132,16 @@ async def test_who_may_make_no_roles_migrates_and_is_told_what_to_do(database, d
 
     async with database.acquire() as connection:
         await connection.execute("DROP SCHEMA scheduler, dispatcher, headway CASCADE")
-        await connection.execute(MODEST)
+        await connection.execute(UNPRIVILEGED)
         connection.add_log_listener(note)
         try:
             await connection.execute("SET ROLE headway_test_modest")
-            # Under another name, because roles are the server's, and other tests need this one.
+            # Use another role name, because roles are global and other tests need the real role.
             for text in MIGRATIONS:
                 await connection.execute(text.replace(READER, OTHER))
             await connection.execute("RESET ROLE")
             assert len([line for line in warnings if f"role {OTHER} not created" in line]) == 2
-            # As the hint says.
+            # Follow the hint of the warning.
             await connection.execute(f"CREATE ROLE {OTHER} NOLOGIN")
             await connection.execute(f"GRANT {OTHER} TO headway_test_modest")
             await connection.execute(

@@ -1,4 +1,4 @@
-"""What the console lists, held against what has really happened."""
+"""The console's lists, compared with the actual runs."""
 
 import asyncio
 from datetime import timedelta
@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from headway import App
 from headway_clock import monotonic, utc_now
-from headway_console.reading import BadCursor, connect_reader
+from headway_console.reading import connect_reader
 from headway_console.reading.applications import page_of_jobs
 from headway_console.reading.audit import AuditFilter, page_of_audit
 from headway_console.reading.dead_letters import page_of_failures, page_of_letters, read_letter
@@ -19,6 +19,7 @@ from headway_console.reading.events import (
     read_position,
 )
 from headway_console.reading.groups import page_of_groups
+from headway_console.reading.lists import BadCursor
 from headway_console.reading.manifests import (
     ManifestFilter,
     find_id,
@@ -47,8 +48,8 @@ async def reader(database_url):
     await pool.close()
 
 
-def made(slow_may_end: asyncio.Event) -> App:
-    """An app with something of everything."""
+def demo_app(slow_may_end: asyncio.Event) -> App:
+    """Return an app whose jobs succeed, fail, retry and wait."""
     app = App("test")
     tried: list[int] = []
 
@@ -87,9 +88,9 @@ def made(slow_may_end: asyncio.Event) -> App:
 
 @pytest.fixture
 async def settled(world):
-    """Everything has fired: done well, tried again, failed for good, skipped and cancelled."""
+    """A system with completed, retried, dead-lettered, skipped and running work."""
     may_end = asyncio.Event()
-    app = made(may_end)
+    app = demo_app(may_end)
     await world.dispatcher()
     await world.worker(app, worker_name="w1", worker_slots=6)
     await world.declare(app)
@@ -97,20 +98,20 @@ async def settled(world):
     await world.scheduler(app)
     async with world.client() as client:
         await world.until("SELECT progress IS NOT NULL FROM dispatcher.metadata WHERE job = 'slow'")
-        await client.trigger("slow-1")  # skipped, for it is under way
+        await client.trigger("slow-1")  # skipped, because it is in progress
         yield client, world
         may_end.set()
 
 
 class TestLists:
-    async def test_runs_as_they_went(self, settled, reader):
+    async def test_runs_are_listed_and_filtered(self, settled, reader):
         client, world = settled
         await world.until("SELECT count(*) = 5 FROM dispatcher.metadata WHERE finished_at NOTNULL")
 
-        async def found(**asked) -> set[tuple[str | None, str, int]]:
-            page = await page_of_runs(reader, RunFilter(**asked))
+        async def found(**filters) -> set[tuple[str | None, str, int]]:
+            page = await page_of_runs(reader, RunFilter(**filters))
             assert page.next is None
-            return {(one.manifest, one.state, one.attempt) for one in page.items}
+            return {(run.manifest, run.state, run.attempt) for run in page.items}
 
         fine = {("fine-1", "completed", 1), ("fine-2", "completed", 1)}
         again = {("after-fine", "failed", 1), ("after-fine", "completed", 2)}
@@ -133,11 +134,11 @@ class TestLists:
         assert (slow.worker, slow.percent, slow.message) == ("w1", 40.0, "two of five")
         for kind in ("fine-1", "bad-1"):
             status = (await client.manifest(kind)).status
-            [one] = (await page_of_runs(reader, RunFilter(manifest_id=status.id))).items
-            assert one.manifest == kind
-            assert one.state == ("completed" if kind == "fine-1" else "failed")
+            [run] = (await page_of_runs(reader, RunFilter(manifest_id=status.id))).items
+            assert run.manifest == kind
+            assert run.state == ("completed" if kind == "fine-1" else "failed")
 
-    async def test_one_run_in_full(self, settled, reader):
+    async def test_a_run_is_read_in_full(self, settled, reader):
         client, world = settled
         await world.until(
             "SELECT count(*) = 2 FROM dispatcher.metadata WHERE job = 'flaky'"
@@ -148,29 +149,29 @@ class TestLists:
         run = await read_run(reader, again[1].run)
         assert (run.failure.kind, run.failure.message) == ("ConnectionError", "the line was cut")
         assert "raise ConnectionError" in run.failure.stack
-        assert [one.state for one in run.attempts] == ["failed", "completed"]
-        told = [one.type.split(".", 1)[1] for one in run.timeline]
-        assert told[0] == "work.queued.v1"
-        assert told.count("run.dispatched.v1") == 2
-        assert told.index("run.failed.v1") < told.index("work.waiting.v1")
-        assert told[-1] == "work.settled.v1" or "work.settled.v1" not in told
-        assert not any("token" in one.data for one in run.timeline)
+        assert [attempt.state for attempt in run.attempts] == ["failed", "completed"]
+        types = [event.type.split(".", 1)[1] for event in run.timeline]
+        assert types[0] == "work.queued.v1"
+        assert types.count("run.dispatched.v1") == 2
+        assert types.index("run.failed.v1") < types.index("work.waiting.v1")
+        assert types[-1] == "work.settled.v1" or "work.settled.v1" not in types
+        assert not any("token" in event.data for event in run.timeline)
         fine = (await page_of_runs(reader, RunFilter(job="fine", text="A_7"))).items[0]
         done = await read_run(reader, fine.run)
         assert (done.input, done.output) == ({"order": "A_7"}, {"shipped": "A_7"})
-        assert [(one.level, one.message) for one in done.log] == [
+        assert [(line.level, line.message) for line in done.log] == [
             ("info", "looked at A_7"),
             ("warning", "went well"),
         ]
-        assert [one.number for one in await read_log(reader, fine.run, after=1)] == [2]
+        assert [line.number for line in await read_log(reader, fine.run, after=1)] == [2]
         assert done.trace_id == (await client.run(fine.run)).trace_id
         with pytest.raises(NotFound, match="there is no run"):
             await read_run(reader, uuid4())
 
-    async def test_work_waits_is_under_way_or_settled(self, settled, reader):
+    async def test_work_is_listed_by_state_and_reason(self, settled, reader):
         client, world = settled
-        # All but the slow one has ended, for the scheduler too: else a trigger would bring work
-        # forward that is under way, and the disabled group would hold a retry.
+        # Wait until the scheduler knows that all but the slow work has ended. Otherwise a trigger
+        # brings forward work in progress, and the disabled group holds a retry.
         await world.until(
             "SELECT count(*) = 4 FROM scheduler.manifest WHERE last_outcome IS NOT NULL"
         )
@@ -178,7 +179,7 @@ class TestLists:
         await client.trigger("fine-2")
         await world.until("SELECT reason = 'group_disabled' FROM dispatcher.waiting")
         rows = (await page_of_works(reader, WorkFilter())).items
-        assert {(one.manifest, one.state, one.wait_reason) for one in rows} == {
+        assert {(work.manifest, work.state, work.wait_reason) for work in rows} == {
             ("slow-1", "dispatched", None),
             ("fine-2", "queued", "group_disabled"),
         }
@@ -190,21 +191,21 @@ class TestLists:
         ).items
         full = await read_work(reader, dead.run)
         assert (full.status.work, len(full.runs), len(full.dead_letters)) == (dead.work, 1, 1)
-        groups = {one.name: one for one in (await page_of_groups(reader)).items}
+        groups = {group.name: group for group in (await page_of_groups(reader)).items}
         assert groups["ops"].waiting == {"group_disabled": 1}
         assert (groups["ops"].enabled, groups["ops"].touched) == (False, ["enabled"])
         assert (groups["mail"].active, groups["mail"].dead_letters) == (1, 1)
         assert (groups["mail"].manifests, groups["mail"].blocked) == (2, 1)
-        assert [one.name for one in (await page_of_groups(reader, name="ops")).items] == ["ops"]
+        assert [group.name for group in (await page_of_groups(reader, name="ops")).items] == ["ops"]
 
-    async def test_dead_letters_by_what_failed(self, settled, reader):
+    async def test_dead_letters_are_grouped_by_failure(self, settled, reader):
         client, world = settled
         await world.until("SELECT count(*) = 1 FROM dispatcher.dead_letter")
         [failure] = (await page_of_failures(reader)).items
         assert (failure.letters, failure.jobs, failure.groups) == (1, ["bad"], ["mail"])
         assert (failure.failure_kind, failure.sample_manifest) == ("ValueError", "bad-1")
-        asked = LetterFilter(fingerprint=failure.fingerprint)
-        [letter] = (await page_of_letters(reader, asked)).items
+        filters = LetterFilter(fingerprint=failure.fingerprint)
+        [letter] = (await page_of_letters(reader, filters)).items
         assert letter == (await client.dead_letters())[0]
         assert await read_letter(reader, letter.dead_letter) == await client.dead_letter(
             letter.dead_letter
@@ -214,7 +215,7 @@ class TestLists:
         assert (await page_of_failures(reader)).items == []
         assert (await page_of_failures(reader, state="acknowledged")).items[0].letters == 1
         entries = (await page_of_audit(reader, AuditFilter(target=str(letter.dead_letter)))).items
-        assert [one.action for one in entries] == ["dead_letter.acknowledged"]
+        assert [entry.action for entry in entries] == ["dead_letter.acknowledged"]
 
     async def test_manifests_and_their_family(self, settled, reader):
         client, world = settled
@@ -224,9 +225,9 @@ class TestLists:
         )
         await client.disable("fine-2")
 
-        async def found(**asked) -> list[str]:
-            page = await page_of_manifests(reader, ManifestFilter(**asked))
-            return [one.external_id for one in page.items]
+        async def found(**filters) -> list[str]:
+            page = await page_of_manifests(reader, ManifestFilter(**filters))
+            return [manifest.external_id for manifest in page.items]
 
         assert await found() == ["after-fine", "bad-1", "fine-1", "fine-2", "slow-1"]
         assert await found(text="FINE") == ["after-fine", "fine-1", "fine-2"]
@@ -236,7 +237,7 @@ class TestLists:
         assert await found(label=("team=mail",)) == ["bad-1"]
         assert await found(label=("team=mail", "tier=1")) == []
         [label] = await list_labels(reader)
-        assert (label.key, label.value, label.manifests) == ("team", "mail", 1)
+        assert tuple(label) == ("team", "mail", 1)
         assert await found(state="disabled") == ["fine-2"]
         await client.pause("fine-1", reason="new disks")
         assert await found(state="paused") == ["fine-1"]
@@ -246,8 +247,8 @@ class TestLists:
         assert await found(job="slow", owner="test") == ["slow-1"]
         assert await found(owner="nobody") == []
         rows = {
-            one.external_id: one
-            for one in (await page_of_manifests(reader, ManifestFilter())).items
+            manifest.external_id: manifest
+            for manifest in (await page_of_manifests(reader, ManifestFilter())).items
         }
         assert (rows["bad-1"].held_by, rows["bad-1"].last_run.failure) == (
             "blocked_by_dead_letter",
@@ -258,15 +259,22 @@ class TestLists:
         full = await read_manifest(reader, "after-fine")
         status = (await client.manifest("after-fine")).status
         assert full.status.depends_on == status.depends_on == "fine-1"
-        assert [one.external_id for one in full.family.nodes] == ["fine-1", "after-fine"]
+        assert [node.external_id for node in full.family.nodes] == ["fine-1", "after-fine"]
         [parent, child] = full.family.nodes
         assert (child.id, child.depends_on) == (status.id, parent.id)
-        whose = {one.name: one.source for one in (await read_manifest(reader, "fine-2")).settings}
-        assert (whose["enabled"], whose["timing"], whose["retry"]) == ("operator", "code", "code")
+        sources = {
+            setting.name: setting.source
+            for setting in (await read_manifest(reader, "fine-2")).settings
+        }
+        assert (sources["enabled"], sources["timing"], sources["retry"]) == (
+            "operator",
+            "code",
+            "code",
+        )
         with pytest.raises(NotFound, match="nobody"):
             await read_manifest(reader, "nobody")
         jobs = (await page_of_jobs(reader, heard_since=utc_now() - timedelta(minutes=1))).items
-        assert [(one.name, one.manifests, one.workers) for one in jobs] == [
+        assert [(job.name, job.manifests, job.workers) for job in jobs] == [
             ("bad", 1, 1),
             ("fine", 2, 1),
             ("flaky", 1, 1),
@@ -278,23 +286,29 @@ class TestLists:
         slow = (await client.manifest("slow-1")).status.id
         now = utc_now()
         hour = timedelta(hours=1)
-        span = await read_span(reader, slow, since=now - hour, until=now + hour)
-        states = [(one.cause.partition(":")[0], one.state, one.reason) for one in span.occurrences]
+        past, more = await read_span(reader, slow, since=now - hour, until=now + hour)
+        states = [
+            (occurrence.cause.partition(":")[0], occurrence.state, occurrence.reason)
+            for occurrence in past
+        ]
         assert states == [("due", "under_way", None), ("trigger", "skipped", "still_outstanding")]
-        assert (await read_span(reader, slow, since=now + hour, until=now + 2 * hour)) == type(
-            span
-        )(occurrences=[])
+        assert not more
+        later = await read_span(reader, slow, since=now + hour, until=now + 2 * hour)
+        assert later == ([], False)
         [work] = (await page_of_works(reader, WorkFilter(job="slow"))).items
         await client.cancel(work.work)
         await world.until("SELECT count(*) FROM scheduler.occurrence WHERE outcome = 'cancelled'")
         first = await page_of_occurrences(reader, slow, limit=1)
         then = await page_of_occurrences(reader, slow, cursor=first.next, limit=1)
-        assert [one.state for one in (*first.items, *then.items)] == ["skipped", "cancelled"]
+        assert [occurrence.state for occurrence in (*first.items, *then.items)] == [
+            "skipped",
+            "cancelled",
+        ]
         assert then.next is None
         [cancelled] = (await page_of_runs(reader, RunFilter(state="cancelled"))).items
         assert (cancelled.run, cancelled.manifest) == (then.items[0].run, "slow-1")
 
-    async def test_the_audit_tells_who_changed_what_from_what(self, settled, reader):
+    async def test_the_audit_shows_actor_before_and_after(self, settled, reader):
         client, _ = settled
         await client.change("fine-1", attempts=7)
         await client.change_group("ops", max_active=3)
@@ -310,7 +324,7 @@ class TestLists:
         )
         assert (await page_of_audit(reader, AuditFilter(actor="nobody"))).items == []
         mine = (await page_of_audit(reader, AuditFilter(actor=entry.actor))).items
-        assert {one.action for one in mine} == {
+        assert {entry.action for entry in mine} == {
             "manifest.changed",
             "group.changed",
             "manifest.triggered",
@@ -329,19 +343,19 @@ class TestLists:
         since = now - timedelta(minutes=1)
         seen = await read_overview(reader, now=now, heard_since=since)
         assert (seen.lately.completed, seen.lately.failed) == (3, 2)
-        assert sum(one.completed for one in seen.day) == 3
+        assert sum(slot.completed for slot in seen.day) == 3
         assert len(seen.day) == 48
-        assert {(one.job, one.failed) for one in seen.failing} == {("bad", 1), ("flaky", 1)}
+        assert {(job.job, job.failed) for job in seen.failing} == {("bad", 1), ("flaky", 1)}
         assert (seen.counts.manifests, seen.counts.blocked, seen.counts.workers) == (5, 1, 1)
         assert seen.counts.slots == 6
-        assert {one.external_id for one in seen.coming} >= {"fine-1", "fine-2"}
-        assert [one.letters for one in seen.failures] == [1]
+        assert {manifest.external_id for manifest in seen.coming} >= {"fine-1", "fine-2"}
+        assert [failure.letters for failure in seen.failures] == [1]
         assert seen.health.leader.ticked_at >= seen.health.leader.since
-        assert {one.waiting for one in seen.health.backlogs} == {0}
+        assert {backlog.waiting for backlog in seen.health.backlogs} == {0}
         known = await read_system(reader, now=now)
         assert known.connected["headway-dispatcher"] >= 1
         assert known.versions["postgresql"]
-        assert "dispatcher.history" in {one.name for one in known.tables}
+        assert "dispatcher.history" in {table["name"] for table in known.tables}
         [worker] = (await page_of_workers(reader, heard_since=since)).items
         assert (worker.worker, worker.sdk, len(worker.runs)) == ("w1", "headway-python", 1)
         figures = await latest_figures(reader, await find_id(reader, "after-fine"))
@@ -352,22 +366,24 @@ class TestLists:
         client, world = settled
         await world.until("SELECT count(*) = 5 FROM dispatcher.metadata WHERE finished_at NOTNULL")
         numbers = await read_position(reader, now=utc_now())
-        asked = EventFilter(type=("run.*", "work.settled"), job="fine")
+        filters = EventFilter(type=("run.*", "work.settled"), job="fine")
         work = (await client.trigger("fine-2")).work
         await world.until("SELECT state = 'settled' FROM dispatcher.work_queue WHERE id = $1", work)
-        told = []
-        while not any(one.type == "headway.work.settled.v1" for one in told):
+        events = []
+        while not any(event.type == "headway.work.settled.v1" for event in events):
             now = utc_now()
             new = await new_numbers(reader, numbers, now=now, elapsed=monotonic())
-            told += await read_events(reader, new, asked, now=now)
-        assert {one.work for one in told} == {work}
-        assert {one.type for one in told} >= {"headway.run.completed.v1"}
-        listed = await page_of_events(reader, EventFilter(work=work, type=asked.type))
-        assert [one.number for one in listed.items] == [one.number for one in reversed(told)]
+            events += await read_events(reader, new, filters, now=now)
+        assert {event.work for event in events} == {work}
+        assert {event.type for event in events} >= {"headway.run.completed.v1"}
+        listed = await page_of_events(reader, EventFilter(work=work, type=filters.type))
+        assert [event.number for event in listed.items] == [
+            event.number for event in reversed(events)
+        ]
         await check_invariants(world.database)
 
 
-async def test_filters_of_events_hold_together(world, reader):
+async def test_filters_of_events_can_be_combined(world, reader):
     app = App("test")
     app.job("job", group="ops")(_nothing)
     app.job("other", group="ops")(_nothing)
@@ -382,24 +398,24 @@ async def test_filters_of_events_hold_together(world, reader):
         row["id"]: row["manifest"]
         for row in await world.rows("SELECT id, manifest FROM dispatcher.work_queue")
     }
-    of_a = [one for one in everything if manifests.get(one.work) == "a"]
-    run = next(one.run for one in of_a if one.run)
-    for asked, expected in (
+    of_a = [event for event in everything if manifests.get(event.work) == "a"]
+    run = next(event.run for event in of_a if event.run)
+    for filters, expected in (
         (EventFilter(manifest="a"), of_a),
         (EventFilter(manifest="a", group="ops", job="job", accepted=True), of_a),
         (EventFilter(manifest="a", job="other"), []),
         (EventFilter(manifest="nobody"), []),
         (
             EventFilter(manifest="a", type=("run.*",)),
-            [one for one in of_a if one.type.startswith("headway.run.")],
+            [event for event in of_a if event.type.startswith("headway.run.")],
         ),
-        (EventFilter(run=run), [one for one in of_a if one.run == run]),
+        (EventFilter(run=run), [event for event in of_a if event.run == run]),
         (EventFilter(run=run, manifest="b"), []),
     ):
-        assert (await page_of_events(reader, asked)).items == expected, asked
-        first = await page_of_events(reader, asked, limit=2)
-        rest = await page_of_events(reader, asked, cursor=first.next) if first.next else None
-        assert first.items + (rest.items if rest else []) == expected, asked
+        assert (await page_of_events(reader, filters)).items == expected, filters
+        first = await page_of_events(reader, filters, limit=2)
+        rest = await page_of_events(reader, filters, cursor=first.next) if first.next else None
+        assert first.items + (rest.items if rest else []) == expected, filters
 
 
 async def test_pages_follow_each_other_without_gap_or_repeat(world, reader):
@@ -421,7 +437,7 @@ async def test_pages_follow_each_other_without_gap_or_repeat(world, reader):
         seen, cursor = [], None
         while True:
             page = await page_at(cursor)
-            seen += [str(one) for one in page.items]
+            seen += [str(item) for item in page.items]
             if page.next is None:
                 break
             cursor = page.next

@@ -1,4 +1,4 @@
-"""The API against its own document, by schemathesis: what it describes is what it does."""
+"""The API against its OpenAPI document, checked by schemathesis."""
 
 import asyncio
 from collections.abc import Collection
@@ -15,17 +15,17 @@ from schemathesis.specs.openapi.checks import ignored_auth, positive_data_accept
 
 pytestmark = pytest.mark.thorough
 
-# A stream never ends; it has tests of its own.
+# A stream never ends; test_console_stream tests it.
 STREAM = "/api/v1/events/stream"
-# One of each kind, for every commit.
+# One operation of each kind, for every commit.
 SAMPLE = ("list_runs", "explain", "trigger", "retry", "change_group", "delete_manifest")
-NOT_HELD_TO = [
-    # Strangers are sent away from every route in test_console_access.
+EXCLUDED_CHECKS = [
+    # test_console_access checks authentication on every route.
     ignored_auth,
-    # A cursor, a file of definitions, a time: not every text that fits the type is one.
+    # Not every text that fits the schema is a valid cursor, file of definitions or time.
     positive_data_acceptance,
 ]
-QUIETLY = settings(
+SETTINGS = settings(
     deadline=None,
     database=None,
     derandomize=True,
@@ -44,37 +44,41 @@ def an_app() -> App:
     return app
 
 
-def broken_promises(url: str, token: str, *, only: Collection[str], examples: int) -> list[str]:
-    """Ask every route what fits and what does not; what it answers against its document."""
+def find_violations(url: str, token: str, *, only: Collection[str], examples: int) -> list[str]:
+    """Send valid and invalid requests to every route; return the violations of the document."""
     described = {**document(), "security": []}
     schema = schemathesis.openapi.from_dict(described).exclude(path=STREAM)
     if only:
         schema = schema.include(operation_id=list(only))
     schema.config.update(base_url=url)
     headers = {"Authorization": f"Bearer {token}"}
-    broken: list[str] = []
+    violations: list[str] = []
     for found in schema.get_all_operations():
         operation = found.ok()
         for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
 
-            @settings(QUIETLY, max_examples=examples)
+            @settings(SETTINGS, max_examples=examples)
             @given(case=operation.as_strategy(generation_mode=mode))
             def ask(case) -> None:
-                case.call_and_validate(headers=headers, excluded_checks=NOT_HELD_TO, timeout=30)
+                case.call_and_validate(headers=headers, excluded_checks=EXCLUDED_CHECKS, timeout=30)
 
             try:
                 ask()
             except Unsatisfiable:
-                assert mode is GenerationMode.NEGATIVE, operation.label  # it takes nothing at all
+                assert mode is GenerationMode.NEGATIVE, (
+                    operation.label
+                )  # the operation has no parameters
             except (FailureGroup, Failure) as failure:
-                broken.append(f"{operation.label} ({mode.value}): {told(failure)}")
-    return broken
+                violations.append(f"{operation.label} ({mode.value}): {describe(failure)}")
+    return violations
 
 
-def told(failure: BaseException) -> str:
-    """What schemathesis says is wrong, and how to ask it again."""
+def describe(failure: BaseException) -> str:
+    """Return the findings of schemathesis and how to reproduce them."""
     inner = getattr(failure, "exceptions", [failure])
-    return "; ".join(f"{one.title}: {one.message[:300]}" for one in inner) + str(failure)[-600:]
+    return (
+        "; ".join(f"{error.title}: {error.message[:300]}" for error in inner) + str(failure)[-600:]
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,7 +91,7 @@ def told(failure: BaseException) -> str:
 async def test_the_api_does_what_its_document_says(world, console, only, examples):
     await world.dispatcher()
     await world.scheduler(an_app(), tick="off")
-    broken = await asyncio.to_thread(
-        broken_promises, console.url, console.tokens["admin"], only=only, examples=examples
+    violations = await asyncio.to_thread(
+        find_violations, console.url, console.tokens["admin"], only=only, examples=examples
     )
-    assert broken == [], "\n\n".join(broken)
+    assert violations == [], "\n\n".join(violations)

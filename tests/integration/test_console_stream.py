@@ -1,4 +1,4 @@
-"""Server-sent events: live, taken up again, and nothing left behind."""
+"""Server-sent events: live, resumed after a disconnect, and closed."""
 
 import asyncio
 import json
@@ -29,9 +29,9 @@ def an_app() -> App:
 
 
 @asynccontextmanager
-async def following(console, headers=None, **asked):
-    """Lists of what was heard: each event with the id behind it."""
-    heard = []
+async def following(console, headers=None, **filters):
+    """Yield the list of received events, each with the id before it."""
+    received = []
 
     async def listen(lines):
         identity = ""
@@ -40,17 +40,17 @@ async def following(console, headers=None, **asked):
             if name == "id":
                 identity = value
             elif name == "data":
-                heard.append((identity, json.loads(value)))
+                received.append((identity, json.loads(value)))
 
     async with (
         console.signed_in("viewer") as client,
-        client.stream("GET", "/api/v1/events/stream", params=asked, headers=headers) as reply,
+        client.stream("GET", "/api/v1/events/stream", params=filters, headers=headers) as reply,
     ):
         assert reply.status_code == 200, await reply.aread()
         assert reply.headers["content-type"].startswith("text/event-stream")
         listening = asyncio.create_task(listen(reply.aiter_lines()))
         await until(lambda: _is(console.service.feed.followers), within=10, what="a follower")
-        yield heard
+        yield received
         listening.cancel()
 
 
@@ -65,43 +65,43 @@ async def run_once(world, app, **due):
     await world.until_settled(at_least=2)
 
 
-async def test_what_happens_is_heard_as_it_happens(world, console):
+async def test_events_are_received_live(world, console):
     app = an_app()
-    async with following(console, type="run.*", manifest="nightly") as heard:
+    async with following(console, type="run.*", manifest="nightly") as received:
         await run_once(world, app)
 
         async def completed():
-            return any(one["type"] == "headway.run.completed.v1" for _, one in heard)
+            return any(event["type"] == "headway.run.completed.v1" for _, event in received)
 
-        await until(completed, within=10, what="the run is heard of")
-        assert {one["data"].get("manifest", "nightly") for _, one in heard} == {"nightly"}
-        kinds = [one["type"].split(".")[2] for _, one in heard]
+        await until(completed, within=10, what="the run has completed")
+        assert {event["data"].get("manifest", "nightly") for _, event in received} == {"nightly"}
+        kinds = [event["type"].split(".")[2] for _, event in received]
         assert "started" in kinds
-        assert all(one["type"].startswith("headway.run.") for _, one in heard)
-    await until(lambda: _is(console.service.feed.followers == 0), within=10, what="nobody follows")
+        assert all(event["type"].startswith("headway.run.") for _, event in received)
+    await until(lambda: _is(console.service.feed.followers == 0), within=10, what="no follower")
 
 
-async def test_who_comes_back_has_missed_nothing(world, console):
-    async with following(console) as heard:
+async def test_a_follower_resumes_without_loss(world, console):
+    async with following(console) as received:
         await run_once(world, an_app())
         last = await world.value("SELECT max(id) FROM dispatcher.history")
 
-        async def all_heard():
-            return max((one["number"] for _, one in heard), default=0) == last
+        async def all_received():
+            return max((event["number"] for _, event in received), default=0) == last
 
-        await until(all_heard, within=10, what="all is heard")
-        every = sorted(one["number"] for _, one in heard)
-        assert heard[-1][0] == str(last), "an id says up to where nothing is missing"
+        await until(all_received, within=10, what="all events")
+        every = sorted(event["number"] for _, event in received)
+        assert received[-1][0] == str(last), "the id is the last complete position"
         seen = every[len(every) // 2]
     async with following(console, headers={"Last-Event-ID": str(seen)}) as again:
 
         async def caught_up():
-            return max((one["number"] for _, one in again), default=0) == last
+            return max((event["number"] for _, event in again), default=0) == last
 
-        await until(caught_up, within=10, what="the rest is heard")
+        await until(caught_up, within=10, what="the remaining events")
         missed = [number for number in every if number > seen]
         assert len(missed) > 2
-        assert sorted(one["number"] for _, one in again) == missed
+        assert sorted(event["number"] for _, event in again) == missed
     async with console.signed_in("viewer") as client:
         bad = {"Last-Event-ID": "x"}
         reply = await client.get("/api/v1/events/stream", headers=bad)
@@ -126,7 +126,7 @@ STREAMS = ("/api/v1/events/stream", "/live", "/events/feed", "/workers/live")
 
 
 @pytest.mark.parametrize("path", STREAMS)
-async def test_a_stream_ends_when_whoever_opened_it_signs_out(console, path):
+async def test_a_stream_ends_when_its_user_signs_out(console, path):
     async with console.browser() as client, console.signed_in("viewer") as other:
         await client.get(local_link())
         async with client.stream("GET", path) as mine, other.stream("GET", path) as theirs:
@@ -137,7 +137,7 @@ async def test_a_stream_ends_when_whoever_opened_it_signs_out(console, path):
             async with asyncio.timeout(8):
                 await read_on(lines)
             ends = asyncio.create_task(read_on(others))
-            assert not (await asyncio.wait({ends}, timeout=0.1))[0], "the others' go on"
+            assert not (await asyncio.wait({ends}, timeout=0.1))[0], "other streams continue"
             ends.cancel()
 
 
@@ -146,13 +146,13 @@ async def test_a_stream_ends_with_its_token(console, tmp_path):
         lines = mine.aiter_lines()
         assert await anext(lines)
         file = tmp_path / "tokens.yaml"
-        kept = [one for one in file.read_text().split("- ") if "ada-viewer" not in one]
+        kept = [entry for entry in file.read_text().split("- ") if "ada-viewer" not in entry]
         file.write_text("- ".join(kept))
         async with asyncio.timeout(8):
             await read_on(lines)
 
 
-async def test_there_is_room_for_so_many_and_the_next_is_told_so(console, monkeypatch):
+async def test_the_number_of_streams_is_limited(console, monkeypatch):
     monkeypatch.setattr(feed_module, "_MAX_STREAMS", 1)
     path = "/api/v1/events/stream"
     async with console.signed_in("viewer") as client, client.stream("GET", path) as first:
@@ -162,20 +162,21 @@ async def test_there_is_room_for_so_many_and_the_next_is_told_so(console, monkey
         assert second.headers["retry-after"]
 
 
-async def test_a_quiet_stream_gives_signs_of_life_with_how_far_it_has_read(
-    world, console, monkeypatch
-):
+async def test_a_quiet_stream_sends_its_position_as_keep_alive(world, console, monkeypatch):
     monkeypatch.setattr(feed_module, "_KEEP_ALIVE_SECONDS", 0.0)
-    asked = {"params": {"type": "nothing.such"}}
+    options = {"params": {"type": "nothing.such"}}
     path = "/api/v1/events/stream"
-    async with console.signed_in("viewer") as client, client.stream("GET", path, **asked) as reply:
+    async with (
+        console.signed_in("viewer") as client,
+        client.stream("GET", path, **options) as reply,
+    ):
         lines = reply.aiter_lines()
         await anext(lines)
         await run_once(world, an_app())
         last = await world.value("SELECT max(id) FROM dispatcher.history")
         async with asyncio.timeout(10):
             async for line in lines:
-                assert not line.startswith("data"), "nothing that was asked for has happened"
+                assert not line.startswith("data"), "no event matches the filter"
                 if line == f"id: {last}":
                     break
 

@@ -1,4 +1,4 @@
-"""Dead letters and the manifests whose they are: slots, blocks, prunes."""
+"""Dead letters and their manifests: slots, blocks and prunes."""
 
 import asyncio
 from collections import Counter
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.thorough
 
 
 class TestSlots:
-    async def test_while_its_slot_is_taken_it_waits_and_then_runs(self, ops):
+    async def test_a_retry_waits_for_the_slot_of_its_manifest(self, ops):
         manifest = uuid4()
         work, letter = await ops.letter(manifest_id=manifest, manifest="m")
         ops.mended.set()
@@ -47,16 +47,16 @@ class TestSlots:
         assert rows[1]["finished_at"] <= rows[2]["started_at"], "one after the other"
         await check_invariants(ops.world.database)
 
-    async def test_it_comes_before_the_next_work_of_its_manifest(self, world):
-        """Otherwise a manifest that fires all the time would never let it in."""
-        mended, release, ran = asyncio.Event(), asyncio.Event(), []
+    async def test_a_waiting_retry_runs_before_the_next_work_of_its_manifest(self, world):
+        """Otherwise a manifest that fires all the time would block the retry forever."""
+        fixed, release, ran = asyncio.Event(), asyncio.Event(), []
         app = App("test")
 
         @app.job("job", group="ops", on_dead_letter="go_on")
         @retry(attempts=1)
         async def job(ctx):
             ran.append(ctx.work)
-            if not mended.is_set():
+            if not fixed.is_set():
                 raise ValueError("boom")
             await release.wait()
 
@@ -66,14 +66,14 @@ class TestSlots:
         await world.fire(app)
         letter = await world.until("SELECT id FROM dispatcher.dead_letter")
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.work)")
-        mended.set()
+        fixed.set()
         async with world.client() as client:
             assert (await client.trigger("m")).result == "queued"
             await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state='in_progress'")
-            assert (await client.trigger("m")).result == "owed", "the next work, which waits"
+            assert (await client.trigger("m")).result == "owed", "the next work waits"
             [result] = await client.retry(letter)
             assert result.result == "waits"
-        # Nothing but the settling itself may bring it back: the pass that makes good is off.
+        # Stop the pass for waiting retries, so that only the settlement can start the retry.
         await dispatcher.end_pass("letters")
         release.set()
 
@@ -89,27 +89,28 @@ class TestSlots:
     @pytest.mark.parametrize(
         "ending",
         [
-            "asked",
-            "told",
+            "requested",
+            "published",
             pytest.param(
-                "expired", marks=pytest.mark.breaks_tables("nobody told when it is too late")
+                "expired",
+                marks=pytest.mark.breaks_tables("sets a start limit that was not published"),
             ),
         ],
     )
-    async def test_its_turn_comes_at_once_too_when_the_other_never_began(self, ops, ending):
+    async def test_a_waiting_retry_runs_when_the_other_work_ends_without_a_run(self, ops, ending):
         manifest = uuid4()
         work, letter = await ops.letter(manifest_id=manifest, manifest="m")
         ops.mended.set()
         later = utc_now() + timedelta(hours=1)
         other = await ops.queue(manifest_id=manifest, manifest="m", not_before=later)
         await ops.world.until("SELECT count(*) FROM dispatcher.work_queue WHERE id = $1", other)
-        assert [one.result for one in await ops.client.retry(letter)] == ["waits"]
-        # Nothing but the settling itself may bring it back: the pass that makes good is off.
+        assert [result.result for result in await ops.client.retry(letter)] == ["waits"]
+        # Stop the pass for waiting retries, so that only the settlement can start the retry.
         [dispatcher] = ops.world.services
         await dispatcher.end_pass("letters")
-        if ending == "asked":
+        if ending == "requested":
             await ops.client.cancel(other)
-        elif ending == "told":
+        elif ending == "published":
             requested = WorkCancelRequested(work=other, group="ops", requested_at=utc_now())
             await ops.tell(requested)
         else:
@@ -122,7 +123,7 @@ class TestSlots:
         assert (await ops.row(other))["outcome"] == ended
         assert await ops.client.dead_letters() == []
 
-    async def test_an_acknowledgement_or_a_cancel_withdraws_the_wish(self, ops):
+    async def test_an_acknowledgement_or_a_cancel_withdraws_a_waiting_retry(self, ops):
         manifest = uuid4()
         letters = [await ops.letter(manifest_id=manifest, manifest="m") for _ in range(2)]
         ops.mended.set()
@@ -130,7 +131,7 @@ class TestSlots:
         await ops.queue(manifest_id=manifest, manifest="m")
         await ops.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state='in_progress'")
         answers = await ops.client.retry(letters[0][1], letters[1][1])
-        assert [one.result for one in answers] == ["waits", "waits"]
+        assert [result.result for result in answers] == ["waits", "waits"]
         [away] = await ops.client.acknowledge(letters[0][1], note="by hand")
         assert away.result == "acknowledged"
         cancelled = await ops.client.cancel(letters[1][0])
@@ -145,8 +146,8 @@ class TestSlots:
         assert (left.dead_letter, left.retry_asked_at) == (letters[1][1], None)
 
     @pytest.mark.parametrize("whole", ["manifest_id", "group"])
-    async def test_a_cancel_in_pages_frees_no_slot_for_what_it_means(self, ops, monkeypatch, whole):
-        """The first page makes room for a letter that only the next would come to."""
+    async def test_a_cancel_in_pages_does_not_start_a_waiting_retry(self, ops, monkeypatch, whole):
+        """The first page frees a slot for a dead letter of the next page."""
         monkeypatch.setattr(cancel, "BATCH", 1)
         manifest, first = uuid4(), UUID(int=1)
         work, letter = await ops.letter(manifest_id=manifest, manifest="m")
@@ -155,14 +156,14 @@ class TestSlots:
         of = {"group": "ops", "job": "job", "manifest_id": manifest, "manifest": "m"}
         await ops.tell(WorkQueued(work=first, cause="test:first", **of, **later))
         await ops.world.until("SELECT count(*) FROM dispatcher.work_queue WHERE id = $1", first)
-        assert [one.result for one in await ops.client.retry(letter)] == ["waits"]
-        asked = {"manifest_id": manifest} if whole == "manifest_id" else {"group": "ops"}
+        assert [result.result for result in await ops.client.retry(letter)] == ["waits"]
+        selection = {"manifest_id": manifest} if whole == "manifest_id" else {"group": "ops"}
         counts, more = Counter(), True
         while more:
             answer = await ask(
                 ops.world.broker,
                 subjects.CANCEL_REQUEST,
-                CancelRequest(**asked),
+                CancelRequest(**selection),
                 CancelAnswer,
                 timeout=5,
             )
@@ -175,7 +176,7 @@ class TestSlots:
         assert (left.dead_letter, left.retry_asked_at) == (letter, None)
 
     @pytest.mark.parametrize("whole", ["manifest", "group"])
-    async def test_a_cancel_of_all_withdraws_the_wish(self, world, whole):
+    async def test_a_cancel_of_a_manifest_or_group_withdraws_a_waiting_retry(self, world, whole):
         ran = []
         app = App("test")
 
@@ -196,31 +197,31 @@ class TestSlots:
         async with world.client() as client:
             await client.trigger("m")
             await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state='in_progress'")
-            assert [one.result for one in await client.retry(letter)] == ["waits"]
+            assert [result.result for result in await client.retry(letter)] == ["waits"]
             cancel = (
                 client.cancel_manifest("m") if whole == "manifest" else client.cancel_group("ops")
             )
             answer = await cancel
             assert answer.counts == {"asked_to_stop": 1, "already_settled": 1}
-            assert any("withdrawn" in one.text for one in answer.results)
+            assert any("withdrawn" in result.text for result in answer.results)
             await world.until_settled(at_least=2)
             [left] = await client.dead_letters()
         assert (left.dead_letter, left.retry_asked_at) == (letter, None)
-        assert len(ran) == 2, "what was to run again never starts"
+        assert len(ran) == 2, "the retry never starts"
         await check_invariants(world.database)
 
-    async def test_two_letters_of_one_slot_run_one_after_the_other(self, ops):
+    async def test_letters_of_one_slot_run_one_after_the_other(self, ops):
         manifest = uuid4()
         letters = [await ops.letter(manifest_id=manifest, manifest="m") for _ in range(3)]
         ops.mended.set()
         answers = await ops.client.retry_all(LetterFilter(manifest="m"))
-        assert [one.result for one in answers] == ["retried", "waits", "waits"]
+        assert [result.result for result in answers] == ["retried", "waits", "waits"]
         for work, _ in letters:
             await ops.until_outcome(work, "completed")
         overlapping = await ops.world.value(
-            "SELECT count(*) FROM dispatcher.metadata AS one JOIN dispatcher.metadata AS other"
-            " ON one.run_id < other.run_id AND one.started_at < other.finished_at"
-            " AND other.started_at < one.finished_at"
+            "SELECT count(*) FROM dispatcher.metadata AS first JOIN dispatcher.metadata AS other"
+            " ON first.run_id < other.run_id AND first.started_at < other.finished_at"
+            " AND other.started_at < first.finished_at"
         )
         assert overlapping == 0
         await check_invariants(ops.world.database)
@@ -238,9 +239,9 @@ class TestSlots:
             for number, manifest in enumerate(manifests)
         ]
         retries = [ops.client.retry(letter) for _, letter in letters]
-        mixed = [one for pair in zip(arrivals, retries, strict=True) for one in pair]
+        mixed = [call for pair in zip(arrivals, retries, strict=True) for call in pair]
         answers = await asyncio.gather(*mixed)
-        assert {one.result for [one] in answers[1::2]} <= {"retried", "waits"}
+        assert {result.result for [result] in answers[1::2]} <= {"retried", "waits"}
         for work, _ in letters:
             await ops.until_outcome(work, "completed")
         await ops.world.until(
@@ -252,10 +253,10 @@ class TestSlots:
 
 
 class TestPrunes:
-    async def test_nothing_of_a_pruned_manifest_comes_back(self, ops):
+    async def test_a_letter_of_a_pruned_manifest_is_not_retried(self, ops):
         manifest = uuid4()
         work, letter = await ops.letter(manifest_id=manifest, manifest="m")
-        # The tombstone is there and the rows are, too: the moment in between.
+        # Stop the prune pass, so that both the tombstone and the rows exist.
         for service in ops.world.services:
             await service.end_pass("prunes")
         await ops.tell(
@@ -265,7 +266,7 @@ class TestPrunes:
         [result] = await ops.client.retry(letter)
         assert (result.result, "manifest was deleted" in result.text) == ("pruned", True)
         assert (await ops.row(work))["state"] == "settled"
-        assert [one.result for one in await ops.client.acknowledge(letter)] == ["pruned"]
+        assert [result.result for result in await ops.client.acknowledge(letter)] == ["pruned"]
 
     async def test_retries_race_with_prunes(self, ops):
         manifests = [uuid4() for _ in range(10)]
@@ -275,14 +276,14 @@ class TestPrunes:
         ]
         pruned = [
             ops.tell(
-                ManifestPruned(manifest_id=one, manifest="m", group="ops", pruned_at=utc_now())
+                ManifestPruned(manifest_id=manifest, manifest="m", group="ops", pruned_at=utc_now())
             )
-            for one in manifests
+            for manifest in manifests
         ]
         retries = [ops.client.retry(letter) for _, letter in letters]
-        mixed = [one for pair in zip(pruned, retries, strict=True) for one in pair]
+        mixed = [call for pair in zip(pruned, retries, strict=True) for call in pair]
         answers = await asyncio.gather(*mixed)
-        assert {one.result for [one] in answers[1::2]} <= {"retried", "pruned", "unknown"}
+        assert {result.result for [result] in answers[1::2]} <= {"retried", "pruned", "unknown"}
         await ops.world.until(
             "SELECT count(*) = 10 FROM dispatcher.tombstone WHERE confirmed_at IS NOT NULL"
         )
@@ -291,25 +292,25 @@ class TestPrunes:
 
 
 class TestManifests:
-    """With the scheduler: what a letter does to its manifest."""
+    """The effect of a dead letter on its manifest, with a scheduler."""
 
     @pytest.mark.parametrize("retried", [True, False])
-    async def test_it_blocks_until_somebody_has_seen_to_it(self, world, retried):
-        mended = asyncio.Event()
+    async def test_a_letter_blocks_its_manifest_until_it_is_resolved(self, world, retried):
+        fixed = asyncio.Event()
         app = App("test")
 
         @app.job("job", group="ops")
         @when_made_due(name="m")
         @retry(attempts=1)
         async def job(ctx):
-            if not mended.is_set():
+            if not fixed.is_set():
                 raise ValueError("boom")
 
         await world.dispatcher()
         await world.worker(app)
         await world.fire(app)
         letter = await world.until("SELECT blocked_by FROM scheduler.manifest")
-        mended.set()
+        fixed.set()
         async with world.client("ada") as client:
             name = (await client.manifests())[0].external_id
             with pytest.raises(RequestFailed, match=str(letter)):
@@ -325,7 +326,7 @@ class TestManifests:
             await world.until_settled(at_least=2)
         await check_invariants(world.database)
 
-    async def test_a_policy_lets_it_go_on(self, world):
+    async def test_a_policy_lets_the_manifest_continue(self, world):
         app = App("test")
 
         @app.job("job", group="ops", on_dead_letter="go_on")
@@ -344,8 +345,8 @@ class TestManifests:
             answer = await client.trigger(letter.manifest)
             assert answer.result == "queued"
 
-            async def two():
+            async def two_letters():
                 return len(await client.dead_letters(manifest=letter.manifest)) == 2
 
-            await until(two, within=20, what="the second one fails as well")
+            await until(two_letters, within=20, what="a second dead letter")
         await check_invariants(world.database)

@@ -1,4 +1,4 @@
-"""Dead letters: what they keep, and that seeing to one happens once, whatever else goes on."""
+"""Dead letters: their content, and that each is resolved exactly once."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from support.invariants import check_invariants
 
 
 @pytest.mark.breaks_tables("deletes runs, as no clean-up would before their work")
-async def test_a_letter_keeps_what_failed_and_how(ops):
+async def test_a_letter_keeps_its_input_and_failures(ops):
     work, letter = await ops.letter(
         input={"order": 7}, retry=RetryPolicy(attempts=2, interval_seconds=0)
     )
@@ -29,12 +29,12 @@ async def test_a_letter_keeps_what_failed_and_how(ops):
     ]
     assert found.runs[0].failure.message.startswith("order 1 of")
     assert "raise ValueError" in found.failure.stack
-    assert (await ops.client.dead_letter(work)).status == found.status, "found by its work, too"
+    assert (await ops.client.dead_letter(work)).status == found.status, "also found by its work"
     # The same failure of other work, with another number and another id in its message.
     _, other = await ops.letter()
     [first, second] = await ops.client.dead_letters(fingerprint=found.status.fingerprint)
     assert {first.dead_letter, second.dead_letter} == {letter, other}
-    # What its runs were is in the letter, whatever becomes of their records.
+    # The letter keeps its runs even if their rows are deleted.
     await ops.world.value("DELETE FROM dispatcher.metadata WHERE work_id = $1", work)
     assert len((await ops.client.dead_letter(letter)).runs) == 2
 
@@ -43,12 +43,12 @@ async def test_a_letter_keeps_what_failed_and_how(ops):
 async def test_lists_are_filtered_and_come_in_pages(ops):
     letters = [(await ops.letter())[1] for _ in range(5)]
     ask = ops.client.dead_letters
-    assert [one.dead_letter for one in await ask()] == letters[::-1], "the newest first"
-    assert [one.dead_letter for one in await ask(most=2)] == letters[:2:-1]
+    assert [letter.dead_letter for letter in await ask()] == letters[::-1], "the newest first"
+    assert [letter.dead_letter for letter in await ask(most=2)] == letters[:2:-1]
     await ops.world.value(
         "UPDATE dispatcher.dead_letter SET manifest = 'm' WHERE id = $1", letters[1]
     )
-    assert [one.dead_letter for one in await ask(manifest="m")] == [letters[1]]
+    assert [letter.dead_letter for letter in await ask(manifest="m")] == [letters[1]]
     assert await ask(group="others") == []
     assert len(await ask(job="job", group="ops")) == 5
     old = utc_now() - timedelta(hours=3)
@@ -56,15 +56,15 @@ async def test_lists_are_filtered_and_come_in_pages(ops):
         "UPDATE dispatcher.dead_letter SET created_at = $2 WHERE id = $1", letters[4], old
     )
     hour_ago = utc_now() - timedelta(hours=1)
-    assert [one.dead_letter for one in await ask(created_before=hour_ago)] == [letters[4]]
+    assert [letter.dead_letter for letter in await ask(created_before=hour_ago)] == [letters[4]]
     assert len(await ask(created_after=hour_ago)) == 4
     await ops.client.acknowledge(letters[0])
     assert len(await ask()) == 4
-    assert [one.dead_letter for one in await ask(state="acknowledged")] == [letters[0]]
+    assert [letter.dead_letter for letter in await ask(state="acknowledged")] == [letters[0]]
     assert len(await ask(state=None)) == 5
 
 
-async def test_a_retry_begins_a_round_of_its_own_with_the_same_input(ops):
+async def test_a_retry_begins_a_new_round_with_the_same_input(ops):
     work, letter = await ops.letter(input={"order": 7})
     ops.mended.set()
     [result] = await ops.client.retry(letter)
@@ -91,7 +91,7 @@ async def test_a_round_that_fails_again_is_a_new_letter(ops):
         "SELECT id FROM dispatcher.dead_letter WHERE work_id = $1 AND round = 2", work
     )
     assert (await ops.client.dead_letter(work)).status.dead_letter == second
-    assert [one.attempt for one in (await ops.client.dead_letter(second)).runs] == [1]
+    assert [run.attempt for run in (await ops.client.dead_letter(second)).runs] == [1]
     assert (await ops.client.work(work)).dead_letters == [second, letter]
     await check_invariants(ops.world.database)
 
@@ -111,13 +111,15 @@ async def test_an_edited_input_is_checked_and_kept_as_a_difference(ops):
     assert ops.inputs[-1] == {"order": 8, "new": [1]}
     found = await ops.client.dead_letter(letter)
     assert found.input == {"order": 7, "old": 1}, "the original stays"
-    assert [(one.path, one.was, one.now) for one in found.edit[1:2]] == [("/order", 7, 8)]
-    assert {one.path for one in found.edit} == {"/order", "/old", "/new"}
-    told = await ops.world.value(
+    assert [(change.path, change.was, change.now) for change in found.edit[1:2]] == [
+        ("/order", 7, 8)
+    ]
+    assert {change.path for change in found.edit} == {"/order", "/old", "/new"}
+    edit = await ops.world.value(
         "SELECT data -> 'edit' FROM dispatcher.history"
         " WHERE type = 'headway.dead_letter.retried.v1'"
     )
-    assert {one["path"] for one in told} == {"/order", "/old", "/new"}
+    assert {change["path"] for change in edit} == {"/order", "/old", "/new"}
 
 
 async def test_an_edited_input_is_for_one_letter_only(ops):
@@ -128,15 +130,15 @@ async def test_an_edited_input_is_for_one_letter_only(ops):
 
 
 @pytest.mark.parametrize("acts", ["retries", "both"])
-async def test_it_is_seen_to_once_whoever_asks_at_the_same_time(ops, acts):
+async def test_concurrent_requests_resolve_a_letter_once(ops, acts):
     await ops.world.dispatcher()
     work, letter = await ops.letter()
     ops.mended.set()
     calls = [ops.client.retry(letter) for _ in range(5)]
     if acts == "both":
         calls += [ops.client.acknowledge(letter) for _ in range(5)]
-    answers = [one.result for [one] in await asyncio.gather(*calls)]
-    done = [one for one in answers if one in ("retried", "acknowledged")]
+    answers = [result.result for [result] in await asyncio.gather(*calls)]
+    done = [answer for answer in answers if answer in ("retried", "acknowledged")]
     assert len(done) == 1
     assert set(answers) - set(done) == {f"already_{done[0]}"}
     if done == ["retried"]:
@@ -144,10 +146,10 @@ async def test_it_is_seen_to_once_whoever_asks_at_the_same_time(ops, acts):
     assert await ops.world.value("SELECT count(*) FROM dispatcher.metadata") == (
         2 if done == ["retried"] else 1
     )
-    told = "SELECT count(*) FROM dispatcher.history WHERE type LIKE 'headway.dead_letter.%'"
-    assert await ops.world.value(told + " AND type <> 'headway.dead_letter.created.v1'") == 1
+    events = "SELECT count(*) FROM dispatcher.history WHERE type LIKE 'headway.dead_letter.%'"
+    assert await ops.world.value(events + " AND type <> 'headway.dead_letter.created.v1'") == 1
     [again] = await ops.client.retry(letter)
-    assert "ada" in again.text, "the second is told who did it"
+    assert "ada" in again.text, "the second answer names the first actor"
     await check_invariants(ops.world.database)
 
 
@@ -169,7 +171,7 @@ async def test_a_letter_of_a_retired_job_is_not_retried_until_the_job_returns(op
     await ops.until_outcome(work, "completed")
 
 
-async def test_what_nobody_knows_is_said(ops):
+async def test_unknown_letters_are_reported(ops):
     [result] = await ops.client.retry(uuid4())
     assert (result.result, "dead-letters list" in result.text) == ("unknown", True)
     [result] = await ops.client.acknowledge(uuid4())
@@ -179,33 +181,33 @@ async def test_what_nobody_knows_is_said(ops):
 
 
 class TestMany:
-    async def test_all_that_match_and_no_others(self, ops):
+    async def test_only_matching_letters_are_resolved(self, ops):
         works = [(await ops.letter())[0] for _ in range(4)]
         _, kept = await ops.letter(manifest_id=uuid4(), manifest="m")
         ops.mended.set()
         results = await ops.client.acknowledge_all(LetterFilter(manifest="m"), note="known")
-        assert [(one.dead_letter, one.result) for one in results] == [(kept, "acknowledged")]
+        assert [(result.dead_letter, result.result) for result in results] == [
+            (kept, "acknowledged")
+        ]
         results = await ops.client.retry_all(LetterFilter(job="job"))
-        assert [one.result for one in results] == ["retried"] * 4
+        assert [result.result for result in results] == ["retried"] * 4
         for work in works:
             await ops.until_outcome(work, "completed")
         note = await ops.client.dead_letter(kept)
         assert (note.status.note, note.status.state) == ("known", "acknowledged")
         assert await ops.client.retry_all(LetterFilter()) == []
 
-    async def test_letters_that_come_about_meanwhile_are_left_for_the_next_time(
-        self, ops, monkeypatch
-    ):
-        """A job that fails again at once must not keep a bulk retry going for ever."""
+    async def test_a_bulk_retry_leaves_new_letters_alone(self, ops, monkeypatch):
+        """A job that fails again at once must not extend a bulk retry forever."""
         for _ in range(3):
             await ops.letter()
         console = ops.client._console
-        send, asked = console.ask, []
+        send, requests = console.ask, []
 
         async def one_at_a_time(method, path, request, answer, **options):
-            asked.append(request)
-            one = msgspec.structs.replace(request, limit=1)
-            found = await send(method, path, one, answer, **options)
+            requests.append(request)
+            single = msgspec.structs.replace(request, limit=1)
+            found = await send(method, path, single, answer, **options)
             [result] = found.results
             await ops.world.until(
                 "SELECT count(*) FROM dispatcher.dead_letter WHERE work_id = $1 AND round = 2",
@@ -215,16 +217,16 @@ class TestMany:
 
         monkeypatch.setattr(console, "ask", one_at_a_time)
         results = await ops.client.retry_all(LetterFilter())
-        assert [one.round for one in results] == [2, 2, 2]
-        assert len(asked) == 3
+        assert [result.round for result in results] == [2, 2, 2]
+        assert len(requests) == 3
 
-    async def test_a_filter_of_what_is_resolved_is_refused(self, ops):
+    async def test_a_bulk_retry_of_resolved_letters_is_refused(self, ops):
         with pytest.raises(RequestFailed, match="open dead letters"):
             await ops.client.retry_all(LetterFilter(state="retried"))
 
 
 @pytest.mark.breaks_tables("makes letters old instead of waiting")
-async def test_resolved_ones_are_forgotten_and_awaiting_ones_never(ops):
+async def test_only_resolved_letters_are_purged(ops):
     letters = [(await ops.letter()) for _ in range(4)]
     await ops.client.acknowledge(letters[0][1], letters[1][1])
     ops.hold.clear()
@@ -240,7 +242,7 @@ async def test_resolved_ones_are_forgotten_and_awaiting_ones_never(ops):
     await purge_letters(ops.world.database, days=30)
     left = await ops.world.rows("SELECT id FROM dispatcher.dead_letter")
     assert {row["id"] for row in left} == {letter for _, letter in letters[1:]}, (
-        "the recent one, the one whose retry still runs, and the one that nobody has seen to"
+        "the recent one, the one whose retry still runs, and the open one"
     )
     ops.hold.set()
     ops.mended.set()
@@ -250,50 +252,50 @@ async def test_resolved_ones_are_forgotten_and_awaiting_ones_never(ops):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_whatever_people_do_at_once_two_rounds_never_run_at_once(ops, seed):
-    """Work comes, fails, is retried, put away and cancelled, all at the same time."""
+async def test_under_concurrent_actions_two_rounds_never_overlap(ops, seed):
+    """Queue, fail, retry, acknowledge and cancel work concurrently."""
     chance = random.Random(seed)
     await ops.world.dispatcher()
     manifests = [(uuid4(), f"m{number}") for number in range(4)]
-    # They may all be done before anything else has failed.
+    # Start with a dead letter, because all actions may run before other work fails.
     first, _ = await ops.letter(manifest_id=manifests[0][0], manifest=manifests[0][1])
     works: list[UUID] = [first]
 
-    async def come() -> None:
+    async def queue_work() -> None:
         manifest, name = chance.choice(manifests)
         works.append(await ops.queue(manifest_id=manifest, manifest=name))
 
-    async def see_to_letters() -> None:
+    async def resolve_letters() -> None:
         for letter in await ops.client.dead_letters(most=3):
             act = chance.choice([ops.client.retry, ops.client.retry, ops.client.acknowledge])
             [result] = await act(letter.dead_letter)
             assert result.result != "unknown"
 
     async def cancel() -> None:
-        # It may name work that the dispatcher has not heard of yet, and nobody else knows it.
+        # The work may not have reached the dispatcher yet.
         with contextlib.suppress(RequestFailed):
             await ops.client.cancel(chance.choice(works))
 
     for _ in range(12):
-        acts = chance.choices([come, see_to_letters, cancel], [6, 5, 1], k=8)
+        acts = chance.choices([queue_work, resolve_letters, cancel], [6, 5, 1], k=8)
         await asyncio.gather(*(act() for act in acts))
     ops.mended.set()
     settled = "SELECT NOT EXISTS (SELECT FROM dispatcher.work_queue WHERE state <> 'settled')"
     waits = "SELECT NOT EXISTS (SELECT FROM dispatcher.dead_letter WHERE retry_requested_at IS NOT NULL)"
-    all_came = "SELECT count(*) = $1 FROM dispatcher.work_queue"
-    await ops.world.until(all_came, len(works))
+    all_arrived = "SELECT count(*) = $1 FROM dispatcher.work_queue"
+    await ops.world.until(all_arrived, len(works))
     await ops.world.until(settled)
     while await ops.client.retry_all(LetterFilter()):
         await ops.world.until(waits)
         await ops.world.until(settled)
     overlapping = await ops.world.rows(
-        "SELECT one.run_id FROM dispatcher.metadata AS one JOIN dispatcher.metadata AS other"
-        " ON one.manifest_id = other.manifest_id AND one.run_id <> other.run_id"
-        " AND one.created_at < other.finished_at AND other.created_at < one.finished_at"
+        "SELECT first.run_id FROM dispatcher.metadata AS first JOIN dispatcher.metadata AS other"
+        " ON first.manifest_id = other.manifest_id AND first.run_id <> other.run_id"
+        " AND first.created_at < other.finished_at AND other.created_at < first.finished_at"
     )
     assert overlapping == [], "a manifest with one slot has one live run"
     assert await ops.client.dead_letters() == []
     assert await ops.world.value(
         "SELECT count(*) > 0 FROM dispatcher.dead_letter WHERE state <> 'awaiting'"
-    ), "or it is idle"
+    ), "some letters were resolved"
     await check_invariants(ops.world.database)

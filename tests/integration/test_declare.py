@@ -1,4 +1,4 @@
-"""Declaring: an upsert that leaves alone what has not changed."""
+"""Declaring: an upsert that does not write unchanged definitions."""
 
 from datetime import UTC, datetime
 
@@ -58,7 +58,7 @@ async def test_a_changed_cadence_moves_the_next_due_time_and_keeps_the_rest(worl
     assert local == "03:15:00"
 
 
-async def test_a_change_that_is_not_of_its_timing_keeps_the_next_due_time(world):
+async def test_a_change_without_a_new_timing_keeps_the_next_due_time(world):
     app = app_with()
     app.schedule("a", job="job", when=every(hours=1))
     await declare(world, app)
@@ -80,11 +80,11 @@ async def test_two_applications_do_not_touch_each_other(world):
 
 
 async def test_an_app_that_merely_uses_a_group_leaves_its_priority_alone(world):
-    one, other = App("billing"), app_with("b", owner="crm")
-    one.job("job", group="ops")(lambda ctx: None)
-    one.schedule("a", job="job", when=every(hours=1))
-    one.group("ops", priority=5)
-    await declare(world, one)
+    first, other = App("billing"), app_with("b", owner="crm")
+    first.job("job", group="ops")(lambda ctx: None)
+    first.schedule("a", job="job", when=every(hours=1))
+    first.group("ops", priority=5)
+    await declare(world, first)
     await declare(world, other)
     assert await world.value("SELECT priority FROM scheduler.manifest_group") == 5
 
@@ -95,10 +95,10 @@ async def test_limits_get_a_new_version_only_when_they_change(world):
         await declare(world, app_with("a", max_active=limit))
         versions.append(await world.value("SELECT version FROM scheduler.manifest_group"))
     assert versions[0] == versions[1] < versions[2] < versions[3]
-    told = await world.value(
+    published = await world.value(
         "SELECT count(*) FROM scheduler.outbox WHERE message_id LIKE 'group.%'"
     )
-    assert told == 4, "told again at every declaration, in case it was lost"
+    assert published == 4, "published at every declaration, in case it was lost"
     assert await world.value("SELECT max_active IS NULL FROM scheduler.manifest_group")
 
 
@@ -118,20 +118,20 @@ async def test_a_timing_that_never_fires_from_now_on_is_refused_when_it_is_new(w
     assert set(await manifests(world)) == {"a"}
 
 
-async def test_a_timing_that_many_have_is_looked_at_once(world, monkeypatch):
-    asked = []
+async def test_a_shared_timing_is_checked_once(world, monkeypatch):
+    checked = []
 
-    def problems(one, *, since):
-        asked.append(one)
+    def problems(timing, *, since):
+        checked.append(timing)
         return []
 
     definitions = app_with("a", "b", "c").definitions()
     monkeypatch.setattr(checks.timing, "problems", problems)
     await declare(world, definitions)
-    assert len(asked) == 1
+    assert len(checked) == 1
 
 
-async def test_a_timing_that_has_run_out_since_it_was_declared_stops_no_start(world):
+async def test_a_declared_timing_that_has_ended_does_not_stop_a_start(world):
     class Then:
         async def now(self, connection):
             return datetime(2023, 12, 1, tzinfo=UTC)
@@ -146,7 +146,7 @@ async def test_a_timing_that_has_run_out_since_it_was_declared_stops_no_start(wo
     assert (await declare(world, app_again)).declared.changed == ["a"]
 
 
-async def test_the_audit_tells_what_a_definition_was_before(world):
+async def test_the_audit_keeps_the_previous_definition(world):
     def stated(**options) -> App:
         app = App("test")
         app.job("job")(lambda ctx, number=None: None)
@@ -168,6 +168,6 @@ async def test_the_audit_tells_what_a_definition_was_before(world):
     assert "before" not in first
     differ = [
         {name for name in after.keys() | was.keys() if after.get(name) != was.get(name)}
-        for after, was in ((one, one.pop("before")) for one in (second, third))
+        for after, was in ((data, data.pop("before")) for data in (second, third))
     ]
-    assert differ == [{"timing", "priority"}] * 2, "and not the jitter, which the operator owns"
+    assert differ == [{"timing", "priority"}] * 2, "not the jitter, which the operator owns"

@@ -1,4 +1,4 @@
-"""A delete whose reply was lost is sent again: what its sender hears then, and what it touches."""
+"""A delete that is sent again after its reply was lost."""
 
 import asyncio
 
@@ -30,7 +30,7 @@ def app_with(*names: str) -> App:
 
 
 async def make(timeline, name: str) -> None:
-    """A manifest that is made at run time."""
+    """Create a manifest at run time."""
     await timeline.declare(app_with())
     made = ManifestDefinition(
         external_id=name, job="job", group="ops", timing=Timing(cadence=Every(3600))
@@ -38,16 +38,18 @@ async def make(timeline, name: str) -> None:
     await timeline.declare(Definitions(owner=API_OWNER, manifests=[made]), prune="keep")
 
 
-ASKED = [
+REQUESTS = [
     (changes.delete, DeleteRequest(manifest="x", actor="bob")),
     (changes.change, ChangeRequest(manifest="x", enabled=True)),
     (triggers.trigger, TriggerRequest(manifest="x")),
 ]
 
 
-@pytest.mark.parametrize(("act", "asked"), ASKED, ids=["delete", "enable", "trigger"])
+@pytest.mark.parametrize(("act", "request_again"), REQUESTS, ids=["delete", "enable", "trigger"])
 @pytest.mark.parametrize("confirmed", [False, True])
-async def test_who_deleted_it_and_when_is_told(timeline, act, asked, confirmed):
+async def test_requests_for_a_deleted_manifest_name_actor_and_time(
+    timeline, act, request_again, confirmed
+):
     await make(timeline, "x")
     timeline.at(minutes=5)
     await timeline.do(changes.delete, DeleteRequest(manifest="x", actor="ada"))
@@ -55,13 +57,13 @@ async def test_who_deleted_it_and_when_is_told(timeline, act, asked, confirmed):
     if confirmed:
         await timeline.confirm_prunes()
     with pytest.raises(NotFound) as caught:
-        await timeline.do(act, asked)
+        await timeline.do(act, request_again)
     assert str(caught.value) == (
         "there is no manifest 'x': it was deleted at 2027-03-01 12:05:00 UTC by ada"
     )
 
 
-async def test_what_its_application_dropped_is_told_so(timeline):
+async def test_a_manifest_that_its_application_dropped_names_the_application(timeline):
     await timeline.declare(app_with("x", "y"))
     await timeline.declare(app_with("y"))
     with pytest.raises(NotFound, match=r"12:00:00 UTC by the application 'billing'$"):
@@ -70,8 +72,8 @@ async def test_what_its_application_dropped_is_told_so(timeline):
         await timeline.do(triggers.trigger, TriggerRequest(manifest="yy"))
 
 
-async def test_what_is_declared_again_meanwhile_is_not_deleted(timeline):
-    """Whether code declares it is known only when no declaration is under way."""
+async def test_a_manifest_that_is_declared_again_is_not_deleted(timeline):
+    """A delete waits for the declaration in progress."""
     await timeline.declare(app_with("x"), prune="disable")
     await timeline.declare(app_with(), prune="disable")
     async with timeline.database.transaction() as declaring:
@@ -89,7 +91,7 @@ async def test_what_is_declared_again_meanwhile_is_not_deleted(timeline):
         await deleting
 
 
-async def test_the_same_key_is_answered_alike_and_deletes_once(world):
+async def test_the_same_key_deletes_once(world):
     await world.scheduler(app_with(), tick="off")
     async with world.client("ada") as client:
         for name in ("x", "y"):
@@ -98,7 +100,7 @@ async def test_the_same_key_is_answered_alike_and_deletes_once(world):
         assert await client.delete("x", key="k") == first
         await client.schedule("x", job="job", when=manual())
         assert await client.delete("x", key="k") == first
-        assert (await client.manifest("x")).status.enabled, "the one that was made since stays"
+        assert (await client.manifest("x")).status.enabled, "the new manifest stays"
         with pytest.raises(Rejected, match=r"the key 'k' was used at .* with other parameters"):
             await client.delete("y", key="k")
         await client.delete("x", key="another")
@@ -116,16 +118,14 @@ async def test_over_http_the_key_is_a_header_or_a_parameter(world, console):
         both = await web.delete(url, headers=key, params={"key": "other"})
         without = await web.delete(url)
     assert first.status_code == 200, first.text
-    assert [(one.status_code, one.json()) for one in again] == [(200, first.json())] * 2
+    assert [(reply.status_code, reply.json()) for reply in again] == [(200, first.json())] * 2
     assert both.status_code == 422
     assert (without.status_code, "by ada-admin" in without.json()["detail"]) == (404, True)
     async with Client(console.url, token=console.tokens["admin"]) as client:
         assert (await client.delete("x", key="k")).text == first.json()["text"]
 
 
-async def test_the_console_offers_it_for_what_no_code_declares_and_tells_who_was_first(
-    world, console
-):
+async def test_the_console_offers_a_delete_only_for_undeclared_manifests(world, console):
     await world.declare(app_with("x", "y"))
     await world.declare(app_with("y"), prune="keep")
     await world.scheduler(tick="off")

@@ -1,4 +1,4 @@
-"""Dependents: what a parent's success does, and what only its run can wake."""
+"""Dependents: they run after a success of their parent, or after an activation."""
 
 from uuid import uuid4
 
@@ -58,15 +58,15 @@ async def run_parent(timeline, minute: float) -> None:
 
 async def queued_inputs(timeline, manifest: str) -> list:
     rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
-    events = [one for row in rows for one in decode(row["body"])]
+    events = [item for row in rows for item in decode(row["body"])]
     return [
-        (one.data.input, one.data.priority)
-        for one in events
-        if one.type == "headway.work.queued.v1" and one.data.manifest == manifest
+        (item.data.input, item.data.priority)
+        for item in events
+        if item.type == "headway.work.queued.v1" and item.data.manifest == manifest
     ]
 
 
-async def test_a_success_queues_the_dependent_whoever_triggered_the_parent(timeline):
+async def test_every_success_of_the_parent_queues_the_dependent(timeline):
     await timeline.declare(family(priority=20))
     timeline.at(hours=1)
     await timeline.tick()
@@ -78,7 +78,7 @@ async def test_a_success_queues_the_dependent_whoever_triggered_the_parent(timel
     assert await queued_inputs(timeline, "child") == [(None, 31), (None, 31)], "boosted, clamped"
 
 
-@pytest.mark.breaks_tables("takes what the scheduler waits for away, to settle it again")
+@pytest.mark.breaks_tables("deletes outstanding work, to settle it again")
 async def test_only_a_success_counts(timeline):
     await timeline.declare(family())
     for outcome in ("cancelled", "coalesced"):
@@ -89,7 +89,7 @@ async def test_only_a_success_counts(timeline):
     assert await timeline.ledger("child") == []
 
 
-async def test_successes_during_a_run_are_neither_forgotten_nor_doubled(timeline):
+async def test_successes_during_a_run_are_neither_lost_nor_repeated(timeline):
     await timeline.declare(family())
     for minute in (1, 2, 3, 4):
         await run_parent(timeline, minute)
@@ -104,7 +104,7 @@ async def test_successes_during_a_run_are_neither_forgotten_nor_doubled(timeline
     assert await timeline.under_way("child") == []
 
 
-async def test_an_outcome_that_is_told_twice_wakes_nobody_twice(timeline):
+async def test_a_repeated_outcome_queues_no_second_dependent(timeline):
     await timeline.declare(family())
     await timeline.do(triggers.trigger, TriggerRequest(manifest="parent"))
     [work] = await timeline.under_way("parent")
@@ -133,7 +133,7 @@ async def test_an_outcome_that_is_told_twice_wakes_nobody_twice(timeline):
     assert await timeline.under_way("child") == []
 
 
-async def test_work_that_was_coalesced_stays_owed(timeline):
+async def test_coalesced_work_is_queued_again(timeline):
     await timeline.declare(family())
     await run_parent(timeline, 1)
     await timeline.settle("child", "coalesced")
@@ -144,7 +144,7 @@ async def test_work_that_was_coalesced_stays_owed(timeline):
     assert await timeline.under_way("child") == []
 
 
-async def test_a_disabled_dependent_lets_it_pass_and_a_blocked_one_owes_it(timeline):
+async def test_a_disabled_dependent_skips_a_success_and_a_blocked_one_runs_later(timeline):
     await timeline.declare(family())
     await timeline.do(changes.change, ChangeRequest(manifest="child", enabled=False))
     await run_parent(timeline, 1)
@@ -170,7 +170,7 @@ async def explained(timeline) -> str:
     return answer.text
 
 
-async def test_a_disabled_group_owes_one_run_for_all_successes(timeline):
+async def test_a_disabled_group_runs_once_for_all_successes_later(timeline):
     await timeline.declare(family())
     await switch_group(timeline, enabled=False)
     for minute in (1, 2, 3):
@@ -190,7 +190,7 @@ async def test_a_disabled_group_owes_one_run_for_all_successes(timeline):
     assert "owed" not in await explained(timeline)
 
 
-async def test_a_success_passes_what_is_disabled_itself_whatever_its_group_is(timeline):
+async def test_a_disabled_dependent_skips_a_success_in_a_disabled_group_too(timeline):
     await timeline.declare(family())
     await timeline.do(changes.change, ChangeRequest(manifest="child", enabled=False))
     await switch_group(timeline, enabled=False)
@@ -200,7 +200,7 @@ async def test_a_success_passes_what_is_disabled_itself_whatever_its_group_is(ti
     assert await timeline.ledger("child") == [("success:1", "skipped", "manifest_disabled")]
 
 
-async def test_a_success_owed_by_a_disabled_group_outlives_its_parent(timeline):
+async def test_a_pending_success_of_a_disabled_group_survives_its_parent(timeline):
     await timeline.declare(family())
     await switch_group(timeline, enabled=False)
     await run_parent(timeline, 1)
@@ -224,7 +224,7 @@ async def test_a_new_dependent_waits_for_the_next_success(timeline):
 
 
 def orphaned(**terms) -> App:
-    """The same as the family, except that the child has no parent, or another."""
+    """Return the family with a child that has no parent or another parent."""
     app = App("test")
     app.job("job")(lambda ctx: None)
     for name in ("parent", "stranger"):
@@ -241,9 +241,7 @@ def orphaned(**terms) -> App:
     [orphaned(parent="stranger"), orphaned(parent="parent", dormant=True), orphaned()],
     ids=["another parent", "dormant", "a clock of its own"],
 )
-async def test_a_success_is_not_forgotten_when_a_deployment_takes_the_parent_away(
-    timeline, changed
-):
+async def test_a_success_is_not_lost_when_a_deployment_removes_the_parent(timeline, changed):
     await timeline.declare(family())
     await run_parent(timeline, 1)
     await run_parent(timeline, 2)
@@ -257,7 +255,7 @@ async def test_a_success_is_not_forgotten_when_a_deployment_takes_the_parent_awa
     ]
 
 
-async def test_nor_when_the_parent_is_pruned(timeline):
+async def test_a_success_is_not_lost_when_the_parent_is_pruned(timeline):
     await timeline.declare(family())
     child = ManifestDefinition(
         external_id="extra", job="job", group="extra", timing=MANUAL, depends_on="parent"
@@ -272,19 +270,19 @@ async def test_nor_when_the_parent_is_pruned(timeline):
     assert [row["cause"] for row in await timeline.under_way("extra")] == ["success:2"]
 
 
-async def test_what_somebody_asks_for_is_not_hidden_behind_a_hundred_activations(timeline):
+async def test_a_trigger_runs_before_a_hundred_pending_activations(timeline):
     await timeline.declare(family())
     await timeline.do(changes.change, ChangeRequest(manifest="sleeper", enabled=False))
     owed = [Activation(manifest="sleeper", key=f"{n}", input={"number": n}) for n in range(120)]
     await timeline.activate("parent", uuid4(), *owed)
     assert await timeline.under_way("sleeper") == []
     timeline.at(minutes=1)
-    asked = TriggerRequest(manifest="sleeper", input={"number": 500}, actor="me")
-    await timeline.do(triggers.trigger, asked)
+    request = TriggerRequest(manifest="sleeper", input={"number": 500}, actor="me")
+    await timeline.do(triggers.trigger, request)
     assert [given["number"] for given, _ in await queued_inputs(timeline, "sleeper")] == [500]
 
 
-async def test_a_dormant_one_never_fires_by_itself_and_keeps_every_input(timeline):
+async def test_a_dormant_dependent_runs_once_per_activation(timeline):
     await timeline.declare(family())
     await run_parent(timeline, 1)
     assert await timeline.ledger("sleeper") == []
@@ -304,7 +302,7 @@ async def test_a_dormant_one_never_fires_by_itself_and_keeps_every_input(timelin
     assert {priority for _, priority in inputs} == {16}
 
 
-async def test_a_lost_activation_is_made_good_by_the_outcome(timeline):
+async def test_a_lost_activation_is_repeated_by_the_outcome(timeline):
     await timeline.declare(family())
     await timeline.do(triggers.trigger, TriggerRequest(manifest="parent"))
     await timeline.settle(
@@ -313,8 +311,8 @@ async def test_a_lost_activation_is_made_good_by_the_outcome(timeline):
     assert [given for given, _ in await queued_inputs(timeline, "sleeper")] == [{"number": 7}]
 
 
-async def test_a_long_run_is_not_made_to_wake_anybody_twice_by_its_outcome(timeline):
-    """What it woke is kept in mind until it has ended, and is told with its outcome."""
+async def test_the_outcome_of_a_long_run_does_not_repeat_its_activations(timeline):
+    """Activations are stored until the run has ended and are repeated with its outcome."""
     await timeline.declare(family())
     await timeline.do(triggers.trigger, TriggerRequest(manifest="parent"))
     [parent] = await timeline.under_way("parent")
@@ -329,13 +327,13 @@ async def test_a_long_run_is_not_made_to_wake_anybody_twice_by_its_outcome(timel
     assert await timeline.ledger("sleeper") == []
 
 
-async def test_without_an_input_of_its_own_it_takes_the_declared_one(timeline):
+async def test_an_activation_without_an_input_uses_the_declared_input(timeline):
     await timeline.declare(family())
     await timeline.activate("parent", uuid4(), Activation(manifest="sleeper"))
     assert [given for given, _ in await queued_inputs(timeline, "sleeper")] == [{"number": 0}]
 
 
-async def test_an_activation_of_a_disabled_one_waits_with_its_input(timeline):
+async def test_an_activation_of_a_disabled_dependent_waits_with_its_input(timeline):
     await timeline.declare(family())
     await timeline.do(changes.change, ChangeRequest(manifest="sleeper", enabled=False))
     await timeline.activate("parent", uuid4(), Activation(manifest="sleeper", input={"number": 5}))
@@ -344,7 +342,7 @@ async def test_an_activation_of_a_disabled_one_waits_with_its_input(timeline):
     assert [given for given, _ in await queued_inputs(timeline, "sleeper")] == [{"number": 5}]
 
 
-async def test_what_may_be_activated_is_asked_before(timeline):
+async def test_activations_are_checked_in_advance(timeline):
     await timeline.declare(family())
     wanted = [
         Activation(manifest="sleeper", input={"number": 1}),
@@ -366,21 +364,21 @@ async def test_what_may_be_activated_is_asked_before(timeline):
     assert "no dependent of the manifest" in other[0]
 
 
-async def test_an_input_that_makes_no_concurrency_key_is_refused_before(timeline):
-    """As a trigger's is: once the call has returned, its input would come to nothing."""
+async def test_an_input_without_a_concurrency_key_is_refused_in_advance(timeline):
+    """An activation is checked like a trigger, before the call returns."""
     app = App("test")
     app.job("job")(lambda ctx: None)
     app.job("page", concurrency_key="page:{input.number}")(lambda ctx, page: None)
     chain = app.schedule("parent", job="job", when=every(hours=1))
     chain.include("sleeper", job="page", input={"number": 0}, dormant=True)
     await timeline.declare(app)
-    wanted = [Activation(manifest="sleeper", input=one) for one in ({"number": 1}, {"page": 1})]
+    wanted = [Activation(manifest="sleeper", input=given) for given in ({"number": 1}, {"page": 1})]
     async with timeline.database.acquire() as connection:
         [found] = await activate.problems(connection, "parent", wanted)
     assert found.startswith("cannot activate 'sleeper': concurrency_key: {input.number} is missing")
 
 
-async def test_an_activation_that_may_not_be_is_ignored_when_it_comes_anyway(timeline):
+async def test_a_forbidden_activation_is_ignored(timeline):
     await timeline.declare(family())
     await timeline.activate(
         "stranger", uuid4(), Activation(manifest="sleeper", input={"number": 1})
@@ -389,7 +387,7 @@ async def test_an_activation_that_may_not_be_is_ignored_when_it_comes_anyway(tim
     assert await timeline.ledger("sleeper") == await timeline.ledger("child") == []
 
 
-async def test_an_input_that_no_longer_fits_is_told_in_the_ledger(timeline):
+async def test_an_input_that_no_longer_fits_is_recorded_in_the_ledger(timeline):
     await timeline.declare(family())
     await timeline.activate(
         "parent", uuid4(), Activation(manifest="sleeper", input={"number": "x"})

@@ -1,4 +1,4 @@
-"""Work, runs, workers and occupancy, as a client reads them."""
+"""A client reads work, runs, workers and occupancy."""
 
 import asyncio
 from uuid import UUID, uuid4
@@ -11,7 +11,7 @@ from support.cadences import when_made_due
 from support.invariants import check_invariants
 
 
-def made(body, names=("m0", "m1", "m2"), **options) -> App:
+def app_with(body, names=("m0", "m1", "m2"), **options) -> App:
     app = App("test")
     app.job("job", group="ops", **options)(body)
     for name in names:
@@ -19,7 +19,7 @@ def made(body, names=("m0", "m1", "m2"), **options) -> App:
     return app
 
 
-async def test_work_runs_and_workers_as_people_see_them(world, nats_url):
+async def test_work_runs_and_workers_are_read(world, nats_url):
     release = asyncio.Event()
 
     async def job(ctx, given: dict):
@@ -28,7 +28,7 @@ async def test_work_runs_and_workers_as_people_see_them(world, nats_url):
             raise ValueError("boom")
         return given["name"]
 
-    app = made(job)
+    app = app_with(job)
     await world.dispatcher(max_active=2)
     await world.worker(app, worker_name="w1", worker_slots=4)
     await world.fire(app)
@@ -37,29 +37,31 @@ async def test_work_runs_and_workers_as_people_see_them(world, nats_url):
     async with world.client() as client:
         found = await client.works()
         assert len(found) == 3
-        assert {one.state for one in found} == {"queued", "dispatched"}
+        assert {work.state for work in found} == {"queued", "dispatched"}
         [waiting] = await client.works(state="queued", group="ops", job="job")
         assert waiting.wait_reason == "global_cap"
-        assert [one.work for one in await client.works(reason="global_cap")] == [waiting.work]
-        assert [one.work for one in await client.works(manifest=waiting.manifest)] == [waiting.work]
+        assert [work.work for work in await client.works(reason="global_cap")] == [waiting.work]
+        assert [work.work for work in await client.works(manifest=waiting.manifest)] == [
+            waiting.work
+        ]
         assert await client.works(group="nobody") == []
         [worker] = await client.workers()
         assert (worker.worker, worker.alive, worker.slots, worker.jobs) == ("w1", True, 4, ["job"])
-        running = {one.run for one in await client.runs(state="in_progress")}
+        running = {run.run for run in await client.runs(state="in_progress")}
         assert set(worker.runs) == running
         [room] = await client.occupancy()
         assert (room.group, room.in_progress, room.waiting) == ("ops", 2, {"global_cap": 1})
         release.set()
         await world.until("SELECT count(*) = 2 FROM dispatcher.work_queue WHERE state = 'settled'")
         settled = await client.works(state="settled", reason="completed")
-        assert {one.outcome for one in settled} == {"completed"}
+        assert {work.outcome for work in settled} == {"completed"}
         [run] = await client.runs(manifest="m1")
         full = await client.run(run.run)
         assert (full.output, full.input, full.status.state) == ("m1", {"name": "m1"}, "completed")
         await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'failed'")
         [failed] = await client.runs(state="failed", job="job", worker="w1")
-        one = await client.run(failed.run)
-        assert (one.failure.kind, failed.failure_message) == ("ValueError", "boom")
+        details = await client.run(failed.run)
+        assert (details.failure.kind, failed.failure_message) == ("ValueError", "boom")
         work = await client.work(failed.run)
         assert (work.status.work, work.status.manifest) == (failed.work, "m0")
         assert [run.run for run in work.runs] == [failed.run]
@@ -75,23 +77,23 @@ async def test_pages_follow_each_other_without_gap_or_repeat(world, console):
 
     names = tuple(f"m{number}" for number in range(7))
     await world.dispatcher()
-    await world.fire(made(job, names))
+    await world.fire(app_with(job, names))
     await world.until("SELECT count(*) = 7 FROM dispatcher.work_queue")
-    async with console.signed_in("viewer") as asker:
+    async with console.signed_in("viewer") as browser:
         seen, cursor = [], {}
         while True:
-            reply = await asker.get("/api/v1/work", params={"limit": 3, **cursor})
+            reply = await browser.get("/api/v1/work", params={"limit": 3, **cursor})
             page = reply.json()
-            seen += [UUID(one["work"]) for one in page["items"]]
+            seen += [UUID(item["work"]) for item in page["items"]]
             if page["next"] is None:
                 break
             cursor = {"cursor": page["next"]}
-        bad = await asker.get("/api/v1/work", params={"cursor": "yesterday"})
+        bad = await browser.get("/api/v1/work", params={"cursor": "yesterday"})
         assert (bad.status_code, "invalid cursor" in bad.text) == (422, True)
     assert len(seen) == len(set(seen)) == 7
     async with world.client() as client:
-        assert [one.work for one in await client.works()] == seen
-        assert [one.work for one in await client.works(most=2)] == seen[:2]
+        assert [work.work for work in await client.works()] == seen
+        assert [work.work for work in await client.works(most=2)] == seen[:2]
 
 
 FILL = """
@@ -126,7 +128,7 @@ ANALYZE;
 
 @pytest.mark.breaks_tables("fills tables by hand")
 class TestPlans:
-    async def test_settling_looks_for_waiting_letters_by_an_index(self, database):
+    async def test_settling_finds_waiting_letters_by_an_index(self, database):
         async with database.acquire() as connection:
             await connection.execute(FILL)
             rows = await connection.fetch(

@@ -1,4 +1,4 @@
-"""A dead letter that is retried with another input, where the input makes a concurrency key."""
+"""Retries with another input, where the input determines the concurrency key."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ HTML = {"Accept": "text/html"}
 
 
 class Shop:
-    """A job with one key for each customer, of whom some have no address."""
+    """A job with one key for each customer; it fails for some customers."""
 
     def __init__(self, world) -> None:
         self.world = world
@@ -51,11 +51,11 @@ async def shop(world):
     made.release.set()
 
 
-@pytest.mark.parametrize("asked", ["enqueued", "triggered"])
-async def test_it_has_the_key_of_that_input(shop, world, asked):
-    """Otherwise it would run beside work that it must not run beside."""
+@pytest.mark.parametrize("origin", ["enqueued", "triggered"])
+async def test_a_retry_has_the_key_of_its_edited_input(shop, world, origin):
+    """Otherwise the retry would run beside other work of the same key."""
     async with world.client() as client:
-        if asked == "enqueued":
+        if origin == "enqueued":
             work = (await client.enqueue("sync", {"id": 7})).work
         else:
             work = (await client.trigger("m")).work
@@ -77,7 +77,7 @@ async def test_it_has_the_key_of_that_input(shop, world, asked):
     await check_invariants(world.database)
 
 
-async def test_so_has_one_that_waits_for_its_slot(shop, world):
+async def test_a_retry_that_waits_for_its_slot_has_the_key_of_its_edited_input(shop, world):
     async with world.client() as client:
         work = (await client.trigger("m")).work
         letter = await world.until("SELECT id FROM dispatcher.dead_letter")
@@ -93,7 +93,7 @@ async def test_so_has_one_that_waits_for_its_slot(shop, world):
     await check_invariants(world.database)
 
 
-async def test_its_manifest_may_have_another_job_by_now(shop, world):
+async def test_a_retry_keeps_the_key_of_its_job_if_the_manifest_changed_its_job(shop, world):
     async with world.client() as client:
         work = (await client.trigger("m")).work
         letter = await world.until("SELECT id FROM dispatcher.dead_letter")
@@ -106,12 +106,12 @@ async def test_its_manifest_may_have_another_job_by_now(shop, world):
     assert await shop.keys(work) == ["customer:7", "customer:8"]
 
 
-@pytest.mark.parametrize("asked", ["enqueued", "triggered"])
-async def test_the_page_tells_that_an_input_makes_no_key_and_keeps_what_was_written(
-    shop, world, console, asked
+@pytest.mark.parametrize("origin", ["enqueued", "triggered"])
+async def test_the_page_refuses_an_input_without_a_key_and_keeps_the_text(
+    shop, world, console, origin
 ):
     async with world.client() as client:
-        await (client.enqueue("sync", {"id": 7}) if asked == "enqueued" else client.trigger("m"))
+        await (client.enqueue("sync", {"id": 7}) if origin == "enqueued" else client.trigger("m"))
     letter = await world.until("SELECT id FROM dispatcher.dead_letter")
     before = await tables(world)
     async with console.signed_in("operator") as person:
@@ -122,7 +122,7 @@ async def test_the_page_tells_that_an_input_makes_no_key_and_keeps_what_was_writ
             assert "{input.id} is missing" in page.text
         assert "somebody" in page.text
         assert "Edit and retry" in page.text
-        assert await tables(world) == before, "nothing is half done"
+        assert await tables(world) == before, "nothing was changed"
         shop.release.set()
         done = await person.post(
             f"/dead-letters/{letter}/retry", data={"input": '{"id": 8}'}, headers=HTML
@@ -132,7 +132,7 @@ async def test_the_page_tells_that_an_input_makes_no_key_and_keeps_what_was_writ
     assert shop.ran == [7, 8]
 
 
-async def test_the_page_keeps_what_was_written_while_nobody_can_check_it(shop, world, console):
+async def test_the_page_keeps_the_text_if_no_scheduler_can_check_it(shop, world, console):
     async with world.client() as client:
         await client.enqueue("sync", {"id": 7})
     letter = await world.until("SELECT id FROM dispatcher.dead_letter")
@@ -146,8 +146,8 @@ async def test_the_page_keeps_what_was_written_while_nobody_can_check_it(shop, w
     assert await tables(world) == before
 
 
-async def test_the_page_retries_as_it_is_what_nobody_has_edited(shop, world, console):
-    """Also if no key could be made of it by now: it has one."""
+async def test_the_page_retries_an_unedited_input_unchanged(shop, world, console):
+    """An unedited letter keeps its key, even if the job has another key by now."""
     async with world.client() as client:
         work = (await client.enqueue("sync", {"id": 7, "urgent": 1})).work
         letter = await world.until("SELECT id FROM dispatcher.dead_letter")
@@ -164,7 +164,7 @@ async def test_the_page_retries_as_it_is_what_nobody_has_edited(shop, world, con
     assert await shop.keys(work) == ["customer:7", "customer:7"]
 
 
-async def test_the_page_takes_true_for_something_else_than_one(shop, world, console):
+async def test_the_page_distinguishes_true_from_1(shop, world, console):
     async with world.client() as client:
         await client.enqueue("sync", {"id": 7, "urgent": 1})
         letter = await world.until("SELECT id FROM dispatcher.dead_letter")
@@ -172,12 +172,14 @@ async def test_the_page_takes_true_for_something_else_than_one(shop, world, cons
             sent = {"input": '{"id": 7, "urgent": true}'}
             await person.post(f"/dead-letters/{letter}/retry", data=sent, headers=HTML)
         found = await client.dead_letter(letter)
-    assert [(one.path, one.was, one.now) for one in found.edit] == [("/urgent", 1, True)]
+    assert [(change.path, change.was, change.now) for change in found.edit] == [
+        ("/urgent", 1, True)
+    ]
 
 
 async def tables(world) -> list[tuple]:
-    """How the letter and its work stand, and what history tells of them."""
+    """Return the rows of the letter, its work and their history."""
     letters = await world.rows("SELECT * FROM dispatcher.dead_letter")
     works = await world.rows("SELECT * FROM dispatcher.work_queue")
-    told = await world.rows("SELECT id FROM dispatcher.history ORDER BY id")
-    return [tuple(row) for row in (*letters, *works, *told)]
+    history = await world.rows("SELECT id FROM dispatcher.history ORDER BY id")
+    return [tuple(row) for row in (*letters, *works, *history)]

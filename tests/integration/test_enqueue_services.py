@@ -28,7 +28,7 @@ class TestThroughAllServices:
         assert tuple(run) == (work, {"order": 7, "manifest": None})
         await check_invariants(world.database)
 
-    async def test_it_has_retries_and_a_dead_letter_like_any_other(self, world):
+    async def test_enqueued_work_has_retries_and_dead_letters(self, world):
         app = App("shop")
 
         @app.job("broken")
@@ -50,14 +50,14 @@ class TestThroughAllServices:
         assert {tuple(row) for row in letters} == {(works[0], 2), (works[1], 1)}
         await check_invariants(world.database)
 
-    async def test_a_client_enqueues_looks_and_dismisses(self, world, application):
+    async def test_a_client_enqueues_lists_and_dismisses(self, world, application):
         await world.scheduler(app_with_jobs())
         async with world.client("ada") as client:
             answer = await client.enqueue("mail", 7, key="k")
             assert await headway.enqueue(application, "mail", 7, key="k") == answer.work
             again = await client.enqueue("mail", 7, key="k")
             assert again.work == answer.work
-            assert "the key 'k' enqueued it before" in again.text, "and no news to the audit"
+            assert "the key 'k' enqueued it before" in again.text, "the audit has no second entry"
             for job, given, complaint in (
                 ("nobody", {}, "not declared: Start the scheduler"),
                 ("mail", {"input": "x"}, "does not fit job 'mail'"),

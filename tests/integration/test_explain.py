@@ -1,4 +1,4 @@
-"""Explanations: why a manifest ran, or did not, for somebody who is woken at night."""
+"""Explanations for on-call operators: why a manifest ran or did not."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
@@ -17,7 +17,7 @@ def app_with(when, **terms) -> App:
 
 
 async def declare(world, when=None, **terms) -> datetime:
-    """An hourly manifest that is a day old and decided up to now; returns its last due time."""
+    """Declare an hourly manifest that is a day old; return its last due time."""
     app = app_with(when or every(hours=1), **terms)
     await world.declare(app)
     await world.value("UPDATE scheduler.timing SET since = since - interval '1 day'")
@@ -55,7 +55,7 @@ async def explain(world, at=None) -> str:
     return text
 
 
-async def test_a_time_that_fired_names_its_work_and_how_that_ended(world):
+async def test_a_fired_time_names_its_work_and_outcome(world):
     last = await declare(world)
     await decide(world, last - HOUR, decision="queued", outcome="dead_lettered")
     async with world.client() as client:
@@ -91,7 +91,7 @@ async def test_every_reason_is_a_sentence(world, nats_url, reason, words):
     assert text.endswith((".", "?"))
 
 
-async def test_who_disabled_it_is_named(world):
+async def test_the_actor_who_disabled_it_is_named(world):
     last = await declare(world)
     await world.value("UPDATE scheduler.manifest SET next_due_at = $1", last - HOUR)
     async with world.client("alice") as client:
@@ -108,7 +108,7 @@ async def test_who_disabled_it_is_named(world):
     assert "by alice" in text
 
 
-async def test_a_time_that_is_none_leads_to_the_nearest(world, nats_url):
+async def test_a_time_that_is_not_due_names_the_nearest_due_times(world, nats_url):
     last = await declare(world)
     await decide(world, last - HOUR, reason="still_outstanding")
     text = await explain(world, last - HOUR + timedelta(minutes=10))
@@ -116,7 +116,7 @@ async def test_a_time_that_is_none_leads_to_the_nearest(world, nats_url):
     assert "earlier work of it was still under way" in text
 
 
-async def test_the_timing_that_was_in_force_then_is_the_one_that_counts(world, nats_url):
+async def test_the_timing_in_force_at_that_time_counts(world, nats_url):
     last = await declare(world)
     await world.value(
         "INSERT INTO scheduler.timing SELECT manifest_id, $1,"
@@ -129,13 +129,13 @@ async def test_the_timing_that_was_in_force_then_is_the_one_that_counts(world, n
     assert "no decision about it is in the ledger" in text
 
 
-async def test_before_there_was_a_manifest_and_before_what_is_kept(world, nats_url):
+async def test_times_before_the_manifest_and_before_the_retention(world, nats_url):
     last = await declare(world)
     assert "there was no manifest 'm' yet" in await explain(world, last - 48 * HOUR)
     assert "kept for 30 days" in await explain(world, last - timedelta(days=90))
 
 
-async def test_what_lies_ahead(world):
+async def test_a_future_time(world):
     last = await declare(world)
     assert "lies ahead and will fire." in await explain(world, last + 5 * HOUR)
     async with world.client() as client:
@@ -144,7 +144,7 @@ async def test_what_lies_ahead(world):
     assert "its jitter lets it go at" in text
 
 
-async def test_an_excluded_time_ahead(world, nats_url):
+async def test_an_excluded_future_time(world, nats_url):
     when = daily("12:00", exclude=exclude_times("11:00-13:00"), tz="Europe/Berlin")
     app = App("test")
     app.job("job", group="ops")(lambda ctx: None)
@@ -155,13 +155,13 @@ async def test_an_excluded_time_ahead(world, nats_url):
     assert "will not fire: its timing leaves that out" in await explain(world, noon)
 
 
-async def test_nobody_ticks(world, nats_url):
+async def test_no_scheduler_ticks(world, nats_url):
     last = await declare(world)
     await world.value("UPDATE scheduler.manifest SET next_due_at = $1", last - HOUR)
     assert "no scheduler ticks" in await explain(world, last - HOUR)
 
 
-async def test_work_under_way_holds_the_next(world):
+async def test_outstanding_work_holds_the_next(world):
     last = await declare(world)
     await world.value("UPDATE scheduler.manifest SET next_due_at = $1", last)
     async with world.client("bob") as client:
@@ -172,7 +172,7 @@ async def test_work_under_way_holds_the_next(world):
     assert "Work of it is under way since " in text
 
 
-async def test_manifests_without_a_clock(world, nats_url):
+async def test_a_manual_manifest(world, nats_url):
     last = await declare(world, manual())
     await decide(
         world, last, cause="trigger:x", decision="queued", outcome="completed", actor="eve"

@@ -1,4 +1,4 @@
-"""What is said of work that was ordered, is tried again, has ended, or has become a dead letter."""
+"""Explanations of work that is ordered, retried, settled or dead-lettered."""
 
 from uuid import uuid4
 
@@ -40,16 +40,16 @@ async def cancel(gates: Gates, **named) -> None:
         await cancel_work(connection, CancelRequest(actor="ada", **named), times=times)
 
 
-async def failed_for_good(gates: Gates, **fields):
-    """Work that has become a dead letter; the id of that."""
+async def dead_letter(gates: Gates, **fields):
+    """Return a dead-lettered work and the id of its dead letter."""
     [failed] = await gates.queue(work(retry=ONCE, **fields))
     assert await gates.drain() == 1
     await gates.end(failed, failure="ValueError")
     return failed, await gates.value("SELECT id FROM dispatcher.dead_letter")
 
 
-@pytest.mark.breaks_tables("a lease is claimed by hand, which no event has told")
-async def test_what_was_claimed_in_time_does_not_expire(gates):
+@pytest.mark.breaks_tables("claims a lease without an event")
+async def test_work_that_was_claimed_in_time_does_not_expire(gates):
     [ordered] = await gates.queue(work(start_by=START + MINUTE))
     await gates.drain()
     assert (await explain(gates, ordered)).expires_at == START + MINUTE
@@ -61,7 +61,7 @@ async def test_what_was_claimed_in_time_does_not_expire(gates):
     assert "worker 'worker' has claimed it and not started it yet." in answer.text
 
 
-async def test_what_is_being_cancelled_is_told(gates):
+async def test_a_pending_cancel_is_named(gates):
     [running] = await gates.queue(work())
     await gates.drain()
     await gates.begin(running)
@@ -70,7 +70,7 @@ async def test_what_is_being_cancelled_is_told(gates):
     assert text.endswith("It is being cancelled since 2027-03-01 12:00:00 UTC (cancelled by ada).")
 
 
-async def test_what_was_cancelled_or_came_too_late_says_so(gates, clock):
+async def test_cancelled_and_expired_work_names_the_reason(gates, clock):
     waits, late = work(not_before=START + MINUTE), work(start_by=START + SECOND, job="nobody")
     await gates.queue(waits, late)
     await cancel(gates, ids=[waits.work])
@@ -79,14 +79,14 @@ async def test_what_was_cancelled_or_came_too_late_says_so(gates, clock):
     await gates.drain()
     text = (await explain(gates, late.work)).text
     assert text.endswith("expired, because it had not begun by 2027-03-01 12:00:01 UTC.")
-    unheard = uuid4()
-    await cancel(gates, works=[NamedWork(work=unheard, round=1, group="etl")])
-    assert (await explain(gates, unheard)).text.startswith(
-        f"Work {unheard} (group 'etl') is settled since 2027-03-01 12:00:01 UTC: cancelled"
+    unknown = uuid4()
+    await cancel(gates, works=[NamedWork(work=unknown, round=1, group="etl")])
+    assert (await explain(gates, unknown)).text.startswith(
+        f"Work {unknown} (group 'etl') is settled since 2027-03-01 12:00:01 UTC: cancelled"
     )
 
 
-async def test_what_is_tried_again_says_when_and_why(gates):
+async def test_a_retry_names_its_time_and_failure(gates):
     [failed] = await gates.queue(work(retry=RetryPolicy(attempts=2, interval_seconds=60, jitter=0)))
     await gates.drain()
     await gates.end(failed, failure="ValueError")
@@ -98,9 +98,9 @@ async def test_what_is_tried_again_says_when_and_why(gates):
     )
 
 
-async def test_a_dead_letter_says_what_it_waits_for(gates):
+async def test_a_dead_letter_names_the_next_step(gates):
     manifest = uuid4()
-    failed, letter = await failed_for_good(gates, manifest_id=manifest, manifest="m")
+    failed, letter = await dead_letter(gates, manifest_id=manifest, manifest="m")
     text = (await explain(gates, failed)).text
     assert f"dead_lettered. Its dead letter {letter} (" in text
     assert f"is open: 'headway dead-letters retry {letter}' runs it again" in text

@@ -1,4 +1,4 @@
-"""Who comes before work that waits, who is in its way, and when its turn comes."""
+"""Explanations of waiting work: the work ahead, the slot holders, and the estimated start."""
 
 from datetime import timedelta
 from random import Random
@@ -25,26 +25,26 @@ async def gates(database, clock):
     return Gates(database, clock=clock, max_active=2)
 
 
-async def explain(gates: Gates, asked) -> ExplainWorkAnswer:
+async def explain(gates: Gates, queued) -> ExplainWorkAnswer:
     desk = Explanations(gates.database, None, gates.settings)
-    return await desk.answer(WorkQuestion(work=asked.work))
+    return await desk.answer(WorkQuestion(work=queued.work))
 
 
-def one(number: int, **fields):
-    """Work that was queued before all that has a higher number."""
+def numbered(number: int, **fields):
+    """Return work that was queued before all work with a higher number."""
     return work(queued_at=START + (number - 99) * SECOND, **fields)
 
 
-async def full_house(gates: Gates) -> None:
-    """Every slot of the limit over everything is held."""
+async def fill_global_limit(gates: Gates) -> None:
+    """Fill every slot of the global limit."""
     await gates.worker("etl", "mail")
-    await gates.queue(one(0), one(1))
+    await gates.queue(numbered(0), numbered(1))
     assert await gates.drain() == 2
 
 
-async def ran(gates: Gates, clock: SetClock, job: str, seconds: float) -> None:
-    """One run of a job took so long, and ended when the clock was at the start."""
-    done = one(0, job=job, group="past")
+async def record_run(gates: Gates, clock: SetClock, job: str, seconds: float) -> None:
+    """Record a run of a job that took these seconds and ended at the start of the clock."""
+    done = numbered(0, job=job, group="past")
     clock.at = START - timedelta(seconds=seconds)
     await gates.queue(done)
     assert await gates.drain() == 1
@@ -53,18 +53,18 @@ async def ran(gates: Gates, clock: SetClock, job: str, seconds: float) -> None:
     await gates.end(done.work)
 
 
-class TestWhoComesFirst:
-    async def test_under_the_limit_over_everything_those_of_other_groups_do_too(self, gates):
-        await full_house(gates)
-        other, mine = one(2, group="other", job="mail"), one(3)
+class TestAhead:
+    async def test_the_global_limit_counts_other_groups(self, gates):
+        await fill_global_limit(gates)
+        other, mine = numbered(2, group="other", job="mail"), numbered(3)
         await gates.queue(other, mine)
         answer = await explain(gates, mine)
         assert (answer.reason, answer.ahead) == ("global_cap", 1)
 
     async def test_the_priority_of_groups_counts(self, gates):
-        await full_house(gates)
+        await fill_global_limit(gates)
         await gates.tell(GroupChanged(group="vip", version=1, priority=1))
-        early, late = one(2), one(3, group="vip")
+        early, late = numbered(2), numbered(3, group="vip")
         await gates.queue(early, late)
         assert (await explain(gates, early)).ahead == 1
         assert (await explain(gates, late)).ahead == 0
@@ -72,11 +72,11 @@ class TestWhoComesFirst:
         assert await gates.drain() == 1
         assert late.work in await gates.active()
 
-    async def test_under_the_limit_of_a_job_those_of_other_groups_do_too(self, gates):
+    async def test_the_limit_of_a_job_counts_other_groups(self, gates):
         await gates.worker("etl", "mail")
         await gates.tell(JobChanged(job="etl", version=1, max_active=1))
-        first, other, mine = one(0), one(1, group="other"), one(3)
-        mail = one(2, job="mail", group="late")
+        first, other, mine = numbered(0), numbered(1, group="other"), numbered(3)
+        mail = numbered(2, job="mail", group="late")
         await gates.queue(first, other, mine)
         await gates.drain()
         await gates.queue(mail)
@@ -84,32 +84,35 @@ class TestWhoComesFirst:
         assert (answer.reason, answer.ahead) == ("job_cap", 1)
         assert [holder.work for holder in answer.holders] == [first.work]
 
-    async def test_nobody_who_cannot_run_comes_before_it(self, gates):
-        await full_house(gates)
+    async def test_work_that_cannot_run_is_not_ahead(self, gates):
+        await fill_global_limit(gates)
         await gates.tell(
             GroupChanged(group="off", version=1, enabled=False),
             GroupChanged(group="shut", version=1, max_active=0),
             GroupChanged(group="slow", version=1, rate=Rate(count=1, period_seconds=60)),
         )
         await gates.end()
-        await gates.queue(one(2, group="slow"), one(3))
+        await gates.queue(numbered(2, group="slow"), numbered(3))
         assert await gates.drain() == 2
-        mine = one(50)
+        mine = numbered(50)
         await gates.queue(
-            *(one(n, job="nobody") for n in range(10, 13)),
-            *(one(n, group="off") for n in range(20, 23)),
-            *(one(n, group="shut") for n in range(30, 33)),
-            *(one(n, group="slow") for n in range(40, 43)),
+            *(numbered(n, job="nobody") for n in range(10, 13)),
+            *(numbered(n, group="off") for n in range(20, 23)),
+            *(numbered(n, group="shut") for n in range(30, 33)),
+            *(numbered(n, group="slow") for n in range(40, 43)),
             mine,
         )
         answer = await explain(gates, mine)
         assert (answer.reason, answer.ahead) == ("global_cap", 0)
 
-    async def test_a_key_is_kept_from_nobody_by_those_who_cannot_run(self, gates):
+    async def test_work_that_cannot_run_is_not_ahead_for_a_key(self, gates):
         await gates.worker("etl", "mail")
         await gates.tell(GroupChanged(group="off", version=1, enabled=False))
-        holder, off = one(0, concurrency_key="k"), one(1, group="off", concurrency_key="k")
-        mine = one(2, concurrency_key="k")
+        holder, off = (
+            numbered(0, concurrency_key="k"),
+            numbered(1, group="off", concurrency_key="k"),
+        )
+        mine = numbered(2, concurrency_key="k")
         await gates.queue(holder)
         assert await gates.drain() == 1
         await gates.queue(off, mine)
@@ -119,16 +122,16 @@ class TestWhoComesFirst:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_what_is_told_is_the_order_in_which_the_gate_lets_through(database, clock, seed):
+async def test_the_work_ahead_matches_the_order_of_the_gate(database, clock, seed):
     gates, chance = Gates(database, clock=clock, max_active=1), Random(seed)
     await gates.worker("etl", "mail")
     changes = [GroupChanged(group=f"g{n}", version=1, priority=chance.randint(0, 2)) for n in "abc"]
     await gates.tell(*changes, GroupChanged(group="off", version=1, enabled=False))
-    running = one(0)
+    running = numbered(0)
     await gates.queue(running)
     assert await gates.drain() == 1
     works = [
-        one(
+        numbered(
             number,
             group=chance.choice(["ga", "gb", "gc", "off"]),
             job=chance.choice(["etl", "mail", "nobody"]),
@@ -138,22 +141,22 @@ async def test_what_is_told_is_the_order_in_which_the_gate_lets_through(database
     ]
     await gates.queue(*works)
     can_run = [each for each in works if each.group != "off" and each.job != "nobody"]
-    told = {each.work: (await explain(gates, each)).ahead for each in can_run}
-    assert sorted(told.values()) == list(range(len(can_run)))
+    ahead = {each.work: (await explain(gates, each)).ahead for each in can_run}
+    assert sorted(ahead.values()) == list(range(len(can_run)))
     order = []
     for _ in can_run:
         await gates.end()
         assert await gates.drain() == 1
         order += await gates.active()
-    assert order == sorted(told, key=lambda work: told[work])
+    assert order == sorted(ahead, key=lambda work: ahead[work])
 
 
-class TestWhoHoldsTheSlots:
-    @pytest.mark.breaks_tables("leases are claimed by hand, which no event has told")
-    async def test_only_those_on_workers_that_could_run_it(self, gates):
-        await gates.worker("etl", slots=1, name="one")
-        await gates.worker("mail", slots=5, name="two")
-        theirs, mail = one(0), one(1, job="mail")
+class TestHolders:
+    @pytest.mark.breaks_tables("claims leases without an event")
+    async def test_only_runs_on_workers_that_serve_its_job_are_holders(self, gates):
+        await gates.worker("etl", slots=1, name="first")
+        await gates.worker("mail", slots=5, name="second")
+        theirs, mail = numbered(0), numbered(1, job="mail")
         await gates.queue(theirs, mail)
         assert await gates.drain() == 2
         await gates.execute(
@@ -162,11 +165,11 @@ class TestWhoHoldsTheSlots:
             " FROM dispatcher.worker AS named WHERE lease.job = ANY(named.jobs)"
         )
         gates.settings = Gates(gates.database, clock=gates.clock, max_active=100).settings
-        mine = one(2)
+        mine = numbered(2)
         await gates.queue(mine)
         answer = await explain(gates, mine)
         assert [gate.open for gate in answer.gates if gate.gate == "workers_full"] == [True]
-        spare = one(1)
+        spare = numbered(1)
         await gates.queue(spare)
         gates.gate = gates.another(gates.database)
         assert await gates.run()
@@ -176,11 +179,11 @@ class TestWhoHoldsTheSlots:
         assert theirs.work in [holder.work for holder in answer.holders]
 
 
-class TestWhenItStarts:
-    async def test_nothing_is_foretold_of_a_limit_of_none(self, gates, clock):
+class TestEstimatedStart:
+    async def test_a_limit_of_zero_has_no_estimate(self, gates, clock):
         await gates.worker("etl")
-        await ran(gates, clock, "etl", 10)
-        running, mine = one(1), one(2)
+        await record_run(gates, clock, "etl", 10)
+        running, mine = numbered(1), numbered(2)
         await gates.queue(running)
         await gates.drain()
         await gates.queue(mine)
@@ -191,8 +194,8 @@ class TestWhenItStarts:
 
     async def test_a_limit_that_was_lowered_has_to_be_reached_first(self, gates, clock):
         await gates.worker("etl")
-        await ran(gates, clock, "etl", 10)
-        first, second, mine = one(1), one(2), one(3)
+        await record_run(gates, clock, "etl", 10)
+        first, second, mine = numbered(1), numbered(2), numbered(3)
         await gates.queue(first)
         await gates.drain()
         clock.at = START + 5 * SECOND
@@ -205,23 +208,23 @@ class TestWhenItStarts:
 
     async def test_each_holder_takes_as_long_as_its_own_job(self, gates, clock):
         await gates.worker("etl", "mail")
-        await ran(gates, clock, "mail", 3600)
+        await record_run(gates, clock, "mail", 3600)
         await gates.tell(GroupChanged(group="etl", version=1, max_active=1))
-        mail, mine = one(1, job="mail"), one(2)
+        mail, mine = numbered(1, job="mail"), numbered(2)
         await gates.queue(mail, mine)
         await gates.drain()
         answer = await explain(gates, mine)
         assert answer.estimated_start == START + HOUR
         assert "1 recent run of job 'mail' took a median of 3600.0 s, 0 before it" in answer.text
 
-    async def test_the_last_gate_to_open_counts_and_all_are_told(self, gates, clock):
+    async def test_the_last_gate_to_open_counts_and_all_are_named(self, gates, clock):
         await gates.worker("etl")
-        await ran(gates, clock, "etl", 10)
+        await record_run(gates, clock, "etl", 10)
         await gates.tell(
             GroupChanged(group="etl", version=1, max_active=1),
             JobChanged(job="etl", version=1, rate=Rate(count=1, period_seconds=3600)),
         )
-        running, mine = one(1), one(2)
+        running, mine = numbered(1), numbered(2)
         await gates.queue(running, mine)
         await gates.drain()
         answer = await explain(gates, mine)
@@ -240,19 +243,19 @@ class TestWhenItStarts:
         )
         for number in range(2):
             clock.at = START + number * 20 * SECOND
-            await gates.queue(one(number))
+            await gates.queue(numbered(number))
             assert await gates.drain() == 1
             await gates.end()
-        works = [one(10 + number) for number in range(4)]
+        works = [numbered(10 + number) for number in range(4)]
         await gates.queue(*works)
-        told = [(await explain(gates, each)).estimated_start for each in works]
-        assert told == [START + seconds * SECOND for seconds in (60, 80, 120, 140)]
+        starts = [(await explain(gates, each)).estimated_start for each in works]
+        assert starts == [START + seconds * SECOND for seconds in (60, 80, 120, 140)]
 
-    async def test_a_start_that_comes_too_late_is_told_as_that(self, gates, clock):
+    async def test_a_start_after_the_expiry_is_named(self, gates, clock):
         await gates.worker("etl")
-        await ran(gates, clock, "etl", 10)
+        await record_run(gates, clock, "etl", 10)
         await gates.tell(GroupChanged(group="etl", version=1, max_active=1))
-        running, mine = one(1), one(2, start_by=START + 5 * SECOND)
+        running, mine = numbered(1), numbered(2, start_by=START + 5 * SECOND)
         await gates.queue(running, mine)
         await gates.drain()
         answer = await explain(gates, mine)

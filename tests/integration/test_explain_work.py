@@ -1,4 +1,4 @@
-"""Why does this work wait? Gate by gate, with who holds the slots and when it may start."""
+"""Explanations of waiting work: its gates, slot holders and estimated start."""
 
 from datetime import timedelta
 from uuid import uuid4
@@ -34,7 +34,7 @@ async def explain(gates: Gates, work_id) -> ExplainWorkAnswer:
     return await desk.answer(WorkQuestion(work=work_id))
 
 
-async def test_a_full_group_tells_who_holds_it_and_who_comes_first(gates, clock):
+async def test_a_full_group_names_its_holders_and_the_work_ahead(gates, clock):
     await gates.tell(GroupChanged(group="etl", version=1, max_active=1))
     works = [work(manifest=f"m-{n}", queued_at=START - (9 - n) * SECOND) for n in range(4)]
     await gates.queue(*works)
@@ -52,8 +52,8 @@ async def test_a_full_group_tells_who_holds_it_and_who_comes_first(gates, clock)
     assert f"run {holder.run} of manifest 'm-0'" in answer.text
 
 
-@pytest.mark.breaks_tables("a run is written to have begun, which no event has told")
-async def test_an_estimate_rests_on_how_long_runs_took(gates, clock):
+@pytest.mark.breaks_tables("starts a run without an event")
+async def test_an_estimate_uses_the_duration_of_recent_runs(gates, clock):
     await gates.tell(GroupChanged(group="etl", version=1, max_active=1))
     works = [work(queued_at=START - (9 - n) * SECOND) for n in range(3)]
     await gates.queue(*works)
@@ -72,16 +72,16 @@ async def test_an_estimate_rests_on_how_long_runs_took(gates, clock):
     assert "It may start about 2027-03-01 12:01:00 UTC" in answer.text
 
 
-async def test_a_key_tells_who_has_it_and_who_waits_for_it(gates):
+async def test_a_key_names_its_holder_and_the_work_ahead(gates):
     works = [work(concurrency_key="k", queued_at=START - (9 - n) * SECOND) for n in range(3)]
     await gates.queue(*works)
     await gates.drain()
     answer = await explain(gates, works[2].work)
     assert (answer.reason, answer.ahead) == ("key", 1)
-    assert [one.work for one in answer.holders] == [works[0].work]
+    assert [holder.work for holder in answer.holders] == [works[0].work]
 
 
-async def test_a_rate_tells_when_it_has_room(gates):
+async def test_a_rate_limit_gives_an_estimate(gates):
     await gates.tell(GroupChanged(group="etl", version=1, rate=Rate(count=1, period_seconds=60)))
     works = [work(queued_at=START - (9 - n) * SECOND) for n in range(3)]
     await gates.queue(*works)
@@ -91,7 +91,7 @@ async def test_a_rate_tells_when_it_has_room(gates):
     assert answer.estimated_start == START + 120 * SECOND
 
 
-async def test_what_nobody_can_foretell_is_not_foretold(gates):
+async def test_a_start_that_cannot_be_estimated_has_no_estimate(gates):
     manifest = uuid4()
     [held] = await gates.queue(work(manifest_id=manifest, manifest="m"))
     await gates.tell(
@@ -110,7 +110,7 @@ async def test_what_nobody_can_foretell_is_not_foretold(gates):
     assert "It expires at 2027-03-01 12:01:00 UTC" in answer.text
 
 
-async def test_work_that_waits_for_its_time_for_nothing_that_runs_or_is_settled(gates, clock):
+async def test_work_is_explained_in_every_state(gates, clock):
     hour = START + 3600 * SECOND
     [later] = await gates.queue(work(not_before=START + 60 * SECOND, start_by=hour))
     answer = await explain(gates, later)
@@ -129,7 +129,7 @@ async def test_work_that_waits_for_its_time_for_nothing_that_runs_or_is_settled(
     )
 
 
-async def test_over_the_wire(world):
+async def test_a_client_explains_work(world):
     app = App("test")
     app.group("closed", max_active=0)
 

@@ -1,4 +1,4 @@
-"""Explanations of what is held, was held or came too late: each sentence is true of its case."""
+"""Explanations of paused, disabled and missed times."""
 
 from datetime import timedelta
 
@@ -26,8 +26,8 @@ def app_with(when=None, **options) -> App:
     return app
 
 
-async def told(timeline: Timeline, minute: float | None = None, *, of: str = "a") -> str:
-    """What is said of a minute, or of how things stand."""
+async def explain_at(timeline: Timeline, minute: float | None = None, *, of: str = "a") -> str:
+    """Explain a minute, or the current state of the manifest."""
     at = None if minute is None else START + timedelta(minutes=minute)
     async with timeline.database.acquire() as connection:
         row = await find_manifest(connection, of)
@@ -39,11 +39,11 @@ async def disable(timeline: Timeline) -> None:
     await timeline.do(changes.change, ChangeRequest(manifest="a", enabled=False, actor="me"))
 
 
-async def test_what_lies_ahead_of_a_disabled_one_would_fire(timeline):
+async def test_a_future_time_of_a_disabled_manifest_would_fire(timeline):
     await timeline.declare(app_with())
-    assert (await told(timeline, 40)).endswith("lies ahead and will fire.")
+    assert (await explain_at(timeline, 40)).endswith("lies ahead and will fire.")
     await disable(timeline)
-    assert "lies ahead and would fire. It is held: it is disabled" in await told(timeline, 40)
+    assert "lies ahead and would fire. It is held: it is disabled" in await explain_at(timeline, 40)
 
 
 @pytest.mark.parametrize(
@@ -58,53 +58,55 @@ async def test_what_lies_ahead_of_a_disabled_one_would_fire(timeline):
     ],
     ids=["fire_once", "skip", "catch_up"],
 )
-async def test_what_comes_due_in_a_pause_is_decided_when_that_ends(timeline, misfire, made_good):
+async def test_times_in_a_pause_are_decided_when_it_ends(timeline, misfire, made_good):
     await timeline.declare(app_with(misfire=misfire))
     await timeline.do(pause.pause, PauseRequest(manifests=["a"], reason="upgrade", actor="me"))
     timeline.at(minutes=5.5)
-    assert "has not fired; it will be decided when the pause ends." in await told(timeline, 5)
+    assert "has not fired; it will be decided when the pause ends." in await explain_at(timeline, 5)
     await timeline.do(pause.resume, ResumeRequest(manifests=["a"], actor="me"))
-    assert (await told(timeline, 2)).endswith(f": it was paused then (upgrade), and {made_good}.")
+    assert (await explain_at(timeline, 2)).endswith(
+        f": it was paused then (upgrade), and {made_good}."
+    )
 
 
-async def test_an_excluded_time_that_was_skipped_with_others_is_told(timeline):
+async def test_an_excluded_time_in_an_outage_is_named(timeline):
     await timeline.declare(app_with(exclude=[exclude_times("12:05-12:30")]))
     timeline.at(minutes=45.5)
     await timeline.tick()
-    assert (await told(timeline, 3)).endswith("Was the scheduler down then?")
-    assert (await told(timeline, 7)).endswith(
+    assert (await explain_at(timeline, 3)).endswith("Was the scheduler down then?")
+    assert (await explain_at(timeline, 7)).endswith(
         "12:07:00+00:00 would not have fired anyway: its timing leaves it out (between 12:05-12:30)."
     )
 
 
 async def test_a_one_shot_that_was_declared_too_late_was_not_made_up_for(timeline):
     await timeline.declare(app_with(once("2027-03-01 11:00")))
-    text = await told(timeline, -60)
+    text = await explain_at(timeline, -60)
     assert "did not fire: it was past by more than the misfire threshold when it was" in text
     assert "made up for" not in text
 
 
 @pytest.mark.parametrize("hold", ["disabled", "declared disabled"])
-async def test_a_one_shot_that_was_disabled_at_its_time_is_not_to_be_enabled(timeline, hold):
+async def test_a_one_shot_that_was_disabled_at_its_time_needs_another_time(timeline, hold):
     await timeline.declare(app_with(once("2027-03-01 12:10"), enabled=hold == "disabled"))
     if hold == "disabled":
         await disable(timeline)
-    assert "headway enable a" in await told(timeline), "there is time"
+    assert "headway enable a" in await explain_at(timeline), "its time has not passed"
     timeline.at(minutes=30)
     remedy = "Its one time has passed: give it another time, or run it with 'headway trigger a'."
-    for text in (await told(timeline), await told(timeline, 10)):
+    for text in (await explain_at(timeline), await explain_at(timeline, 10)):
         assert remedy in text
         assert "headway enable" not in text
 
 
-async def test_a_one_shot_that_was_skipped_when_disabled_says_so_when_it_has_had_its_shot(timeline):
+async def test_a_skipped_one_shot_names_the_reason_after_its_time(timeline):
     await timeline.declare(app_with(once("2027-03-01 12:10")))
     await disable(timeline)
     timeline.at(minutes=30)
     await timeline.do(changes.change, ChangeRequest(manifest="a", give_back=["enabled"]))
     await timeline.declare(app_with(once("2027-03-01 12:10")))
     assert (await timeline.manifest("a"))["disabled_by"] == "once"
-    text = await told(timeline, 10)
+    text = await explain_at(timeline, 10)
     assert "did not fire: it was disabled (by me at 2027-03-01 12:00:00+00:00)." in text
     assert text.endswith("give it another time, or run it with 'headway trigger a'.")
 
@@ -113,24 +115,24 @@ async def test_a_one_shot_that_is_overdue_in_a_pause_is_not_called_decided(timel
     await timeline.declare(app_with(once("2027-03-01 12:10")))
     await timeline.do(pause.pause, PauseRequest(manifests=["a"], actor="me"))
     timeline.at(minutes=30)
-    text = await told(timeline)
+    text = await explain_at(timeline)
     assert text.endswith(
         "It is a one-shot whose one time, 2027-03-01 12:10:00 UTC, is not decided yet."
     )
     assert "It is paused since " in text
     await timeline.do(pause.resume, ResumeRequest(manifests=["a"], actor="me"))
-    text = await told(timeline)
+    text = await explain_at(timeline)
     assert text.endswith("It is a one-shot and its time was decided: it will not fire again.")
 
 
-async def test_a_one_shot_whose_other_time_came_too_late_was_not_made_up_for_either(timeline):
+async def test_a_one_shot_with_a_new_past_time_was_not_made_up_for(timeline):
     await timeline.declare(app_with(once("2027-03-01 12:10")))
     timeline.at(minutes=10)
     await timeline.tick()
     await timeline.settle("a")
     timeline.at(minutes=90)
     await timeline.declare(app_with(once("2027-03-01 13:00")))
-    text = await told(timeline, 60)
+    text = await explain_at(timeline, 60)
     assert "did not fire: it was past by more than the misfire threshold when it was" in text
     assert "made up for" not in text
 
@@ -139,22 +141,22 @@ async def test_a_one_shot_that_was_missed_in_an_outage_was_not_declared_too_late
     await timeline.declare(app_with(once("2027-03-01 12:10"), misfire="skip"))
     timeline.at(minutes=90)
     await timeline.tick()
-    assert "its misfire policy was 'skip'" in await told(timeline, 10)
+    assert "its misfire policy was 'skip'" in await explain_at(timeline, 10)
 
 
-async def test_while_work_is_under_way_only_times_of_a_clock_are_skipped(timeline):
+async def test_outstanding_work_skips_only_scheduled_times(timeline):
     app = app_with()
     app.manifest("a").then("child", job="job")
     app.schedule("b", job="job", when=spaced(minutes=10))
     await timeline.declare(app)
     timeline.at(minutes=1)
     await timeline.tick()
-    assert "its times are skipped until that has ended" in await told(timeline)
-    text = await told(timeline, of="b")
+    assert "its times are skipped until that has ended" in await explain_at(timeline)
+    text = await explain_at(timeline, of="b")
     assert text.startswith("b runs job 'job' in group 'ops': 10 minutes after its last work")
     assert "under way" in text
     assert "skipped" not in text
     await timeline.settle("a")
-    text = await told(timeline, of="child")
+    text = await explain_at(timeline, of="child")
     assert "a success of its parent meanwhile is followed when that has ended" in text
     assert "skipped" not in text

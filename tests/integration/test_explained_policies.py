@@ -1,4 +1,4 @@
-"""Explanations name what was in force when something was decided, not what is in force now."""
+"""Explanations name the policy at the time of the decision, and the current policy."""
 
 from datetime import timedelta
 
@@ -38,7 +38,7 @@ def app_with(*, group: str = "ops", step: int = 1, **options) -> App:
     return app
 
 
-async def told(timeline: Timeline, minute: float | None) -> str:
+async def explain_at(timeline: Timeline, minute: float | None) -> str:
     at = None if minute is None else START + timedelta(minutes=minute)
     async with timeline.database.acquire() as connection:
         row = await find_manifest(connection, "a")
@@ -47,7 +47,7 @@ async def told(timeline: Timeline, minute: float | None) -> str:
 
 
 async def outage(timeline: Timeline, **options) -> None:
-    """Nobody ticks for five minutes."""
+    """Stop ticking for five minutes."""
     await timeline.declare(app_with(**options))
     timeline.at(minutes=5.5)
     await timeline.tick()
@@ -62,47 +62,47 @@ async def pause_manifest(timeline: Timeline, **options) -> None:
 
 @pytest.mark.parametrize(("then", "now"), CHANGES)
 @pytest.mark.parametrize("miss", [outage, pause_manifest])
-async def test_the_misfire_policy_of_then(timeline, miss, then, now):
+async def test_the_misfire_policy_of_that_time_is_named(timeline, miss, then, now):
     given, words = POLICIES[then]
     await miss(timeline, misfire=given)
-    before = await told(timeline, 2)
+    before = await explain_at(timeline, 2)
     assert words in before
     assert f"{now!r}" not in before
     timeline.at(minutes=5.8)
     await timeline.declare(app_with(misfire=POLICIES[now][0]))
     await timeline.declare(app_with(misfire=POLICIES[now][0], priority=3))
-    after = await told(timeline, 2)
+    after = await explain_at(timeline, 2)
     assert words in after
     assert after.endswith(f"Its misfire policy is {now!r} now.")
 
 
-async def test_a_deployment_decides_by_what_it_replaces(timeline):
-    """What came due before it is the old definition's, although it is decided with the new one."""
+async def test_a_deployment_decides_past_times_by_the_old_definition(timeline):
+    """Times before the deployment follow the old definition."""
     await timeline.declare(app_with(misfire="skip"))
     timeline.at(minutes=5.5)
     await timeline.declare(app_with(misfire="fire_once"))
-    assert "its misfire policy was 'skip'" in await told(timeline, 2)
+    assert "its misfire policy was 'skip'" in await explain_at(timeline, 2)
 
 
 @pytest.mark.parametrize(
     ("then", "now"), [("skip", "queue_one"), (allow(1), "skip"), ("skip", "cancel_running")]
 )
-async def test_the_overlap_policy_of_then(timeline, then, now):
+async def test_the_overlap_policy_of_that_time_is_named(timeline, then, now):
     await timeline.declare(app_with(overlap=then))
     timeline.at(minutes=1)
     await timeline.tick()
     timeline.at(minutes=3.5)
     await timeline.settle("a")
     was = "skip" if then == "skip" else "allow"
-    assert f"under way, and its overlap policy was {was!r}. Use " in await told(timeline, 2)
+    assert f"under way, and its overlap policy was {was!r}. Use " in await explain_at(timeline, 2)
     await timeline.declare(app_with(overlap=now))
-    text = await told(timeline, 2)
+    text = await explain_at(timeline, 2)
     assert f"its overlap policy was {was!r}." in text
     assert text.endswith(f"Its overlap policy is {now!r} now.")
     assert "Use overlap=" not in text
 
 
-async def test_one_that_waited_already_under_the_policy_of_then(timeline):
+async def test_the_queue_one_policy_of_that_time_is_named(timeline):
     await timeline.declare(app_with(overlap="queue_one"))
     for minute in (1, 2):
         timeline.at(minutes=minute)
@@ -110,26 +110,26 @@ async def test_one_that_waited_already_under_the_policy_of_then(timeline):
     timeline.at(minutes=4.5)
     await timeline.settle("a")
     await timeline.declare(app_with(overlap="skip"))
-    text = await told(timeline, 3)
+    text = await explain_at(timeline, 3)
     assert "(overlap policy 'queue_one')" in text, text
     assert text.endswith("Its overlap policy is 'skip' now.")
 
 
-async def test_the_group_of_then(timeline):
+async def test_the_group_of_that_time_is_named(timeline):
     await timeline.declare(app_with(group="old"))
     change = ChangeGroupRequest(group="old", enabled=False, actor="ada")
     await timeline.do(changes.change_group, change)
     timeline.at(minutes=5.5)
     await timeline.declare(app_with(group="new"))
-    text = await told(timeline, 2)
+    text = await explain_at(timeline, 2)
     assert "its group 'old' was disabled (by ada at 2027-03-01 12:00:00+00:00)." in text
     assert text.endswith("It is in group 'new' now.")
 
 
-async def test_how_it_stands_tells_it_too(timeline):
+async def test_the_current_state_names_the_policy_of_that_time(timeline):
     await outage(timeline, misfire=skip_missed(threshold=1))
     await timeline.declare(app_with(misfire="fire_once"))
-    assert "its misfire policy was 'skip'" in await told(timeline, None)
+    assert "its misfire policy was 'skip'" in await explain_at(timeline, None)
 
 
 NOTHING = {
@@ -139,7 +139,7 @@ NOTHING = {
 
 
 @pytest.mark.parametrize("policy", NOTHING)
-async def test_no_fire_is_claimed_where_the_timing_changed_in_a_pause(timeline, policy):
+async def test_a_timing_changed_in_a_pause_has_no_later_fire(timeline, policy):
     given, _ = POLICIES[policy]
     await timeline.declare(app_with(misfire=given))
     await timeline.do(pause.pause, PauseRequest(manifests=["a"], reason="upgrade"))
@@ -148,11 +148,13 @@ async def test_no_fire_is_claimed_where_the_timing_changed_in_a_pause(timeline, 
     await timeline.do(pause.resume, ResumeRequest(manifests=["a"]))
     assert await timeline.ledger("a") == [("1-5", "skipped", "paused: upgrade")]
     for minute in (2, None):
-        assert f"paused then (upgrade), and {NOTHING[policy]}." in await told(timeline, minute)
+        assert f"paused then (upgrade), and {NOTHING[policy]}." in await explain_at(
+            timeline, minute
+        )
 
 
 @pytest.mark.parametrize("policy", NOTHING)
-async def test_nor_where_it_was_changed_by_who_does_not_tick(timeline, policy):
+async def test_a_timing_changed_without_a_tick_has_no_later_fire(timeline, policy):
     given, _ = POLICIES[policy]
     await timeline.declare(app_with(misfire=given))
     timeline.at(minutes=5.5)
@@ -162,22 +164,22 @@ async def test_nor_where_it_was_changed_by_who_does_not_tick(timeline, policy):
         policy="keep",
         may_fire=False,
     )
-    assert NOTHING[policy] in await told(timeline, 2)
+    assert NOTHING[policy] in await explain_at(timeline, 2)
 
 
-async def test_nor_where_what_was_to_make_up_for_it_was_cancelled(timeline):
-    """It waited for its turn, and somebody cancelled all of the manifest."""
+async def test_a_cancelled_later_fire_is_not_named(timeline):
+    """An operator cancelled the manifest while the later fire waited."""
     await timeline.declare(app_with(overlap="queue_one"))
     timeline.at(minutes=1)
     await timeline.tick()
     timeline.at(minutes=5.5)
     await timeline.tick()
-    assert FIRE_ONCE in await told(timeline, 3)
+    assert FIRE_ONCE in await explain_at(timeline, 3)
     await timeline.do(cancel, CancelOutstandingRequest(manifest="a", actor="me"))
-    assert NOTHING["fire_once"] in await told(timeline, 3)
+    assert NOTHING["fire_once"] in await explain_at(timeline, 3)
 
 
-async def test_a_fire_behind_many_triggers_is_not_denied(timeline):
+async def test_a_fire_behind_many_triggers_is_found(timeline):
     await timeline.declare(app_with())
     for number in range(25):
         timeline.at(minutes=4, seconds=number)
@@ -191,4 +193,4 @@ async def test_a_fire_behind_many_triggers_is_not_denied(timeline):
         )
     timeline.at(minutes=5.5)
     await timeline.tick()
-    assert FIRE_ONCE in await told(timeline, 2)
+    assert FIRE_ONCE in await explain_at(timeline, 2)

@@ -1,4 +1,4 @@
-"""The gate by itself on a real database: caps, keys, rates, holds, expiry, order, orders."""
+"""The gate on a real database: limits, keys, rates, holds, expiry, order and run orders."""
 
 from datetime import timedelta
 from uuid import UUID, uuid4
@@ -42,8 +42,8 @@ async def cancel(gates, *works: UUID) -> None:
         await request_cancels(
             connection,
             [
-                WorkCancelRequested(work=one, group="etl", reason="enough", requested_at=START)
-                for one in works
+                WorkCancelRequested(work=work_id, group="etl", reason="enough", requested_at=START)
+                for work_id in works
             ],
             START,
             changes,
@@ -54,8 +54,8 @@ async def cancel(gates, *works: UUID) -> None:
 async def bring_forward(gates, wanted: UUID) -> None:
     records = []
     async with gates.database.transaction() as connection:
-        told = [WorkBroughtForward(work=wanted, group="etl", at=START)]
-        await work_intake.bring_forward(connection, told, START, records)
+        requests = [WorkBroughtForward(work=wanted, group="etl", at=START)]
+        await work_intake.bring_forward(connection, requests, START, records)
         await HISTORY.append(connection, records)
 
 
@@ -94,11 +94,11 @@ class TestCaps:
         assert sorted(await gates.active()) == sorted(running[2:])
         await gates.end(running[2])
         assert await gates.drain() == 1
-        # What was told late is older, and changes nothing.
+        # An older version that arrives late changes nothing.
         await gates.tell(cap(1, 4))
         assert await gates.drain() == 0
 
-    async def test_a_job_that_nobody_serves_waits_and_holds_no_slot(self, gates):
+    async def test_a_job_without_a_worker_waits_and_holds_no_slot(self, gates):
         await gates.tell(GroupChanged(group="etl", version=1, max_active=1))
         await gates.queue(*(work(job="nobody") for _ in range(300)), work())
         assert await gates.drain() == 1
@@ -130,7 +130,7 @@ class TestKeys:
         await gates.end(*(await gates.active())[:2])
         assert await gates.drain() == 2
 
-    async def test_limits_of_one_key_that_differ_hold_for_whoever_states_them(self, gates):
+    async def test_different_limits_of_a_key_hold_for_the_work_that_states_them(self, gates):
         await gates.queue(
             work(concurrency_key="k", concurrency_limit=2, queued_at=START),
             work(concurrency_key="k", concurrency_limit=1, queued_at=START + SECOND),
@@ -178,7 +178,7 @@ class TestKeys:
         assert await gates.drain() == 1
         assert later.work not in await gates.active()
 
-    async def test_whoever_brings_work_forward_brings_it_before_others_with_its_key(self, gates):
+    async def test_work_that_is_brought_forward_precedes_other_work_with_its_key(self, gates):
         works = [work(concurrency_key="k", queued_at=START + n * SECOND) for n in range(3)]
         await gates.queue(*works)
         await gates.drain()
@@ -190,7 +190,7 @@ class TestKeys:
 
 class TestRates:
     @pytest.mark.parametrize("kind", ["group", "job"])
-    async def test_what_is_beyond_a_rate_waits_until_it_frees(self, gates, clock, kind):
+    async def test_work_beyond_a_rate_waits_until_the_rate_allows_it(self, gates, clock, kind):
         rate = Rate(count=3, period_seconds=60)
         change = (
             GroupChanged(group="etl", version=1, rate=rate)
@@ -239,15 +239,15 @@ class TestHolds:
         await gates.tell(GroupChanged(group="etl", version=2))
         assert await gates.drain() == 2
 
-    async def test_a_disabled_manifest_holds_its_work_but_not_what_was_asked_for(self, gates):
+    async def test_a_disabled_manifest_holds_scheduled_work_but_not_triggered_work(self, gates):
         manifest = uuid4()
         held = work(manifest_id=manifest, manifest="m")
-        asked = work(manifest_id=manifest, manifest="m", slot=1, explicit=True)
-        await gates.queue(held, asked, work(manifest_id=uuid4(), manifest="n"))
+        triggered = work(manifest_id=manifest, manifest="m", slot=1, explicit=True)
+        await gates.queue(held, triggered, work(manifest_id=uuid4(), manifest="n"))
         await gates.tell(switch(manifest, 2, enabled=False))
         assert await gates.drain() == 2
         assert await gates.reasons() == {held.work: "manifest_disabled"}
-        # An older word that comes late does not enable it.
+        # An older version that arrives late does not enable the manifest.
         await gates.tell(switch(manifest, 1, enabled=True))
         assert await gates.drain() == 0
         await gates.tell(switch(manifest, 3, enabled=True))
@@ -278,7 +278,7 @@ class TestHolds:
         await gates.tell(switch(manifest, 2, enabled=True))
         assert await gates.drain() == 1
 
-    async def test_whoever_runs_it_now_need_not_enable_it(self, gates):
+    async def test_run_now_does_not_need_an_enabled_manifest(self, gates):
         manifest = uuid4()
         [held] = await gates.queue(work(manifest_id=manifest, manifest="m"))
         await gates.tell(switch(manifest, 1, enabled=False))
@@ -298,7 +298,7 @@ class TestHolds:
         await gates.end()
         assert await gates.drain() == 1
 
-    async def test_held_work_is_in_nobodys_way(self, gates):
+    async def test_held_work_does_not_delay_other_work(self, gates):
         manifest = uuid4()
         await gates.tell(GroupChanged(group="etl", version=1, max_active=1))
         await gates.tell(switch(manifest, 1, enabled=False))
@@ -315,10 +315,10 @@ def switch(manifest: UUID, version: int, *, enabled: bool) -> ManifestChanged:
 
 
 class TestSpares:
-    """One order more than a worker has slots lies ready for it, where nobody else is kept waiting."""
+    """A worker gets one spare order beyond its slots, unless an idle worker needs the room."""
 
     @pytest.mark.parametrize(("cap", "spares"), [(2, 0), (3, 1)])
-    async def test_one_is_not_in_the_way_of_a_worker_that_is_idle(
+    async def test_a_spare_order_does_not_take_room_from_an_idle_worker(
         self, database, clock, cap, spares
     ):
         gates = Gates(database, clock=clock, max_active=cap)
@@ -348,12 +348,12 @@ class TestSpares:
         await gates.worker("mail", slots=1, name="idle")
         await gates.tell(JobChanged(job="etl", version=1, batch=10))
         await gates.queue(*(work(concurrency_key=f"k{n}") for n in range(60)))
-        assert await gates.drain() == 20, "the leases of two slots; none of this lies ready"
+        assert await gates.drain() == 20, "two slots of leases and no spare orders"
         [mail] = await gates.queue(work(job="mail", queued_at=START + SECOND))
         assert await gates.drain() == 1
         assert mail in await gates.active()
 
-    async def test_what_workers_have_claimed_is_told_from_what_lies_ready(self, database, clock):
+    async def test_claimed_leases_are_distinguished_from_spare_orders(self, database, clock):
         gates = Gates(database, clock=clock)
         await gates.worker("etl", slots=1, name="busy")
         await gates.worker("etl", "mail", slots=1, name="idle")
@@ -363,10 +363,12 @@ class TestSpares:
             "UPDATE dispatcher.lease SET claimed_by = 'idle', nonce = 'idle', last_heard_at = now()"
         )
         await gates.queue(work(job="mail", concurrency_key="k"))
-        assert await gates.drain() == 0, "who could run it is busy, though another is idle"
+        assert await gates.drain() == 0, (
+            "the worker that serves the job is busy, although another is idle"
+        )
 
     @pytest.mark.parametrize("why", ["key", "group"])
-    async def test_those_who_get_none_are_not_looked_at_in_place_of_others(
+    async def test_work_that_gets_no_spare_order_does_not_displace_other_candidates(
         self, database, clock, why
     ):
         gates = Gates(database, clock=clock, gate_batch=2)
@@ -403,7 +405,7 @@ class TestTimes:
         clock.at = START + 90 * SECOND
         assert await gates.drain() == 1
 
-    async def test_work_whose_time_has_come_and_that_somebody_has_is_not_waited_for_in_a_hurry(
+    async def test_due_work_that_is_locked_does_not_make_the_gate_spin(
         self, gates, clock, database
     ):
         [delayed] = await gates.queue(work(not_before=START + 90 * SECOND))
@@ -423,17 +425,15 @@ class TestTimes:
         assert (await gates.run()).expired == 1
         [row] = await gates.rows("SELECT * FROM dispatcher.work_queue")
         assert (row["state"], row["outcome"], row["runs"]) == ("settled", "expired", 0)
-        [told] = await gates.rows(
+        [message] = await gates.rows(
             "SELECT convert_from(body, 'utf8')::jsonb AS body FROM dispatcher.outbox"
         )
-        assert told["body"]["type"] == "headway.work.settled.v1"
-        assert told["body"]["data"]["work"] == str(late)
-        assert told["body"]["data"]["outcome"] == "expired"
-        assert "had not begun" in told["body"]["data"]["reason"]
+        assert message["body"]["type"] == "headway.work.settled.v1"
+        assert message["body"]["data"]["work"] == str(late)
+        assert message["body"]["data"]["outcome"] == "expired"
+        assert "had not begun" in message["body"]["data"]["reason"]
 
-    async def test_what_is_expired_is_never_admitted_however_much_of_it_there_is(
-        self, gates, clock
-    ):
+    async def test_expired_work_is_never_admitted_however_much_there_is(self, gates, clock):
         await gates.queue(*(work(start_by=START + SECOND) for _ in range(1100)))
         clock.at = START + SECOND
         assert await gates.drain() == 0
@@ -464,7 +464,7 @@ class TestTimes:
         assert await gates.drain() == 1
 
     async def test_work_that_began_in_time_and_was_handed_back_does_not_expire(self, gates, clock):
-        """No end is counted that the body is not to blame for, but begun it had."""
+        """A hand-back does not count as an attempt, but the work began in time."""
         [begun, unbegun] = await gates.queue(
             work(start_by=START + SECOND), work(start_by=START + SECOND)
         )
@@ -486,10 +486,10 @@ class TestOrder:
     async def admitted_one_by_one(self, gates, works):
         await gates.tell(GroupChanged(group="etl", version=1, max_active=None))
         await gates.queue(*works)
-        names = {one.work: n for n, one in enumerate(works)}
+        names = {queued.work: n for n, queued in enumerate(works)}
         found = []
         while await gates.drain():
-            found += [names[one] for one in await gates.active()]
+            found += [names[work_id] for work_id in await gates.active()]
             await gates.end()
         return found
 
@@ -521,7 +521,7 @@ class TestOrder:
         ]
         assert await self.admitted_one_by_one(gates, works) == [1, 2, 0]
 
-    async def test_nothing_starves_behind_an_endless_stream_of_what_comes_first(self, gates, clock):
+    async def test_no_work_starves_behind_an_endless_stream_of_higher_priority(self, gates, clock):
         """Work of the lowest priority runs while the highest group is never empty."""
         await gates.tell(GroupChanged(group="high", version=1, priority=1))
         [patient] = await gates.queue(work())
@@ -532,5 +532,5 @@ class TestOrder:
             if patient in await gates.active():
                 break
             await gates.end()
-        # One step of a group's and 31 of an entry's priority, a minute each but the group's 32.
+        # A step of entry priority is worth one minute of age; a step of group priority is worth 32.
         assert minute == 63

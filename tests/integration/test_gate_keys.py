@@ -1,4 +1,4 @@
-"""Keys at the gate: work that cannot run keeps its key from nobody, and no key is ever lost."""
+"""Concurrency keys at the gate: work that cannot run does not block its key; no key is lost."""
 
 from datetime import timedelta
 from uuid import uuid4
@@ -35,15 +35,15 @@ def switch(manifest, *, enabled: bool, version: int = 1) -> ManifestChanged:
     )
 
 
-async def explain(gates: Gates, one):
+async def explain(gates: Gates, queued):
     desk = Explanations(gates.database, None, gates.settings)
-    return await desk.answer(WorkQuestion(work=one.work))
+    return await desk.answer(WorkQuestion(work=queued.work))
 
 
-async def bring_forward(gates: Gates, connection, one) -> None:
+async def bring_forward(gates: Gates, connection, queued) -> None:
     records = []
-    told = [WorkBroughtForward(work=one.work, group="etl", at=START)]
-    await work_intake.bring_forward(connection, told, START, records)
+    requests = [WorkBroughtForward(work=queued.work, group="etl", at=START)]
+    await work_intake.bring_forward(connection, requests, START, records)
     await HISTORY.append(connection, records)
 
 
@@ -58,7 +58,7 @@ CLOSED = {
 
 class TestClosedLanes:
     @pytest.mark.parametrize("why", CLOSED)
-    async def test_work_that_cannot_run_keeps_its_key_from_nobody(self, gates, clock, why):
+    async def test_work_that_cannot_run_does_not_block_its_key(self, gates, clock, why):
         await gates.tell(*CLOSED[why])
         if why != "no worker":
             await gates.worker("nobody", name="other")
@@ -74,7 +74,7 @@ class TestClosedLanes:
             [active] = await gates.active()
             assert active in (second.work, third.work)
             await gates.end()
-        # Whoever was passed over is the next as soon as it can run.
+        # The work that was passed over is next as soon as it can run.
         await gates.queue(work(concurrency_key="k", queued_at=START + SECOND))
         await gates.tell(
             GroupChanged(group="closed", version=2), JobChanged(job="nobody", version=2)
@@ -181,7 +181,7 @@ class TestRunNow:
             assert await gates.active() == [expected.work]
             await gates.end()
 
-    async def test_a_key_that_falls_free_while_somebody_has_the_waiter_is_not_lost(self, gates):
+    async def test_a_key_that_is_released_while_its_waiter_is_locked_is_not_lost(self, gates):
         first, second = (
             work(concurrency_key="k", queued_at=START - SECOND),
             work(concurrency_key="k"),
@@ -192,7 +192,7 @@ class TestRunNow:
         async with gates.database.transaction() as connection:
             await bring_forward(gates, connection, second)
             result = await gates.run()
-            # It comes back soon, and does not spin until then.
+            # The gate retries soon, and does not spin until then.
             assert (result.admitted, result.rest) == (0, 0.1)
             answer = await explain(gates, second)
             assert (answer.reason, answer.estimated_start) == ("awaiting_gate", START)
@@ -200,7 +200,7 @@ class TestRunNow:
         assert await gates.active() == [second.work]
         assert await gates.value("SELECT count(*) FROM dispatcher.key_changed") == 0
 
-    async def test_a_rest_that_is_shorter_stays_so(self, gates):
+    async def test_a_shorter_rest_is_kept(self, gates):
         first, second = (
             work(concurrency_key="k", queued_at=START - SECOND),
             work(concurrency_key="k"),
@@ -225,13 +225,13 @@ async def test_a_key_that_was_lost_would_be_noticed(gates):
     [broken] = await broken_invariants(gates.database)
     assert broken.startswith("I6: work waits for a key that has room")
     assert str(second.work) in broken
-    # Nobody is told that it would run next.
+    # The explanation does not promise that it runs next.
     answer = await explain(gates, second)
     assert (answer.reason, answer.estimated_start) == ("key", None)
     assert "0 of 1 active with key 'k', but other work with this key comes first" in answer.text
 
 
-@pytest.mark.breaks_tables("makes work ready by hand, as only another lane's being closed does")
+@pytest.mark.breaks_tables("marks work as ready by hand, which only a closed lane does")
 async def test_a_key_that_a_closed_lane_keeps_would_be_noticed(gates):
     first = work(job="nobody", concurrency_key="k", queued_at=START - SECOND)
     second = work(concurrency_key="k")

@@ -1,4 +1,4 @@
-"""What the gate orders: leases of one run and of several."""
+"""Run orders of the gate: leases with one run and with several."""
 
 import pytest
 from headway_contract.work import (
@@ -13,18 +13,18 @@ pytestmark = pytest.mark.thorough
 
 @pytest.fixture
 async def gates(database):
-    """Without workers: how many slots they have tells how full their leases are."""
+    """Return gates without workers: the number of worker slots decides how full leases are."""
     made = Gates(database, clock=SetClock(), max_active=100)
     await made.watch_caps()
     return made
 
 
-async def test_what_waits_is_spread_over_the_slots_that_are_free(gates):
+async def test_waiting_work_is_spread_over_the_free_slots(gates):
     await gates.worker("etl", slots=4)
     await gates.tell(JobChanged(job="etl", version=1, batch=20))
     await gates.queue(*(work() for _ in range(10)))
     assert await gates.drain() == 10
-    assert sorted(len(one.runs) for one in await gates.orders()) == [1, 3, 3, 3]
+    assert sorted(len(order.runs) for order in await gates.orders()) == [1, 3, 3, 3]
 
 
 async def test_runs_of_a_short_job_share_an_order(gates):
@@ -35,12 +35,12 @@ async def test_runs_of_a_short_job_share_an_order(gates):
     await gates.queue(*works, work(job="mail"))
     assert await gates.drain() == 6
     orders = await gates.orders()
-    shared = [[run.input["n"] for run in one.runs] for one in orders if one.job == "etl"]
+    shared = [[run.input["n"] for run in order.runs] for order in orders if order.job == "etl"]
     assert sorted(shared) == [[0, 1, 2], [3, 4]]
-    assert [len(one.runs) for one in orders if one.job == "mail"] == [1]
-    runs = [run for one in orders for run in one.runs]
+    assert [len(order.runs) for order in orders if order.job == "mail"] == [1]
+    runs = [run for order in orders for run in order.runs]
     assert len({run.run for run in runs}) == 6
-    assert {run.work for run in runs} >= {one.work for one in works}
+    assert {run.work for run in runs} >= {queued.work for queued in works}
     assert await gates.value(
         "SELECT bool_and(history.lease_id = metadata.lease_id AND history.run_id IS NOT NULL)"
         " AND count(*) = 6 FROM dispatcher.history JOIN dispatcher.metadata USING (run_id)"
@@ -68,9 +68,9 @@ async def test_work_that_is_to_run_alone_does(gates):
     await gates.worker("etl", slots=1, name="other")
     await gates.queue(work(), work(), work())
     await gates.drain()
-    shared = [{run.work for run in one.runs} for one in await gates.orders()]
+    shared = [{run.work for run in order.runs} for order in await gates.orders()]
     assert sorted(map(len, shared)) == [1, 1, 2, 3]
-    assert all({one} in shared for one in suspects)
+    assert all({suspect} in shared for suspect in suspects)
 
 
 async def test_inputs_of_an_order_are_bounded_by_bytes(gates):
@@ -80,13 +80,13 @@ async def test_inputs_of_an_order_are_bounded_by_bytes(gates):
     await gates.queue(*(work(input=large) for _ in range(5)))
     await gates.drain()
     orders = await gates.orders()
-    assert sorted(len(one.runs) for one in orders) == [1, 2, 2]
+    assert sorted(len(order.runs) for order in orders) == [1, 2, 2]
 
 
 async def test_a_worker_slot_takes_a_lease_of_many_runs(gates):
     await gates.worker("etl", slots=1)
     await gates.tell(JobChanged(job="etl", version=1, batch=10))
     await gates.queue(*(work() for _ in range(50)))
-    assert await gates.drain() == 20  # its slot, and one lease that lies ready
-    assert [len(one.runs) for one in await gates.orders()] == [10, 10]
+    assert await gates.drain() == 20  # its slot and one spare lease
+    assert [len(order.runs) for order in await gates.orders()] == [10, 10]
     assert await waiting_reasons(gates) == ["workers_full"] * 30

@@ -1,4 +1,4 @@
-"""However much waits, the gate reads only what it may let through: looked up in the plans."""
+"""Query plans of the gate: it reads only what it may admit, whatever the backlog."""
 
 import json
 import os
@@ -14,10 +14,10 @@ from support.plans import FILL, outline, rows_read, scans_of
 
 pytestmark = [pytest.mark.breaks_tables("fills the queue by hand"), pytest.mark.long]
 
-# Much more than may be read; a hundred thousand with `./justw faults`.
+# Far more rows than the gate may read; a hundred thousand with `./justw faults`.
 BACKLOG = 100_000 if os.environ.get("HEADWAY_LONG") else 20_000
-# Rows of plain tables and indexes that a statement may touch: its few candidates, each looked
-# up a few times over, and a step for each lane.
+# Limit for the table and index rows that a statement touches: its few candidates, each looked
+# up a few times, and one step for each lane.
 FEW = 200
 
 
@@ -36,7 +36,7 @@ async def explained(
     gates: Gates, name: str, *arguments: Any, queries: Any = queries
 ) -> dict[str, Any]:
     async with gates.database.acquire() as connection:
-        # As a statement that was prepared long ago is planned.
+        # Use the generic plan, as for a statement that was prepared long ago.
         await connection.execute("SET plan_cache_mode = force_generic_plan")
         try:
             text = await connection.fetchval(
@@ -96,7 +96,7 @@ async def test_a_backlog_is_not_read_through(gates, which):
 
 
 async def test_workers_that_crashed_are_not_read(gates):
-    """The gate reads its fleet under its lock."""
+    """The gate reads the workers while it holds its lock."""
     async with gates.database.acquire() as connection:
         await connection.execute(
             "INSERT INTO dispatcher.worker (name, nonce, host, sdk, sdk_version, jobs, slots,"
@@ -116,7 +116,7 @@ async def test_workers_that_crashed_are_not_read(gates):
         assert rows_read(plan) < FEW, outline(plan)
 
 
-async def test_a_key_that_falls_free_costs_the_one_who_gets_it(gates):
+async def test_a_released_key_costs_only_the_work_that_gets_it(gates):
     async with gates.database.acquire() as connection:
         await connection.execute(FILL, BACKLOG, "keyed", "etl", START, "key", "busy")
         await connection.execute("INSERT INTO dispatcher.key_changed VALUES ('busy')")
@@ -130,8 +130,8 @@ async def test_a_key_that_falls_free_costs_the_one_who_gets_it(gates):
 
 
 @pytest.mark.parametrize("statistics", ["fresh", "stale"])
-async def test_a_key_costs_a_step_for_each_lane_in_which_somebody_waits_for_it(gates, statistics):
-    """In the first lane nobody can run, and its first has been ready for long."""
+async def test_a_key_costs_a_step_for_each_lane_with_a_waiter(gates, statistics):
+    """No work of the first lane can run, and its first entry has been ready for long."""
     async with gates.database.acquire() as connection:
         await connection.execute("VACUUM ANALYZE dispatcher.work_queue")
         await connection.execute(FILL, BACKLOG, "full", "etl", START, "key", "busy")
@@ -139,7 +139,7 @@ async def test_a_key_costs_a_step_for_each_lane_in_which_somebody_waits_for_it(g
         await connection.execute(FILL, BACKLOG, "keyed", "etl", START, "key", "busy")
         for number in range(10):
             await connection.execute(FILL, 100, "wide", f"job-{number}", START, "key", "busy")
-        # Older, ready and without a key: nothing to read through either.
+        # Older, ready and without a key: the gate does not read these rows either.
         before = START - timedelta(hours=2)
         await connection.execute(FILL, BACKLOG, "keyed", "etl", before, None, None)
         await connection.execute("INSERT INTO dispatcher.key_changed VALUES ('busy')")
@@ -158,7 +158,7 @@ async def test_a_key_costs_a_step_for_each_lane_in_which_somebody_waits_for_it(g
     ]
 
 
-async def test_bringing_work_forward_does_not_read_who_waits_for_its_key(gates):
+async def test_bringing_work_forward_does_not_read_the_waiters_of_its_key(gates):
     async with gates.database.acquire() as connection:
         await connection.execute(FILL, BACKLOG, "keyed", "etl", START, "key", "busy")
         await connection.execute("VACUUM ANALYZE dispatcher.work_queue")
@@ -169,7 +169,7 @@ async def test_bringing_work_forward_does_not_read_who_waits_for_its_key(gates):
     assert first == last
 
 
-async def test_work_whose_time_has_come_costs_no_more_than_that_much_of_it(gates):
+async def test_due_work_costs_only_its_own_rows(gates):
     async with gates.database.acquire() as connection:
         await connection.execute(FILL, BACKLOG, "later", "etl", START, "not_before", None)
         await connection.execute("VACUUM ANALYZE dispatcher.work_queue")
@@ -188,11 +188,11 @@ async def test_a_lane_with_room_is_read_only_as_far_as_its_room_goes(gates, stat
     assert plan["Actual Rows"] == 10
     assert rows_read(plan) < FEW, outline(plan)
     assert "Seq Scan" not in scans_of(plan, "work_queue"), outline(plan)
-    # Counting rows does not show an index that is scanned once for each row to be locked.
+    # The row count does not show an index that is scanned once for each locked row.
     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < FEW, outline(plan)
 
 
-async def test_leases_that_have_ended_are_not_read_for_those_that_are_live(gates):
+async def test_ended_leases_are_not_read(gates):
     async with gates.database.acquire() as connection:
         await connection.execute(FILL, BACKLOG, "wide", "etl", START, None, None)
         await connection.execute(

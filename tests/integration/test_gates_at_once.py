@@ -1,4 +1,4 @@
-"""Many gates at once: no commit exceeds a cap, whatever they do, and nothing is left behind."""
+"""Concurrent gates: no commit exceeds a limit, and no work is left behind."""
 
 import asyncio
 import random
@@ -29,17 +29,17 @@ async def pass_until(gate, done: asyncio.Event, admitted: list[int]) -> None:
         await asyncio.sleep(0)
 
 
-async def at_once(gates: Gates, pools, total: int, *, failing=None, within=60.0) -> None:
-    """Let gates and ends of runs race until all work is settled."""
+async def race_gates(gates: Gates, pools, total: int, *, failing=None, within=60.0) -> None:
+    """Run gates and finish runs concurrently until all work is settled."""
     done, admitted = asyncio.Event(), []
     passes = [
         asyncio.create_task(pass_until(gates.another(pool), done, admitted)) for pool in pools
     ]
 
     async def settled() -> bool:
-        for one in passes:
-            if one.done():
-                one.result()
+        for task in passes:
+            if task.done():
+                task.result()
         active = await gates.active()
         if active:
             chosen = active[: len(active) // 2 + 1]
@@ -70,8 +70,8 @@ async def test_twenty_dispatchers_with_a_cap_of_one_never_have_two_active(
     key = "k" if cap == "key" else None
     await gates.queue(*(work(concurrency_key=key) for _ in range(20)))
     async with many_pools(database_url, 20) as pools:
-        await at_once(gates, pools, 20)
-    # One after the other: each began after the one before it had ended.
+        await race_gates(gates, pools, 20)
+    # Runs are sequential: each began after the previous run had ended.
     assert await gates.value(
         "SELECT bool_and(created_at >= before) FROM (SELECT created_at, lag(finished_at)"
         " OVER (ORDER BY created_at) AS before FROM dispatcher.metadata) AS runs"
@@ -99,10 +99,10 @@ async def test_a_limit_changes_between_two_passes_and_never_during_one(database,
         )
 
     async with database.locked_transaction(GATE_LOCK):
-        telling = asyncio.create_task(gates.tell(change))
+        change_task = asyncio.create_task(gates.tell(change))
         await until(waits, within=10, what="the change waits for the pass")
         assert await gates.value(limits) == 0
-    await telling
+    await change_task
     assert await gates.value(limits) == 1
 
 
@@ -158,7 +158,7 @@ async def test_random_limits_with_several_gates(database, database_url, seed):
         return chance.choice([None, None, "Oops", "worker_stopped"])
 
     async with many_pools(database_url, 4) as pools:
-        await at_once(gates, pools, 40, failing=failing)
+        await race_gates(gates, pools, 40, failing=failing)
     for name, count in rates.items():
         if count is not None:
             rows = await gates.rows(
@@ -167,15 +167,15 @@ async def test_random_limits_with_several_gates(database, database_url, seed):
             times = [row["created_at"] for row in rows]
             length = timedelta(seconds=period)
             for start in times:
-                assert sum(start <= one < start + length for one in times) <= count
+                assert sum(start <= at < start + length for at in times) <= count
     assert await gates.value("SELECT count(*) FROM dispatcher.key_changed") == 0
 
 
 @pytest.mark.parametrize("seed", range(2))
-async def test_no_key_is_lost_whoever_closes_lanes_and_brings_work_forward(
+async def test_no_key_is_lost_while_lanes_close_and_work_is_brought_forward(
     database, database_url, seed
 ):
-    """Looked at in between, not only in the end: no commit leaves a key that nobody looks at."""
+    """Check after each step, not only at the end, that no commit loses a free key."""
     chance = random.Random(seed)
     gates = Gates(database, max_active=6)
     await gates.watch_caps()
@@ -213,8 +213,8 @@ async def test_no_key_is_lost_whoever_closes_lanes_and_brings_work_forward(
         async with gates.database.transaction() as connection:
             records = []
             await work_intake.bring_forward(connection, [wanted], now, records)
-            # While the row is locked, others end runs and look at their keys.
-            others = [one for one in await gates.active() if one != wanted.work]
+            # While the row is locked, other transactions end runs and release their keys.
+            others = [work_id for work_id in await gates.active() if work_id != wanted.work]
             if others:
                 await gates.end(*others[:2])
             await gates.run()
@@ -236,8 +236,10 @@ async def test_no_key_is_lost_whoever_closes_lanes_and_brings_work_forward(
         await gates.tell(
             *(GroupChanged(group=group, version=99) for group in "ab"),
             *(
-                ManifestChanged(manifest_id=one, manifest="m", group="a", version=99, enabled=True)
-                for one in manifests
+                ManifestChanged(
+                    manifest_id=manifest_id, manifest="m", group="a", version=99, enabled=True
+                )
+                for manifest_id in manifests
             ),
         )
-        await at_once(gates, pools, len(works))
+        await race_gates(gates, pools, len(works))

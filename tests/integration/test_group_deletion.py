@@ -109,7 +109,7 @@ async def test_a_deletion_that_was_lost_is_announced_again(world, client):
     await world.until("SELECT EXISTS (SELECT FROM scheduler.deleted_group WHERE name = 'g')")
     await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.group_limit WHERE name = 'g')")
     await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.outbox)")
-    # As if the message had never come.
+    # Simulate a lost message.
     await purge(world, subjects.WORK_STREAM)
     await world.value("DELETE FROM dispatcher.deleted_group RETURNING name")
     await world.value(

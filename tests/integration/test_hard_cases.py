@@ -1,4 +1,4 @@
-"""Manifests that must not stop for ever, whatever comes their way."""
+"""Edge cases in which a manifest must not stop firing for ever."""
 
 import asyncio
 from uuid import uuid4
@@ -36,7 +36,7 @@ def app_with(when=None, *, name: str = "app", **options) -> App:
 
 
 def jobs_with(kind: type) -> App:
-    """An app that has only a job, which takes an input of that kind."""
+    """Return an app with only one job, which takes an input of this type."""
     app = App("jobs")
 
     def body(ctx, given): ...
@@ -106,7 +106,7 @@ class TestFiresThatComeToNothing:
         await tick_at(timeline, 6, 7)
         assert len(await timeline.under_way("child")) == 1
 
-    async def test_a_clock_that_steps_back_stops_nobody(self, timeline):
+    async def test_a_clock_that_steps_back_stops_no_manifest(self, timeline):
         await timeline.declare(app_with())
         await tick_at(timeline, 5)
         await timeline.settle("m")
@@ -118,7 +118,7 @@ class TestFiresThatComeToNothing:
         ]
 
     async def test_a_declaration_reads_the_clock_after_it_has_the_locks(self, world):
-        """The tick fires while the declaration waits: that time must not be due again."""
+        """The tick fires while the declaration waits for locks; that time must not be due again."""
         app = app_with(every(seconds=1))
         await world.declare(app)
         manifest = await world.value("SELECT id FROM scheduler.manifest")
@@ -172,7 +172,7 @@ class TestParents:
         await timeline.settle("m")
         assert len(await timeline.under_way("child")) == 1
 
-    async def test_one_that_slept_waits_for_the_next_success(self, timeline):
+    async def test_a_dependent_that_was_dormant_waits_for_the_next_success(self, timeline):
         def chain(*, dormant: bool) -> App:
             app = app_with()
             app.manifest("m").include("child", job="job", dormant=dormant)
@@ -193,7 +193,7 @@ class TestDeadLetters:
         work, letter = await timeline.dead_letter("m")
         timeline.at(minutes=20)
         row = {"id": work, "manifest_id": await timeline.id_of("m")}
-        told = DeadLetterRetried(
+        retry = DeadLetterRetried(
             dead_letter=letter,
             work=work,
             round=2,
@@ -201,7 +201,7 @@ class TestDeadLetters:
             group="any",
             resolved_at=timeline.clock.at,
         )
-        return row, told
+        return row, retry
 
     async def test_a_round_may_begin_and_end_in_one_batch_in_any_order(self, timeline):
         row, retried = await self.retried(timeline)
@@ -213,7 +213,7 @@ class TestDeadLetters:
         await tick_at(timeline, 25)
         assert len(await timeline.under_way("m")) == 1
 
-    async def test_a_retry_that_is_told_again_brings_nothing_back(self, timeline):
+    async def test_a_repeated_retry_message_changes_nothing(self, timeline):
         _, retried = await self.retried(timeline)
         await timeline.tell(retried)
         assert [row["round"] for row in await timeline.under_way("m")] == [2]
@@ -293,7 +293,7 @@ class TestSpaced:
 
 
 class TestUnknownZones:
-    """A zone that this machine does not know stops its own manifest, and nothing else."""
+    """A time zone that is unknown on this machine stops only its own manifest."""
 
     async def spoil(self, timeline) -> None:
         await timeline.rows(
@@ -337,7 +337,7 @@ class TestUnknownZones:
 
 class TestOperatorsAndStarts:
     async def test_a_start_that_was_overtaken_prunes_nothing(self, timeline):
-        """Between the declaration of an old start and its prune a new start declares."""
+        """A newer process declares between the declaration and the prune of an older process."""
         both, old = app_with(), app_with().definitions()
         both.schedule("other", job="job", when=every(minutes=5))
         await timeline.declare(both)
@@ -347,13 +347,13 @@ class TestOperatorsAndStarts:
         applied = startup.Applied(declared=declared)
         cleaning = startup._Cleaning(timeline.database, "app", applied, source="old")
         _, left = startup.leaving(old, declared.gone)
-        assert [one.external_id for one in left] == ["other"]
+        assert [manifest.external_id for manifest in left] == ["other"]
         await cleaning.prune(left, "is gone")
         assert applied.pruned == []
         assert "another start has declared meanwhile" in applied.warnings[0]
         assert await timeline.manifest("other") is not None
 
-    async def test_what_is_given_back_is_the_codes_at_the_next_start(self, timeline):
+    async def test_a_field_that_was_given_back_follows_the_code_at_the_next_start(self, timeline):
         await timeline.declare(app_with())
         touched = ChangeRequest(manifest="m", enabled=False, jitter_seconds=30, attempts=7)
         await timeline.do(changes.change, touched)
@@ -367,7 +367,7 @@ class TestOperatorsAndStarts:
             3,
         )
 
-    async def test_two_operators_at_once_both_have_their_way(self, timeline):
+    async def test_concurrent_changes_of_two_operators_are_both_kept(self, timeline):
         await timeline.declare(app_with())
         async with timeline.database.transaction() as connection:
             first = ChangeRequest(manifest="m", attempts=9)
@@ -401,13 +401,13 @@ class TestOperatorsAndStarts:
             "SELECT count(*) AS n, max(wake_at) AS last FROM scheduler.manifest WHERE wake_at > $1",
             timeline.clock.at,
         )
-        assert held[0]["n"] > 0, "or this test shows nothing"
+        assert held[0]["n"] > 0, "precondition of this test"
         await timeline.tick(max_entries=None)
         await timeline.declare(shots(101))
         timeline.clock.at = held[0]["last"]
         assert (await timeline.tick(max_entries=None)).fired == held[0]["n"]
 
-    async def test_nobody_takes_over_anothers_job_with_another_input(self, timeline):
+    async def test_an_application_cannot_redeclare_a_foreign_job_with_another_input(self, timeline):
         await timeline.declare(jobs_with(int))
         with pytest.raises(
             Exception, match="declared by the application 'jobs' with another input"
@@ -417,7 +417,7 @@ class TestOperatorsAndStarts:
     @pytest.mark.parametrize(
         ("given", "complaint"), [("x" * 300_000, "larger than"), ("a\x00b", "NUL character")]
     )
-    async def test_an_input_that_could_not_travel_is_refused(self, timeline, given, complaint):
+    async def test_an_input_that_cannot_be_sent_is_refused(self, timeline, given, complaint):
         await timeline.declare(jobs_with(str))
         await timeline.declare(at_run_time(app_with().definitions(), input="x"))
         with pytest.raises(Rejected, match=complaint):

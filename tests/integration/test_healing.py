@@ -1,4 +1,4 @@
-"""Anti-entropy: whatever message is lost, what it told is asked for or told again."""
+"""Reconciliation of work: the services recover from any lost message."""
 
 from datetime import timedelta
 from uuid import uuid4
@@ -55,7 +55,7 @@ class TestWork:
         assert tuple(row) == ("completed", 1)
         await check_invariants(world.database)
 
-    async def test_an_outcome_is_answered_as_it_was_told_with_its_reason(self, ops):
+    async def test_an_answered_outcome_equals_the_published_outcome(self, ops):
         world, manifest = ops.world, uuid4()
         late = await ops.queue(start_by=utc_now() - timedelta(seconds=1))
         dead, _ = await ops.letter()
@@ -75,15 +75,15 @@ class TestWork:
         for work, outcome in works.items():
             await ops.until_outcome(work, outcome)
         await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
-        told = {one.work: one for one in await stored_outcomes(world)}
-        asked = [OutstandingWork(work=work, round=1, queued_at=utc_now()) for work in works]
-        answer = await ask(world, works=asked)
-        assert {one.work: one for one in answer.settled} == told
-        assert {work: bool(one.reason) for work, one in told.items()} == {
+        outcomes = {outcome.work: outcome for outcome in await stored_outcomes(world)}
+        outstanding = [OutstandingWork(work=work, round=1, queued_at=utc_now()) for work in works]
+        answer = await ask(world, works=outstanding)
+        assert {outcome.work: outcome for outcome in answer.settled} == outcomes
+        assert {work: bool(settled.reason) for work, settled in outcomes.items()} == {
             work: outcome != "completed" for work, outcome in works.items()
         }
 
-    async def test_work_whose_message_was_lost_is_told_again_as_it_was(self, world, app):
+    async def test_work_whose_message_was_lost_is_republished_unchanged(self, world, app):
         await deaf_dispatcher(world)
         await world.declare(app)
         await world.make_due()
@@ -92,7 +92,7 @@ class TestWork:
         await until(lambda: stored_work(world), within=10, what="the message is stored")
         [lost] = await stored_work(world)
         await purge(world, subjects.WORK_STREAM)
-        await until(lambda: stored_work(world), within=20, what="it is told again")
+        await until(lambda: stored_work(world), within=20, what="the work is republished")
         [again] = await stored_work(world)
         assert again == lost
         await world.worker(app)
@@ -115,10 +115,10 @@ class TestWork:
         [lost] = await stored_work(world)
         assert (lost.concurrency_key, lost.priority) == ("customer:8", 5)
         await purge(world, subjects.WORK_STREAM)
-        await until(lambda: stored_work(world), within=20, what="it is told again")
+        await until(lambda: stored_work(world), within=20, what="the work is republished")
         assert await stored_work(world) == [lost]
 
-    async def test_lost_work_that_makes_no_key_any_more_is_not_told_without_one(self, world, app):
+    async def test_lost_work_whose_key_cannot_be_computed_is_not_republished(self, world, app):
         await world.declare(app)
         await world.make_due()
         scheduler = await world.scheduler(ask_after_seconds=3600)
@@ -142,7 +142,7 @@ class TestWork:
         await world.scheduler(app, max_entries_per_cycle=None, **QUICK)
         await world.until("SELECT count(*) = 2500 FROM scheduler.work")
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.outbox)")
-        # Every piece of work is asked about, several times over.
+        # The scheduler asks about every piece of work several times.
         await world.until(
             "SELECT min(reconciled_at) > min(queued_at) + interval '4 seconds' FROM scheduler.work"
             " HAVING count(reconciled_at) = 2500",
@@ -155,11 +155,11 @@ class TestWork:
             == 0
         )
         waiting = await stored_work(world)
-        assert len(waiting) == len({one.work for one in waiting}) == 2500
+        assert len(waiting) == len({queued.work for queued in waiting}) == 2500
         await world.dispatcher()
         await world.until("SELECT count(*) = 2500 FROM dispatcher.work_queue", within=30)
 
-    async def test_while_nobody_answers_nothing_is_told_again(self, world, app):
+    async def test_without_an_answer_nothing_is_republished(self, world, app):
         dispatcher = await world.dispatcher()
         await dispatcher.stop()
         world.services.remove(dispatcher)
@@ -178,7 +178,7 @@ class TestWork:
             tick=Wakeup(),
         )
         for _ in range(3):
-            assert await healing.run_once() is None, "nobody answers"
+            assert await healing.run_once() is None, "no dispatcher answers"
         assert await world.value("SELECT NOT EXISTS (SELECT FROM scheduler.outbox)")
         assert await stored_work(world) == []
         await world.scheduler(**QUICK)
@@ -209,7 +209,7 @@ class TestWork:
             explained = await client.explain(manifest["external_id"])
         assert "its outcome is unknown" in explained.text
 
-    async def test_the_manifests_present_definition_is_what_lost_work_runs_by(self, world, app):
+    async def test_lost_work_runs_by_the_current_definition_of_its_manifest(self, world, app):
         await deaf_dispatcher(world)
         await world.declare(app)
         await world.make_due()
@@ -220,27 +220,27 @@ class TestWork:
                SET terms = terms || '{"timeout_seconds": 7, "priority": 3}'"""
         )
         await purge(world, subjects.WORK_STREAM)
-        await until(lambda: stored_work(world), within=20, what="it is told again")
+        await until(lambda: stored_work(world), within=20, what="the work is republished")
         [again] = await stored_work(world)
         assert (again.terms.timeout_seconds, again.priority) == (7, 3)
 
-    async def test_enqueued_work_whose_message_was_lost_is_told_again(self, world, app):
+    async def test_enqueued_work_whose_message_was_lost_is_republished(self, world, app):
         await deaf_dispatcher(world)
         await world.scheduler(app, **QUICK)
         work = await world.value("SELECT headway.enqueue('job')")
         await until(lambda: stored_work(world), within=20, what="the message is stored")
         await purge(world, subjects.WORK_STREAM)
-        await until(lambda: stored_work(world), within=20, what="it is told again")
+        await until(lambda: stored_work(world), within=20, what="the work is republished")
         [again] = await stored_work(world)
         assert (again.work, again.job) == (work, "job")
 
 
 class TestRequests:
-    """Cancels, and what is to come first, that never reach the dispatcher."""
+    """Cancels and bring-forward requests that do not reach the dispatcher."""
 
     @pytest.fixture
     async def waiting(self, world, app):
-        """Work that waits at the dispatcher, and a scheduler whose messages do not get out."""
+        """Return work that waits at the dispatcher; the scheduler's messages are not published."""
         await world.dispatcher()
         await world.declare(app)
         await world.make_due()
@@ -254,7 +254,7 @@ class TestRequests:
             request = CancelOutstandingRequest(work=work, reason="typo")
             await cancel.cancel(connection, request, now=await DATABASE_CLOCK.now(connection))
 
-    async def test_a_cancel_that_was_lost_is_told_again(self, world, waiting):
+    async def test_a_lost_cancel_is_republished(self, world, waiting):
         await self.cancel(world, waiting)
         await world.value("DELETE FROM scheduler.outbox")
         await world.scheduler(**QUICK)
@@ -263,7 +263,7 @@ class TestRequests:
         assert tuple(row) == ("cancelled", "typo")
         await check_invariants(world.database)
 
-    async def test_lost_work_that_was_cancelled_is_not_told_any_more(self, world, app):
+    async def test_lost_work_that_was_cancelled_is_not_republished(self, world, app):
         await deaf_dispatcher(world)
         await world.declare(app)
         await world.make_due()
@@ -279,7 +279,7 @@ class TestRequests:
         assert await world.value("SELECT outcome FROM dispatcher.work_queue") == "cancelled"
         assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 0
 
-    async def test_what_was_to_come_first_is_told_again_and_only_once(self, world, waiting):
+    async def test_a_lost_bring_forward_request_is_republished_once(self, world, waiting):
         [row] = await world.rows("SELECT external_id FROM scheduler.manifest")
         async with world.client() as client:
             assert (await client.trigger(row["external_id"])).result == "brought_forward"
@@ -287,46 +287,48 @@ class TestRequests:
         await world.scheduler(**QUICK)
         forward = "SELECT count(*) FROM dispatcher.history WHERE type LIKE '%brought_forward%'"
         await world.until(forward)
-        told_at = await world.value("SELECT forward_requested_at FROM scheduler.work")
-        # It is asked about again, and the answer is that it came.
+        requested_at = await world.value("SELECT forward_requested_at FROM scheduler.work")
+        # The scheduler asks again, and the answer confirms the request.
         await world.until(
-            "SELECT reconciled_at > $1 AND reconcile_count > 1 FROM scheduler.work", told_at
+            "SELECT reconciled_at > $1 AND reconcile_count > 1 FROM scheduler.work", requested_at
         )
-        assert await world.value("SELECT forward_requested_at FROM scheduler.work") == told_at
+        assert await world.value("SELECT forward_requested_at FROM scheduler.work") == requested_at
         assert await world.value(forward) == 1
         assert await world.value("SELECT explicit FROM dispatcher.work_queue")
 
     async def test_work_that_ran_since_need_not_come_first(self, world, waiting):
         now = await world.value("SELECT clock_timestamp()")
-        asked = OutstandingWork(work=waiting, queued_at=now, brought_forward_at=now, cancelled=True)
-        answer = await ask(world, works=[asked])
+        outstanding = OutstandingWork(
+            work=waiting, queued_at=now, brought_forward_at=now, cancelled=True
+        )
+        answer = await ask(world, works=[outstanding])
         assert answer.not_brought_forward == answer.not_cancelled == [waiting]
         beat = Heartbeat(worker="idle", nonce="n", jobs=["job"], slots=1)
         await world.broker.client.request(subjects.HEARTBEAT, msgspec.json.encode(beat), timeout=5)
         await world.until("SELECT count(*) FROM dispatcher.metadata")
-        answer = await ask(world, works=[asked])
+        answer = await ask(world, works=[outstanding])
         assert (answer.not_brought_forward, answer.not_cancelled) == ([], [waiting])
 
 
 class TestPoison:
-    """Work that the dispatcher can never take in."""
+    """Work that the dispatcher can never store."""
 
-    async def test_what_was_told_in_vain_is_told_alone_and_noted(self, world):
+    async def test_work_that_was_republished_in_vain_is_sent_alone_and_recorded(self, world):
         await world.declare(many(3))
         await world.make_due()
         scheduler = await world.scheduler(ask_after_seconds=3600)
         await world.until("SELECT count(*) = 3 FROM scheduler.work")
         await scheduler.end_pass("relay")
         works = [row["id"] for row in await world.rows("SELECT id FROM scheduler.work")]
-        told = []
+        batches = []
         for _ in range(3):
             await world.value("DELETE FROM scheduler.outbox")
             async with world.database.transaction() as connection:
                 now = await DATABASE_CLOCK.now(connection)
                 assert await republish_work(connection, works, now=now) == 3
             rows = await world.rows("SELECT body FROM scheduler.outbox")
-            told.append(sorted(len(decode(row["body"])) for row in rows))
-        assert told == [[3], [1, 1, 1], [1, 1, 1]]
+            batches.append(sorted(len(decode(row["body"])) for row in rows))
+        assert batches == [[3], [1, 1, 1], [1, 1, 1]]
         noted = await world.rows(
             "SELECT subject, data FROM scheduler.history"
             " WHERE type = 'headway.work.told_in_vain.v1' ORDER BY id"
@@ -335,7 +337,7 @@ class TestPoison:
         assert [row["data"]["told_again"] for row in noted] == [2, 2, 2, 3, 3, 3]
 
     @pytest.mark.long
-    async def test_it_is_told_with_pauses_that_double_and_what_came_with_it_gets_in(self, world):
+    async def test_it_is_republished_with_backoff_and_other_work_is_stored(self, world):
         await world.dispatcher()
         await world.value(
             "ALTER TABLE dispatcher.work_queue ADD CONSTRAINT no CHECK (manifest NOT LIKE 'many-n0%')"

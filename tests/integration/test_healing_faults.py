@@ -1,4 +1,4 @@
-"""Healing that is interrupted: no doubt is forgotten, no failure is quiet, no transaction waits."""
+"""Interrupted reconciliation: doubts persist, failures are visible, no transaction stays open."""
 
 import json
 import logging
@@ -14,8 +14,7 @@ from headway_contract.reconcile import ReconcileAnswer, ReconcileQuestion
 from headway_jetstream_kit.endpoints import serve, typed
 from headway_postgres_kit import Database, DatabaseUnavailable
 from headway_scheduler.healing import healing
-from headway_scheduler.healing.healing import Healing
-from headway_scheduler.healing.reconcile import ReconcileFailed
+from headway_scheduler.healing.healing import Healing, ReconcileFailed
 from headway_scheduler.store import heals
 from headway_service_kit.passes import Wakeup
 from support.healing import nightly
@@ -36,7 +35,7 @@ FROM generate_series(1, $1::integer)
 
 
 class Dispatcher:
-    """Answers questions as the test likes, and keeps them."""
+    """Answer reconcile questions as the test demands, and record them."""
 
     def __init__(self) -> None:
         self.works: list[UUID] = []
@@ -48,7 +47,7 @@ class Dispatcher:
         if self.meanwhile is not None:
             await self.meanwhile()
         if question.works:
-            self.works += [asked.work for asked in question.works]
+            self.works += [outstanding.work for outstanding in question.works]
         else:
             if self.fails:
                 raise RuntimeError("a bug")
@@ -81,7 +80,7 @@ def healing_of(world, *, database: Database | None = None, holder: str = "me") -
 
 
 async def wipe(world) -> None:
-    """Make the stream of work anew, which is a reason to ask about everything."""
+    """Recreate the work stream, so that the scheduler asks about everything."""
     await world.broker.api(f"STREAM.DELETE.{subjects.WORK_STREAM}")
     await world.provision()
 
@@ -100,7 +99,7 @@ async def test_a_doubt_outlives_an_error_of_the_database(world, dispatcher, monk
     me = healing_of(world)
     await world.value(PENDING, 3)
     await me.run_once()
-    assert dispatcher.works == [], "it is not time yet"
+    assert dispatcher.works == [], "the next pass is not due yet"
     await wipe(world)
     async with without_transactions(world.database, monkeypatch):
         with pytest.raises(DatabaseUnavailable):
@@ -108,7 +107,7 @@ async def test_a_doubt_outlives_an_error_of_the_database(world, dispatcher, monk
     await me.run_once()
     assert len(set(dispatcher.works)) == 3
     await me.run_once()
-    assert len(dispatcher.works) == 3, "and then it is dealt with"
+    assert len(dispatcher.works) == 3, "the doubt is resolved"
 
 
 async def test_everything_in_doubt_is_asked_about_once_over_several_passes(
@@ -121,7 +120,7 @@ async def test_everything_in_doubt_is_asked_about_once_over_several_passes(
     await me.run_once()
     await wipe(world)
     passes = [await me.run_once() for _ in range(3)]
-    assert [one.unfinished for one in passes] == [True, True, False]
+    assert [result.unfinished for result in passes] == [True, True, False]
     assert len(dispatcher.works) == len(set(dispatcher.works)) == 9
 
 
@@ -133,11 +132,11 @@ async def test_an_error_reply_is_a_failure_and_its_question_is_asked_again(world
         await me.run_once()
     dispatcher.fails = False
     assert await me.run_once() is not None
-    asked = {version.kind for one in dispatcher.standing for version in one.versions}
-    assert asked == {"group", "job"}
+    kinds = {version.kind for question in dispatcher.standing for version in question.versions}
+    assert kinds == {"group", "job"}
     dispatcher.standing.clear()
     await me.run_once()
-    assert dispatcher.standing == [], "answered, so not before its time"
+    assert dispatcher.standing == [], "answered, so it is not repeated before it is due"
 
 
 async def test_a_failure_is_a_warning_and_the_pass_is_unhealthy(world, dispatcher, caplog):
@@ -150,7 +149,9 @@ async def test_a_failure_is_a_warning_and_the_pass_is_unhealthy(world, dispatche
 
     body = await until(report, within=20, what="healing is not ready")
     assert f"kind=failed error={subjects.RECONCILE_QUESTION}" in body
-    warnings = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    warnings = [
+        record.getMessage() for record in caplog.records if record.levelno == logging.WARNING
+    ]
     assert any("reconcile failed: kind=failed" in line for line in warnings)
     dispatcher.fails = False
 
@@ -160,14 +161,16 @@ async def test_a_failure_is_a_warning_and_the_pass_is_unhealthy(world, dispatche
     await until(ready, within=20, what="ready again")
 
 
-async def test_no_dispatcher_at_all_is_told_once_and_is_no_failure(world, caplog):
+async def test_a_missing_dispatcher_is_logged_once_and_is_no_failure(world, caplog):
     await world.provision()
     await world.declare(nightly())
     me = healing_of(world)
     for _ in range(3):
         assert await me.run_once() is None
-    told = [one.getMessage() for one in caplog.records if "no service answers" in one.message]
-    assert len(told) == 1
+    messages = [
+        record.getMessage() for record in caplog.records if "no service answers" in record.message
+    ]
+    assert len(messages) == 1
 
 
 async def test_no_transaction_is_open_while_the_dispatcher_is_asked(world, dispatcher):
@@ -189,21 +192,21 @@ async def test_no_transaction_is_open_while_the_dispatcher_is_asked(world, dispa
     dispatcher.meanwhile = look
     assert (await me.run_once()).reconciled == 1
     await database.close()
-    assert seen == [0, None], "and one scheduler heals at a time"
-    assert await other.run_once() is not None, "its turn comes at once"
+    assert seen == [0, None], "only one scheduler reconciles at a time"
+    assert await other.run_once() is not None, "it takes over at once"
 
 
 @pytest.mark.parametrize("ago", [timedelta(minutes=1), timedelta(hours=-1)], ids=["old", "future"])
 async def test_the_turn_of_a_killed_scheduler_lapses(world, dispatcher, ago):
     other, me = healing_of(world, holder="killed"), healing_of(world)
-    await other._turn.take()
+    await other._take_turn()
     assert await me.run_once() is None
     await world.value("UPDATE scheduler.leader SET ticked_at = ticked_at - $1::interval", ago)
     assert await me.run_once() is not None
 
 
 async def test_due_work_is_found_by_index(world):
-    """Half was asked about and half was not; nothing of it is due but a few of each."""
+    """Half of the work was reconciled before; only a few rows of each half are due."""
     await world.value(PENDING, 10_000)
     await world.value(
         "INSERT INTO scheduler.work (id, cause, slot, queued_at)"

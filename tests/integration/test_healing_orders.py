@@ -1,4 +1,4 @@
-"""Orders that were lost are put back, and nothing else is."""
+"""Reconciliation of run orders: only lost orders are published again."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ class TestOrders:
         await world.dispatcher()
         await world.fire(app)
         await world.until("SELECT count(*) FROM dispatcher.work_queue")
-        # Somebody serves the job, takes no order, and so nobody claims.
+        # A worker serves the job but takes no order, so the lease stays unclaimed.
         beat = Heartbeat(worker="idle", nonce="n", jobs=["job"], slots=1)
         await world.broker.client.request(subjects.HEARTBEAT, msgspec.json.encode(beat), timeout=5)
         await world.until("SELECT count(*) FROM dispatcher.lease")
@@ -59,11 +59,11 @@ class TestOrders:
             await beat(lease)
             await asyncio.sleep(0.2)
             assert await stored() == 0
-        # Once nobody lists it for the orphan timeout, it may be given out again.
+        # After the orphan timeout without a heartbeat that lists it, it may be published again.
         await until(stored, within=10, what="the order is back")
         await world.until("SELECT reissued = 1 FROM dispatcher.metadata")
 
-    async def test_an_order_that_waits_is_offered_in_vain(self, world, app):
+    async def test_publishing_an_order_that_is_still_stored_has_no_effect(self, world, app):
         await world.dispatcher()
         await world.fire(app)
         await world.until("SELECT count(*) FROM dispatcher.work_queue")
@@ -78,9 +78,7 @@ class TestOrders:
         assert info["state"]["messages"] == 1
         assert await world.value("SELECT reissued FROM dispatcher.metadata") == 0
 
-    async def test_a_worker_whose_last_words_were_lost_says_them_again_and_runs_nothing_twice(
-        self, world
-    ):
+    async def test_a_worker_republishes_a_lost_outcome_and_runs_nothing_twice(self, world):
         app = App("test")
         begun = []
 

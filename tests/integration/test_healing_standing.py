@@ -1,4 +1,4 @@
-"""Anti-entropy of what stands open besides work: blocks, settings, prunes; and the answers to it all."""
+"""Reconciliation of blocks, settings and prunes, and the dispatcher's answers."""
 
 import asyncio
 from datetime import timedelta
@@ -9,7 +9,7 @@ from headway import App, retry
 from headway_contract import subjects
 from headway_contract.reconcile import OutstandingWork, ReconcileAnswer
 from headway_scheduler.healing import reconcile_settings
-from headway_scheduler.healing.reconcile import CannotAsk
+from headway_scheduler.healing.healing import CannotAsk
 from support.cadences import when_made_due
 from support.healing import QUICK, ask, deaf_dispatcher, nightly, purge
 from support.invariants import check_invariants
@@ -23,7 +23,7 @@ def app():
 
 
 class TestBlocks:
-    """A manifest that a dead letter blocks, and messages about it that never came."""
+    """Messages about a manifest that a dead letter blocks are lost."""
 
     @pytest.fixture
     async def failing(self, world):
@@ -60,7 +60,7 @@ class TestBlocks:
         await check_invariants(world.database)
 
     @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
-    async def test_a_letter_that_was_acknowledged_unheard_unblocks(self, world, failing):
+    async def test_a_lost_acknowledgement_unblocks_the_manifest(self, world, failing):
         await self.blocked(world, failing)
         await world.value(
             "UPDATE dispatcher.dead_letter"
@@ -70,14 +70,14 @@ class TestBlocks:
         await world.until("SELECT blocked_by IS NULL FROM scheduler.manifest")
 
     @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
-    async def test_a_letter_that_nobody_keeps_any_more_unblocks(self, world, failing):
+    async def test_a_deleted_dead_letter_unblocks_the_manifest(self, world, failing):
         await self.blocked(world, failing)
         await world.value("DELETE FROM dispatcher.dead_letter")
         await world.scheduler(**QUICK)
         await world.until("SELECT blocked_by IS NULL FROM scheduler.manifest")
 
     @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
-    async def test_a_letter_that_was_retried_unheard_is_under_way_again(self, world, failing):
+    async def test_a_lost_retry_makes_the_work_outstanding_again(self, world, failing):
         letter = await self.blocked(world, failing)
         await world.value(
             "UPDATE dispatcher.dead_letter SET state = 'retried', resolved_at = clock_timestamp()"
@@ -99,7 +99,7 @@ class TestBlocks:
 
 
 class TestLettersThatBlockNothing:
-    """A manifest that goes on whatever fails: its letters are waited for all the same."""
+    """The scheduler also tracks dead letters of a manifest that they do not block."""
 
     @pytest.fixture
     async def mended(self):
@@ -127,7 +127,7 @@ class TestLettersThatBlockNothing:
         return app
 
     async def letter(self, world, app) -> UUID:
-        """A letter that the scheduler has heard of, and nothing after it."""
+        """Return a dead letter that the scheduler knows; later messages are lost."""
         await world.declare(app)
         await world.make_due("m")
         scheduler = await world.scheduler(app, ask_after_seconds=3600)
@@ -138,19 +138,19 @@ class TestLettersThatBlockNothing:
         await scheduler.end_pass("intake")
         return await world.value("SELECT id FROM dispatcher.dead_letter")
 
-    async def lose_what_was_told(self, world) -> None:
+    async def lose_messages(self, world) -> None:
         await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
         await purge(world, subjects.SETTLED_STREAM)
 
-    async def test_a_success_after_a_retry_counts_though_nobody_heard_of_either(
+    async def test_a_success_after_a_retry_counts_although_both_messages_were_lost(
         self, world, app, mended
     ):
         letter = await self.letter(world, app)
         mended.set()
         async with world.client() as client:
-            assert [one.result for one in await client.retry(letter)] == ["retried"]
+            assert [answer.result for answer in await client.retry(letter)] == ["retried"]
         await world.until("SELECT outcome = 'completed' FROM dispatcher.work_queue")
-        await self.lose_what_was_told(world)
+        await self.lose_messages(world)
         await world.scheduler(**QUICK)
         await world.until(
             "SELECT success_number = 1 FROM scheduler.manifest WHERE external_id = 'm'"
@@ -166,11 +166,13 @@ class TestLettersThatBlockNothing:
         ]
         await check_invariants(world.database)
 
-    async def test_a_letter_that_was_put_away_is_not_asked_about_any_more(self, world, app):
+    async def test_an_acknowledged_letter_is_not_asked_about_again(self, world, app):
         letter = await self.letter(world, app)
         async with world.client() as client:
-            assert [one.result for one in await client.acknowledge(letter)] == ["acknowledged"]
-        await self.lose_what_was_told(world)
+            assert [answer.result for answer in await client.acknowledge(letter)] == [
+                "acknowledged"
+            ]
+        await self.lose_messages(world)
         assert await world.value("SELECT dead_letter FROM scheduler.unresolved") == letter
         await world.scheduler(**QUICK)
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.unresolved)")
@@ -178,11 +180,11 @@ class TestLettersThatBlockNothing:
 
 
 class TestPagesOfLetters:
-    """Any number of letters may block nothing, so each time some of them are asked about."""
+    """Dead letters that block nothing are unbounded, so each pass asks about one page."""
 
     @pytest.fixture
     async def letters(self, world, monkeypatch):
-        """Five letters of a manifest, of which two fit into a question."""
+        """Return five dead letters of a manifest; a question has room for two."""
         monkeypatch.setattr(reconcile_settings, "RECONCILE_LIMIT", 2)
         await world.declare(nightly())
         rows = await world.rows(
@@ -192,73 +194,73 @@ class TestPagesOfLetters:
         return sorted(row["dead_letter"] for row in rows)
 
     @pytest.fixture
-    def asked(self):
+    def questioned(self):
         return []
 
     @pytest.fixture
     def answers(self):
-        """What is answered to questions, the same to all; `None` if nobody answers."""
+        """Return the answers; the last is given to every question, `None` means no answer."""
         return [ReconcileAnswer()]
 
     @pytest.fixture
-    def standing(self, world, asked, answers):
+    def standing(self, world, questioned, answers):
         async def ask(question):
-            asked.extend(question.dead_letters)
+            questioned.extend(question.dead_letters)
             if answers[-1] is None:
                 raise CannotAsk("nobody answers")
             return answers[-1]
 
         return reconcile_settings.SettingsReconciler(world.database, ask=ask, every=0)
 
-    async def ask_once(self, standing, asked) -> list[UUID]:
-        asked.clear()
-        await standing.run(lambda told_at: False)
-        return list(asked)
+    async def run_once(self, standing, questioned) -> list[UUID]:
+        questioned.clear()
+        await standing.run(lambda sent_at: False)
+        return list(questioned)
 
     async def test_all_at_first_and_in_doubt_then_one_page_after_the_other(
-        self, letters, standing, asked
+        self, letters, standing, questioned
     ):
-        assert await self.ask_once(standing, asked) == letters
+        assert await self.run_once(standing, questioned) == letters
         for page in (letters[:2], letters[2:4], letters[4:], letters[:2]):
-            assert await self.ask_once(standing, asked) == page
+            assert await self.run_once(standing, questioned) == page
         standing.run_at_once()
-        assert await self.ask_once(standing, asked) == letters
+        assert await self.run_once(standing, questioned) == letters
 
-    async def test_all_again_if_nobody_answered(self, letters, standing, asked, answers):
+    async def test_all_again_without_an_answer(self, letters, standing, questioned, answers):
         answers.append(None)
         with pytest.raises(CannotAsk):
-            await self.ask_once(standing, asked)
-        assert asked == letters[:2]
+            await self.run_once(standing, questioned)
+        assert questioned == letters[:2]
         answers.append(ReconcileAnswer())
-        assert await self.ask_once(standing, asked) == letters
+        assert await self.run_once(standing, questioned) == letters
 
-    async def test_from_the_beginning_if_the_others_were_seen_to(
-        self, world, letters, standing, asked
+    async def test_from_the_beginning_if_the_others_were_resolved(
+        self, world, letters, standing, questioned
     ):
         for _ in range(2):
-            await self.ask_once(standing, asked)
+            await self.run_once(standing, questioned)
         await world.value(
             "DELETE FROM scheduler.unresolved WHERE dead_letter = ANY($1)", letters[2:]
         )
-        assert await self.ask_once(standing, asked) == []
-        assert await self.ask_once(standing, asked) == letters[:2]
+        assert await self.run_once(standing, questioned) == []
+        assert await self.run_once(standing, questioned) == letters[:2]
 
 
 class TestStanding:
-    async def test_limits_that_were_lost_are_told_again(self, world, app):
+    async def test_lost_limits_are_republished(self, world, app):
         await deaf_dispatcher(world, knows_limits=False)
         await world.scheduler(app, **QUICK)
         await world.until("SELECT count(*) FROM scheduler.manifest_group")
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.outbox)")
         await purge(world, subjects.WORK_STREAM)
         await world.dispatcher()
-        for told, known in (("manifest_group", "group_limit"), ("job", "job_limit")):
+        for table, known in (("manifest_group", "group_limit"), ("job", "job_limit")):
             await world.until(
-                f"SELECT known.version = told.version FROM dispatcher.{known} AS known"
-                f" JOIN scheduler.{told} AS told USING (name)"
+                f"SELECT known.version = source.version FROM dispatcher.{known} AS known"
+                f" JOIN scheduler.{table} AS source USING (name)"
             )
 
-    async def test_a_switch_that_was_lost_is_told_again(self, world, app):
+    async def test_a_lost_switch_is_republished(self, world, app):
         await world.dispatcher()
         scheduler = await world.scheduler(app, ask_after_seconds=3600)
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.outbox)")
@@ -270,7 +272,7 @@ class TestStanding:
         await world.scheduler(**QUICK)
         await world.until("SELECT NOT enabled FROM dispatcher.manifest_switch")
 
-    async def test_a_prune_that_was_lost_is_told_again(self, world, app):
+    async def test_a_lost_prune_is_republished(self, world, app):
         await world.dispatcher()
         await world.declare(app)
         scheduler = await world.scheduler(ask_after_seconds=3600)
@@ -281,7 +283,7 @@ class TestStanding:
         await world.scheduler(**QUICK)
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.manifest)")
         [tombstone] = await world.rows("SELECT reason FROM dispatcher.tombstone")
-        assert tombstone["reason"] == "no longer declared", "as it was told first"
+        assert tombstone["reason"] == "no longer declared", "as in the first message"
 
     async def test_a_confirmation_that_was_lost_comes_with_the_answer(self, world, app):
         await world.dispatcher()
@@ -299,7 +301,7 @@ class TestStanding:
 
 
 class TestAnswers:
-    """What a dispatcher says to a question, seen from the wire."""
+    """Answers of a dispatcher to reconcile questions, seen from the wire."""
 
     async def test_unknown_work_is_unknown_unless_it_is_too_old_or_its_manifest_is_gone(
         self, world
@@ -321,10 +323,12 @@ class TestAnswers:
         answer = await ask(world, works=works)
         assert answer.unknown == [young]
         assert set(answer.expired) == {old, round_two}
-        assert [(one.work, one.outcome) for one in answer.settled] == [(pruned, "cancelled")]
+        assert [(settled.work, settled.outcome) for settled in answer.settled] == [
+            (pruned, "cancelled")
+        ]
 
     @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
-    async def test_an_answer_has_room_for_so_much_and_says_what_it_left_out(self, world, app):
+    async def test_an_answer_is_bounded_and_names_the_work_it_left_out(self, world, app):
         await world.dispatcher()
         await world.worker(app)
         await world.fire(app)
@@ -349,6 +353,6 @@ class TestAnswers:
         works = [OutstandingWork(work=row["id"], queued_at=row["queued_at"]) for row in rows]
         answer = await ask(world, works=works)
         assert len(answer.settled) == 2
-        assert {one.work for one in answer.settled} | set(answer.left) == {
-            one.work for one in works
+        assert {settled.work for settled in answer.settled} | set(answer.left) == {
+            outstanding.work for outstanding in works
         }

@@ -1,4 +1,4 @@
-"""`/livez` and `/readyz` tell the truth, with the reason in the body."""
+"""`/livez` and `/readyz` report the real state, with the reason in the body."""
 
 import asyncio
 
@@ -62,7 +62,7 @@ async def test_a_port_in_use_is_named():
     await first.stop()
 
 
-async def test_nonsense_does_not_hurt():
+async def test_a_malformed_request_is_harmless():
     health = Health("x", live=[], ready=[])
     await health.start("127.0.0.1:0")
     for nonsense in (b"", b"\r\n", b"\xff\xfe\r\n", b"GET\r\n"):

@@ -1,4 +1,4 @@
-"""Heartbeats: one bad one hurts nobody else, and a hanging database silences nobody."""
+"""Heartbeats: a bad heartbeat or a hanging database does not affect other workers."""
 
 import asyncio
 from uuid import uuid4
@@ -44,7 +44,7 @@ async def dispatcher(world):
         *("jobs", "lease", "long"),
     ],
 )
-async def test_a_bad_heartbeat_is_told_so_and_the_others_are_heard(world, dispatcher, fault):
+async def test_a_bad_heartbeat_gets_an_error_and_the_others_are_accepted(world, dispatcher, fault):
     bad, good = await asyncio.gather(
         beat(world, **{"worker": "bad", **fault}), beat(world, worker="good")
     )
@@ -58,7 +58,7 @@ async def test_a_bad_heartbeat_is_told_so_and_the_others_are_heard(world, dispat
 
 
 async def test_null_stands_for_an_empty_list(world, dispatcher):
-    """Go writes a nil slice and a nil map so."""
+    """Go encodes a nil slice and a nil map as null."""
     reply = await beat(world, worker="go", jobs=None, leases=None, runs=None, concurrency=None)
     assert not reply.error
     assert await world.value("SELECT jobs = '{}' FROM dispatcher.worker WHERE name = 'go'")
@@ -93,8 +93,10 @@ async def test_two_processes_with_one_name_are_both_heard(world, dispatcher):
     ]
     await asyncio.gather(
         *(
-            world.broker.client.request(subjects.HEARTBEAT, msgspec.json.encode(one), timeout=5)
-            for one in beats
+            world.broker.client.request(
+                subjects.HEARTBEAT, msgspec.json.encode(heartbeat), timeout=5
+            )
+            for heartbeat in beats
         )
     )
     assert await world.value(

@@ -1,4 +1,4 @@
-"""Seeded histories: whatever happened, every due time is decided once and nobody sleeps for ever."""
+"""Random histories: every due time is decided once, and no manifest sleeps for ever."""
 
 import os
 import random
@@ -28,7 +28,7 @@ STEPS = 60
 
 
 class History:
-    """One random history of three manifests and two dependents of the first."""
+    """A random history of three manifests and two dependents of the first."""
 
     def __init__(self, timeline: Timeline, seed: int) -> None:
         self.timeline = timeline
@@ -103,9 +103,9 @@ class History:
         if not self.letters:
             return
         letter = self.chance.choice(list(self.letters))
-        await self.see_to(letter, retried=self.chance.random() < 0.5)
+        await self.resolve_letter(letter, retried=self.chance.random() < 0.5)
 
-    async def see_to(self, letter: UUID, *, retried: bool) -> None:
+    async def resolve_letter(self, letter: UUID, *, retried: bool) -> None:
         work = self.letters.pop(letter)
         fields = {
             "dead_letter": letter,
@@ -115,19 +115,19 @@ class History:
             "group": "any",
             "resolved_at": self.timeline.clock.at,
         }
-        told = (
+        event = (
             DeadLetterRetried(slot=work["slot"], **fields)
             if retried
             else DeadLetterAcknowledged(**fields)
         )
-        await self.timeline.tell(told)
+        await self.timeline.tell(event)
 
     async def switch(self) -> None:
         manifest = self.chance.choice(NAMES)
         request = ChangeRequest(
             manifest=manifest,
             enabled=self.chance.random() < 0.5,
-            # What has no fire times of its own takes no jitter.
+            # A manifest without fire times of its own takes no jitter.
             jitter_seconds=self.chance.choice([0, 60, 600])
             if manifest in SCHEDULED
             else msgspec.UNSET,
@@ -158,10 +158,10 @@ class History:
             wanted = Activation(manifest="dormant", key=str(self.chance.random()))
             await self.timeline.activate("m0", work["id"], wanted)
 
-    async def let_everything_go(self) -> None:
-        """Nothing holds anything any more: all that is owed must run."""
+    async def release_everything(self) -> None:
+        """Remove every hold, then run until no pending work is left."""
         for letter in list(self.letters):
-            await self.see_to(letter, retried=False)
+            await self.resolve_letter(letter, retried=False)
         for name in NAMES:
             await self.timeline.do(changes.change, ChangeRequest(manifest=name, enabled=True))
         for row in await self.timeline.rows("SELECT name FROM scheduler.manifest_group"):
@@ -183,7 +183,7 @@ class History:
         )
 
     async def undecided(self, name: str) -> list[tuple[datetime, int]]:
-        """The due times of a manifest that are not decided exactly once, and how often they are."""
+        """Return the due times that are not decided exactly once, with their number of decisions."""
         row = await self.timeline.manifest(name)
         decided = await self.timeline.rows(
             "SELECT * FROM scheduler.occurrence WHERE manifest_id = $1"
@@ -199,7 +199,7 @@ class History:
             kept = msgspec.convert(version["timing"], Timing)
             at = timing.next_due(kept, version["since"])
             while at is not None and at <= end:
-                times = sum(one["first_due_at"] <= at <= one["last_due_at"] for one in decided)
+                times = sum(row["first_due_at"] <= at <= row["last_due_at"] for row in decided)
                 if times != (0 if at >= row["next_due_at"] else 1):
                     wrong.append((at, times))
                 at = timing.next_due(kept, at)
@@ -207,23 +207,17 @@ class History:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_whatever_happened_all_is_decided_once_and_nobody_sleeps(database, seed):
+async def test_every_due_time_is_decided_once_and_no_manifest_sleeps_for_ever(database, seed):
     history = History(Timeline(database), seed)
     await history.declare()
     for _ in range(STEPS):
         await history.step()
-    await history.let_everything_go()
+    await history.release_everything()
     assert history.timeline.clock.at > START
     for name in SCHEDULED:
         assert await history.undecided(name) == [], name
         assert (await history.timeline.manifest(name))["wake_at"] is not None, f"{name} sleeps"
     parent, dependent = [await history.timeline.manifest(name) for name in ("m0", "dependent")]
     assert dependent["seen_success"] == parent["success_number"]
-    async with database.acquire() as connection:
-        answer = await check_page(
-            connection,
-            LedgerQuestion(),
-            kept=timedelta(days=30),
-            now=history.timeline.clock.at,
-        )
+    answer = await check_page(database, LedgerQuestion(), kept=timedelta(days=30))
     assert answer.gaps == []

@@ -1,4 +1,4 @@
-"""What is old goes, what is needed stays, and `verify` is true all along."""
+"""Retention of history: old rows are deleted, needed rows stay, and `verify` finds nothing."""
 
 import asyncio
 from datetime import UTC, date, datetime, timedelta
@@ -27,8 +27,8 @@ pytestmark = pytest.mark.thorough
 
 TABLES = ("work_queue", "metadata", "dead_letter", "lease", "inbox")
 
-# Moves all that is recorded so many days into the past, as if it had happened then from noon on:
-# on one day, though midnight may have come in between.
+# Moves all records this number of days into the past, to one day from noon on, even if
+# midnight came in between.
 AGE = """
 DO $do$
 DECLARE
@@ -55,8 +55,8 @@ def cleaner(world: World, *, days: float = 30.0, clock=DATABASE_CLOCK) -> Retent
     return Retention(world.database, days=days)
 
 
-class Later:
-    """A clock that is ahead, so that what has just happened is long ago."""
+class ClockAhead:
+    """A clock that runs ahead, so that recent events are old."""
 
     def __init__(self, **ahead: float) -> None:
         self.ahead = timedelta(**ahead)
@@ -80,13 +80,13 @@ async def known_days(world: World) -> set[date]:
     return {row["day"] for row in rows}
 
 
-async def age(world: World, days: int) -> None:
+async def move_into_past(world: World, days: int) -> None:
     await world.value(AGE.format(days=days))
 
 
 @pytest_asyncio.fixture
 async def stopped(world: World) -> World:
-    """Work that completed, work that became a dead letter, and work that waits for its retry."""
+    """Return a stopped world with completed work, a dead letter, and work that waits for a retry."""
     app = App("old")
 
     @app.job("good")
@@ -121,7 +121,7 @@ async def stopped(world: World) -> World:
 async def test_settled_work_goes_with_all_that_belongs_to_it_and_nothing_else(stopped):
     assert (await counts(stopped))["inbox"] == 9
     assert (await cleaner(stopped).run_once()).works == 0
-    cleaned = await cleaner(stopped, clock=Later(days=31)).run_once()
+    cleaned = await cleaner(stopped, clock=ClockAhead(days=31)).run_once()
     assert cleaned.works == 1
     assert await counts(stopped) == {
         "work_queue": 2,
@@ -134,21 +134,21 @@ async def test_settled_work_goes_with_all_that_belongs_to_it_and_nothing_else(st
         "hopeless",
         "patient",
     ]
-    assert (await verify(stopped.database)).differences == [], "what is gone was meant to go"
+    assert (await verify(stopped.database)).differences == [], "only old rows are deleted"
 
 
 @pytest.mark.breaks_tables("deletes work that no clean-up has deleted")
-async def test_what_somebody_else_deleted_is_still_missed(stopped):
-    await cleaner(stopped, clock=Later(days=31)).run_once()
+async def test_rows_deleted_outside_retention_are_reported_as_missing(stopped):
+    await cleaner(stopped, clock=ClockAhead(days=31)).run_once()
     await stopped.value("DELETE FROM dispatcher.dead_letter")
     await stopped.value("DELETE FROM dispatcher.metadata")
     await stopped.value("DELETE FROM dispatcher.work_queue")
-    kinds = [one.kind for one in (await verify(stopped.database)).differences]
+    kinds = [difference.kind for difference in (await verify(stopped.database)).differences]
     assert kinds == ["missing"] * 5, "two works, two runs, a dead letter"
 
 
 async def resolve_later(stopped: World) -> None:
-    """The dead letter is seen to twenty days after its work was settled."""
+    """Resolve the dead letter twenty days after its work was settled."""
     await stopped.value(
         "UPDATE dispatcher.dead_letter SET state = 'acknowledged', resolved_at = now() + '20 days'"
     )
@@ -163,8 +163,8 @@ async def resolve_later(stopped: World) -> None:
 async def test_a_resolved_dead_letter_lets_its_work_go_after_its_own_time(stopped):
     await resolve_later(stopped)
     assert (await verify(stopped.database)).differences == []
-    assert (await cleaner(stopped, clock=Later(days=31)).run_once()).works == 1
-    assert (await cleaner(stopped, clock=Later(days=51)).run_once()).works == 1
+    assert (await cleaner(stopped, clock=ClockAhead(days=31)).run_once()).works == 1
+    assert (await cleaner(stopped, clock=ClockAhead(days=51)).run_once()).works == 1
     assert await stopped.value("SELECT array_agg(job) FROM dispatcher.work_queue") == ["patient"]
     assert (await verify(stopped.database)).differences == []
 
@@ -172,10 +172,10 @@ async def test_a_resolved_dead_letter_lets_its_work_go_after_its_own_time(stoppe
 @pytest.mark.breaks_tables("deletes work that no clean-up has deleted")
 async def test_work_whose_dead_letter_was_resolved_lately_is_missed_and_comes_back(stopped):
     await resolve_later(stopped)
-    await cleaner(stopped, clock=Later(days=31)).run_once()
+    await cleaner(stopped, clock=ClockAhead(days=31)).run_once()
     for table in ("dead_letter", "metadata", "work_queue"):
         await stopped.value(f"DELETE FROM dispatcher.{table} WHERE job = 'hopeless'")
-    kinds = [one.kind for one in (await verify(stopped.database)).differences]
+    kinds = [difference.kind for difference in (await verify(stopped.database)).differences]
     assert kinds == ["missing"] * 3, "a work, a run, a dead letter"
     await stopped.value("UPDATE dispatcher.witness SET last_heard_at = now() - interval '1 h'")
     await rebuild(stopped.database)
@@ -183,46 +183,46 @@ async def test_work_whose_dead_letter_was_resolved_lately_is_missed_and_comes_ba
     assert (await verify(stopped.database)).differences == []
 
 
-async def test_what_is_told_again_of_forgotten_work_makes_no_second_life(world):
-    """Its history goes a little later than it, and would tell of two lives as if they were one."""
-    told_at, work, begun = utc_now(), uuid4(), []
+async def test_late_messages_about_deleted_work_are_ignored(world):
+    """History outlives its work for a while, and would mix two lives of the same id."""
+    sent_at, work, begun = utc_now(), uuid4(), []
     app = App("old")
 
     @app.job("job")
     async def job(ctx):
         begun.append(ctx)
 
-    queued = WorkQueued(work=work, group="ops", job="job", cause="test", queued_at=told_at)
-    cancel = WorkCancelRequested(work=work, group="ops", reason="late", requested_at=told_at)
+    queued = WorkQueued(work=work, group="ops", job="job", cause="test", queued_at=sent_at)
+    cancel = WorkCancelRequested(work=work, group="ops", reason="late", requested_at=sent_at)
     dispatcher = await world.dispatcher()
     await world.worker(app)
-    await tell(world, work, told_at, queued)
+    await publish_events(world, work, sent_at, queued)
     await world.until_settled()
     world.services.remove(dispatcher)
     await dispatcher.stop()
-    dispatcher = await world.dispatcher(clock=Later(days=31))
+    dispatcher = await world.dispatcher(clock=ClockAhead(days=31))
     await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.work_queue)")
-    before = dispatcher.counts.read().get("work_too_old", 0)
-    await tell(world, work, told_at, cancel, queued)
+    before = dispatcher.counts.get("work_too_old", 0)
+    await publish_events(world, work, sent_at, cancel, queued)
 
     async def passed_over() -> bool:
-        return dispatcher.counts.read().get("work_too_old", 0) == before + 2
+        return dispatcher.counts.get("work_too_old", 0) == before + 2
 
-    await until(passed_over, within=10, what="both are passed over")
+    await until(passed_over, within=10, what="both messages are ignored")
     assert await counts(world) == dict.fromkeys(TABLES, 0)
     assert len(begun) == 1
     assert (await verify(world.database)).differences == []
 
 
-async def tell(world: World, work: UUID, at: datetime, *told: Any) -> None:
-    for one in told:
-        body = encode(event(one, id=uuid4(), source="test", subject=work, time=at))
+async def publish_events(world: World, work: UUID, at: datetime, *events: Any) -> None:
+    for data in events:
+        body = encode(event(data, id=uuid4(), source="test", subject=work, time=at))
         await publish(world.broker, subjects.work("ops"), body)
 
 
-@pytest.mark.breaks_tables("history is moved to another day, and so are not the tables")
-async def test_a_day_is_dropped_once_a_snapshot_tells_of_what_outlives_it(stopped):
-    await age(stopped, 40)
+@pytest.mark.breaks_tables("moves history to another day, but not the tables")
+async def test_a_day_is_dropped_once_a_snapshot_has_the_work_that_outlives_it(stopped):
+    await move_into_past(stopped, 40)
     assert (await verify(stopped.database)).differences == []
     old: date = await stopped.value("SELECT min(recorded_at)::date FROM dispatcher.history")
     assert old in await known_days(stopped)
@@ -233,12 +233,12 @@ async def test_a_day_is_dropped_once_a_snapshot_tells_of_what_outlives_it(stoppe
         "headway.history.snapshot.v1"
     ]
     assert (await verify(stopped.database)).differences == []
-    assert (await cleaner(stopped).run_once()).snapshots == 0, "and it is done once"
+    assert (await cleaner(stopped).run_once()).snapshots == 0, "the second pass does nothing"
 
 
-@pytest.mark.breaks_tables("history is moved to another day, and so are not the tables")
+@pytest.mark.breaks_tables("moves history to another day, but not the tables")
 async def test_a_snapshot_leaves_out_dead_letters_that_were_forgotten(world):
-    """That they were is dropped with its day, and the snapshot would tell of them for ever."""
+    """The day with their deletion is dropped, so the snapshot would keep them for ever."""
     async with world.client() as client:
         ops = Ops(world, client)
         await world.dispatcher()
@@ -248,29 +248,29 @@ async def test_a_snapshot_leaves_out_dead_letters_that_were_forgotten(world):
         await world.until("SELECT count(*) = 2 FROM dispatcher.dead_letter")
         await world.stop()
         world.services.clear()
-    await age(world, 31)
-    assert (await cleaner(world).run_once()).snapshots == 1, "it tells of both letters"
-    world.database.clock = Later(days=31)
+    await move_into_past(world, 31)
+    assert (await cleaner(world).run_once()).snapshots == 1, "the snapshot has both letters"
+    world.database.clock = ClockAhead(days=31)
     await purge_letters(world.database, days=30)
-    assert (await counts(world))["dead_letter"] == 1, "the one that nobody has seen to"
-    await age(world, 40)
+    assert (await counts(world))["dead_letter"] == 1, "the unresolved letter"
+    await move_into_past(world, 40)
     cleaned = await cleaner(world).run_once()
     assert (cleaned.days_dropped, cleaned.snapshots) == (1, 1)
     assert (await verify(world.database)).differences == []
 
 
-@pytest.mark.breaks_tables("history is moved to another day, and a row is corrupted")
+@pytest.mark.breaks_tables("moves history to another day and corrupts a row")
 async def test_a_snapshot_does_not_make_a_corruption_true(stopped):
     await stopped.value("UPDATE dispatcher.metadata SET worker = 'forged' WHERE job = 'patient'")
-    await age(stopped, 40)
+    await move_into_past(stopped, 40)
     await cleaner(stopped).run_once()
     [found] = (await verify(stopped.database)).differences
     assert (found.column, found.found) == ("worker", "forged")
 
 
-@pytest.mark.breaks_tables("history is moved to another day")
+@pytest.mark.breaks_tables("moves history to another day")
 async def test_work_goes_on_after_the_day_it_began_on_was_dropped(stopped):
-    await age(stopped, 40)
+    await move_into_past(stopped, 40)
     await cleaner(stopped).run_once()
     app = App("old")
 
@@ -286,7 +286,7 @@ async def test_work_goes_on_after_the_day_it_began_on_was_dropped(stopped):
     await stopped.worker(app)
     await stopped.until("SELECT count(*) = 3 FROM dispatcher.work_queue WHERE state = 'settled'")
     differences = (await verify(stopped.database)).differences
-    assert {one.column for one in differences} <= {"not_before"}, "which this test moved"
+    assert {difference.column for difference in differences} <= {"not_before"}, "this test moved it"
     assert (
         await stopped.value(
             "SELECT (runs, attempts, outcome)::text FROM dispatcher.work_queue WHERE job = 'patient'"
@@ -296,11 +296,11 @@ async def test_work_goes_on_after_the_day_it_began_on_was_dropped(stopped):
 
 
 async def test_days_are_made_ahead_and_what_came_too_early_is_moved_into_its_own(world):
-    """The test may begin on one day and end on the next: it asks for no more than both need."""
+    """The test may run over midnight, so it accepts the partitions of both days."""
     for day in await known_days(world):
         await world.value("SELECT dispatcher.drop_history_day($1)", day)
     today: date = await world.value("SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date")
-    # As after a week without a clean-up, and as by a clock that was ahead for a while.
+    # Simulate a week without a clean-up, and a clock that was ahead for a while.
     for ahead in (0, 30):
         await world.value(
             "INSERT INTO dispatcher.history (event_id, type, subject, source, occurred_at, data,"
@@ -319,7 +319,7 @@ async def test_days_are_made_ahead_and_what_came_too_early_is_moved_into_its_own
     assert await known_days(world) - made <= {today + timedelta(days=8)}, "unless a day has ended"
 
 
-async def test_a_day_that_somebody_reads_is_dropped_later(world):
+async def test_a_day_that_is_being_read_is_dropped_later(world):
     day = (datetime.now(UTC) - timedelta(days=50)).date()
     await world.value("SELECT dispatcher.add_history_day($1)", day)
     async with world.database.transaction() as reader:
@@ -328,17 +328,17 @@ async def test_a_day_that_somebody_reads_is_dropped_later(world):
     assert (await cleaner(world).run_once()).days_dropped == 1
 
 
-@pytest.mark.breaks_tables("history is moved to other days, and so are not the tables")
+@pytest.mark.breaks_tables("moves history to other days, but not the tables")
 async def test_no_day_is_dropped_while_an_earlier_one_cannot_be(stopped):
-    """Work that began on the first would seem never to have ended on the second."""
-    await age(stopped, 41)
+    """Otherwise work that began on the first day would seem not to have ended on the second."""
+    await move_into_past(stopped, 41)
     first: date = await stopped.value("SELECT min(recorded_at)::date FROM dispatcher.history")
     await stopped.value("SELECT dispatcher.add_history_day($1)", first + timedelta(days=1))
     await stopped.value(
         "UPDATE dispatcher.history SET recorded_at = recorded_at + interval '1 day'"
         " WHERE type = 'headway.work.settled.v1'"
     )
-    clean = cleaner(stopped, clock=Later(days=31))
+    clean = cleaner(stopped, clock=ClockAhead(days=31))
     async with stopped.database.transaction() as reader:
         await reader.execute(f"LOCK dispatcher.history_{first:%Y%m%d} IN ACCESS SHARE MODE")
         cleaned = await clean.run_once()
@@ -348,10 +348,10 @@ async def test_no_day_is_dropped_while_an_earlier_one_cannot_be(stopped):
     assert (await verify(stopped.database)).differences == []
 
 
-async def test_a_great_deal_goes_in_batches(world, monkeypatch):
+async def test_many_rows_are_deleted_in_batches(world, monkeypatch):
     monkeypatch.setattr(retention_module, "BATCH", 300)
     await make_works(world.database, 1000)
-    clean = cleaner(world, clock=Later(days=31))
+    clean = cleaner(world, clock=ClockAhead(days=31))
     assert [(await clean.run_once()).works for _ in range(5)] == [300, 300, 300, 100, 0]
     assert await counts(world) == dict.fromkeys(TABLES, 0)
     assert (await verify(world.database)).differences == []
@@ -362,7 +362,7 @@ async def test_two_at_once_do_not_hinder_each_other(world, monkeypatch):
     await make_works(world.database, 400)
 
     async def clean_all() -> None:
-        clean = cleaner(world, clock=Later(days=31))
+        clean = cleaner(world, clock=ClockAhead(days=31))
         while await world.value("SELECT count(*) FROM dispatcher.work_queue"):
             await clean.run_once()
 
@@ -400,7 +400,7 @@ async def test_pruned_work_needs_no_snapshot(stopped):
     for table in ("metadata", "work_queue"):
         await stopped.value(f"DELETE FROM dispatcher.{table} WHERE manifest_id = $1", manifest)
     assert (await verify(stopped.database)).differences == []
-    await age(stopped, 40)
+    await move_into_past(stopped, 40)
     assert (await cleaner(stopped).run_once()).snapshots == 2
     assert (await verify(stopped.database)).differences == []
 
@@ -420,7 +420,7 @@ async def test_workers_that_crashed_are_gone_and_after_a_time_forgotten(world):
     await world.until("SELECT count(*) = 2 FROM dispatcher.worker")
     rows = await world.rows("SELECT name, gone FROM dispatcher.worker ORDER BY name")
     assert [tuple(row) for row in rows] == [("alive", False), ("crashed-lately", True)]
-    # One that is heard again is back.
+    # A worker that sends a heartbeat again is alive.
     await world.worker(App("test"), worker_name="crashed-lately")
     await world.until("SELECT NOT gone FROM dispatcher.worker WHERE name = 'crashed-lately'")
 

@@ -1,4 +1,4 @@
-"""A worker with the least permissions cannot hurt the leases of others."""
+"""A worker with minimal permissions cannot harm the leases of other workers."""
 
 import asyncio
 
@@ -47,7 +47,7 @@ async def desk(world) -> Desk:
 @pytest.mark.parametrize("fenced", [False, True])
 @pytest.mark.parametrize("projected", [False, True])
 async def test_a_forged_revocation_does_not_take_a_lease_away(desk, stranger, fenced, projected):
-    """Whether the projector has refused it already or not, and however it is published."""
+    """Before or after the projector refused it, and with or without a fence."""
     if not projected:
         await desk.world.services[0].end_pass("projector")
     lease = desk.lease("w1")
@@ -71,7 +71,7 @@ async def test_a_forged_revocation_does_not_take_a_lease_away(desk, stranger, fe
 
 
 @pytest.mark.parametrize("projected", [False, True])
-async def test_who_speaks_first_does_not_block_a_lease(desk, stranger, projected):
+async def test_a_forged_first_claim_does_not_block_a_lease(desk, stranger, projected):
     if not projected:
         await desk.world.services[0].end_pass("projector")
     junk = LeaseClaimed(**desk.rights(token="guess"), host="there")
@@ -95,7 +95,7 @@ async def test_who_speaks_first_does_not_block_a_lease(desk, stranger, projected
     await check_invariants(desk.world.database)
 
 
-async def test_nor_does_it_keep_an_order_from_being_cancelled(desk, stranger):
+async def test_a_forged_claim_does_not_prevent_a_cancel(desk, stranger):
     junk = LeaseClaimed(**desk.rights(token="guess"), host="there")
     await stranger.say(desk.order.lease, junk)
     await desk.world.until("SELECT count(*) FROM dispatcher.history WHERE NOT accepted")
@@ -151,7 +151,7 @@ async def test_an_unfenced_message_counts_and_its_worker_is_warned(desk, caplog)
 
 
 @pytest.mark.parametrize("output", [b"NaN", b"1e400"])
-async def test_an_outcome_that_cannot_be_read_is_told_to_its_worker_and_is_the_reason(
+async def test_an_unreadable_outcome_is_reported_to_its_worker_and_is_the_reason(
     world, stranger, output
 ):
     desk = await open_desk(world)
@@ -185,7 +185,7 @@ async def test_a_worker_that_names_a_lease_and_never_claims_it_loses_it(world):
     failure = await world.until("SELECT failure FROM dispatcher.metadata WHERE state = 'failed'")
     beating.cancel()
     assert failure["kind"] == "undelivered"
-    assert renewals[0] == [], "its claim may be on its way"
+    assert renewals[0] == [], "its claim may still arrive"
     assert renewals[2] == [desk.order.lease]
 
 
@@ -202,13 +202,11 @@ async def test_the_reason_says_whether_a_worker_was_heard(world, heard):
             await desk.heartbeat("w1")
         return await world.value("SELECT failure FROM dispatcher.metadata WHERE state = 'failed'")
 
-    told = await until(failure, within=20, what="the lease is revoked")
-    assert (told["kind"], kind in told["message"]) == ("orphaned", True)
+    recorded = await until(failure, within=20, what="the lease is revoked")
+    assert (recorded["kind"], kind in recorded["message"]) == ("orphaned", True)
 
 
-async def test_an_owner_whose_words_have_vanished_tells_them_again_behind_a_refused_one(
-    desk, stranger
-):
+async def test_an_owner_republishes_lost_events_after_a_refused_event(desk, stranger):
     lease = desk.lease("w1")
     assert await lease.claim() == "mine"
     await desk.world.until("SELECT claimed_by IS NOT NULL FROM dispatcher.lease")

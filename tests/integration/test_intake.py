@@ -1,4 +1,4 @@
-"""The dispatcher's intake: what it does with work whose place is taken."""
+"""The dispatcher's intake: work whose slot is taken, and ignored messages."""
 
 from uuid import uuid4
 
@@ -33,23 +33,23 @@ async def test_work_whose_slot_is_taken_is_coalesced_and_never_sticks(world):
     assert {states[first][0], states[beside][0]} <= {"queued", "waiting"}
 
 
-async def test_what_is_passed_over_is_counted(world):
+async def test_ignored_messages_are_counted(world):
     dispatcher = await world.dispatcher()
     scheduler = await world.scheduler()
     work = uuid4()
     queued = WorkQueued(work=work, group="ops", job="job", cause="test", queued_at=utc_now())
-    told = event(queued, id=work, source="test", subject=work, time=utc_now())
+    work_event = event(queued, id=work, source="test", subject=work, time=utc_now())
     strange = {"specversion": "1.0", "id": "x", "source": "test", "type": "headway.work.painted.v1"}
-    for body in (encode(told), encode(told), msgspec.json.encode(strange)):
+    for body in (encode(work_event), encode(work_event), msgspec.json.encode(strange)):
         assert isinstance(await publish(world.broker, subjects.work("ops"), body), Stored)
 
     async def both():
-        return dispatcher.counts.read() == {"work_known_before": 1, "events_of_unknown_type": 1}
+        return dispatcher.counts == {"work_known_before": 1, "events_of_unknown_type": 1}
 
     await until(both, within=10, what="both are counted")
-    told = (200, "events_of_unknown_type 1\nwork_known_before 1")
-    assert await dispatcher.health.report("/counts") == told
-    # Another service of the same process has passed over nothing.
+    expected = (200, "events_of_unknown_type 1\nwork_known_before 1")
+    assert await dispatcher.health.report("/counts") == expected
+    # Another service of the same process has ignored nothing.
     assert await scheduler.health.report("/counts") == (200, "")
     _, metrics = await scheduler.health.report("/metrics")
     assert 'passed_over_total{what="' not in metrics

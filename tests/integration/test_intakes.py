@@ -1,4 +1,4 @@
-"""An intake that is ended takes nothing along."""
+"""Message intakes: a stopped intake loses no message."""
 
 import asyncio
 
@@ -15,8 +15,8 @@ from support.world import until
 pytestmark = pytest.mark.thorough
 
 
-async def test_what_comes_after_its_end_is_for_the_next_one(world):
-    """Its connection may live on for a while: the request that it made must not."""
+async def test_messages_after_its_end_are_left_for_the_next_intake(world):
+    """The connection may stay open after the end, but the pull request must not."""
     await world.provision()
     taken = []
 
@@ -44,7 +44,7 @@ async def test_what_comes_after_its_end_is_for_the_next_one(world):
 SUBJECTS = [f"headway.event.01930000-0000-7000-8000-00000000000{number}.w1" for number in (1, 2)]
 
 
-async def tell(world, subject, *, after):
+async def publish_event(world, subject, *, after):
     headers = {subjects.EXPECTED_SEQUENCE_HEADER: str(after)}
     assert isinstance(await publish(world.broker, subject, b"{}", headers=headers), Stored)
 
@@ -59,25 +59,25 @@ def lingering(world, *, seconds, complete) -> Puller:
     )
 
 
-async def test_what_follows_is_waited_for_until_nothing_is_missing(world):
-    """An hour would be too long for this test: it ends once the claims have their second words."""
+async def test_a_fetch_lingers_until_its_claims_are_complete(world):
+    """The fetch ends before its hour, once the second message of each claim has arrived."""
     await world.provision()
     puller = lingering(world, seconds=3600, complete=no_claim_alone)
     fetching = asyncio.create_task(puller.fetch(500, wait=10))
     for subject in SUBJECTS:
-        await tell(world, subject, after=0)
+        await publish_event(world, subject, after=0)
     for after, subject in enumerate(SUBJECTS, start=1):
         assert not fetching.done()
-        await tell(world, subject, after=after)
-    assert [one.subject for one in await fetching] == SUBJECTS * 2
+        await publish_event(world, subject, after=after)
+    assert [message.subject for message in await fetching] == SUBJECTS * 2
 
 
-async def test_what_does_not_follow_is_waited_for_only_so_long(world):
+async def test_a_fetch_lingers_no_longer_than_its_limit(world):
     await world.provision()
     puller = lingering(world, seconds=0.001, complete=no_claim_alone)
-    await tell(world, SUBJECTS[0], after=0)
+    await publish_event(world, SUBJECTS[0], after=0)
     [message] = await puller.fetch(500, wait=10)
-    # The request is still open, and brings what comes later.
-    await tell(world, SUBJECTS[0], after=1)
+    # The request is still open, and receives the later message.
+    await publish_event(world, SUBJECTS[0], after=1)
     [second] = await puller.fetch(500, wait=10)
     assert [message.sequence, second.sequence] == [1, 2]

@@ -1,4 +1,4 @@
-"""Consumers of jobs: exactly the declared jobs have one, whatever heartbeats name."""
+"""Job consumers: exactly the declared jobs have one, whatever heartbeats name."""
 
 import msgspec
 import pytest
@@ -22,11 +22,11 @@ async def beat(world, worker: str, jobs: list[str]) -> HeartbeatReply:
     return msgspec.json.decode(reply.data, type=HeartbeatReply)
 
 
-async def tell(world, change: JobChanged) -> None:
-    told = event(
+async def publish_change(world, change: JobChanged) -> None:
+    message = event(
         change, id=f"{change.job}-{change.version}", source="t", subject="x", time=utc_now()
     )
-    await publish(world.broker, subjects.work("ops"), encode(told))
+    await publish(world.broker, subjects.work("ops"), encode(message))
 
 
 async def jobs_with_consumer(world) -> set[str | None]:
@@ -42,12 +42,12 @@ async def until_jobs(world, *jobs: str) -> None:
 
 
 async def test_declared_jobs_have_one_and_invented_names_have_none(world):
-    """Thousands of names in heartbeats leave room for a job that is declared after them."""
+    """Thousands of invented names in heartbeats leave room for a job that is declared later."""
     await world.dispatcher()
     for number in range(3):
         jobs = [f"invented-{number}-{index}" for index in range(1_000)]
         assert not (await beat(world, f"stranger-{number}", jobs)).error
-    await tell(world, JobChanged(job="real", version=1))
+    await publish_change(world, JobChanged(job="real", version=1))
     await until_jobs(world, "real")
 
 
@@ -65,23 +65,23 @@ async def test_a_worker_may_come_before_its_job_is_declared(world):
     await until_run(world, "completed")
 
 
-async def test_one_that_was_deleted_comes_back_and_strays_go(world):
+async def test_a_deleted_consumer_comes_back_and_stray_consumers_go(world):
     stray = job_consumer("left-over")
     await world.provision()
     await ensure_consumer(world.broker, stray)
     await world.dispatcher()
-    await tell(world, JobChanged(job="real", version=1))
+    await publish_change(world, JobChanged(job="real", version=1))
     await until_jobs(world, "real")
     await world.broker.api(f"CONSUMER.DELETE.{subjects.RUNS_STREAM}.worker-real")
     await until_jobs(world, "real")
 
 
-async def test_that_of_a_retired_job_goes_with_its_last_work_and_comes_back(world):
+async def test_the_consumer_of_a_retired_job_is_deleted_with_its_last_work_and_comes_back(world):
     dispatcher = await world.dispatcher()
-    await tell(world, JobChanged(job="job", version=1))
+    await publish_change(world, JobChanged(job="job", version=1))
     await queue(world)
     await until_jobs(world, "job")
-    await tell(world, JobChanged(job="job", version=2, retired=True))
+    await publish_change(world, JobChanged(job="job", version=2, retired=True))
     await world.until("SELECT retired FROM dispatcher.job_limit WHERE name = 'job'")
     dispatcher.wake("consumers")
 
@@ -91,28 +91,30 @@ async def test_that_of_a_retired_job_goes_with_its_last_work_and_comes_back(worl
     await world.worker(app_with(job))
     await until_run(world, "completed")
     await until_jobs(world)
-    await tell(world, JobChanged(job="job", version=3))
+    await publish_change(world, JobChanged(job="job", version=3))
     await until_jobs(world, "job")
 
 
-async def test_doctor_says_why_one_cannot_be_made(world):
-    """The stream takes no more consumers: the broker's own words reach the operator."""
+async def test_doctor_says_why_a_consumer_cannot_be_created(world):
+    """If the stream is full of consumers, the operator sees the broker's error message."""
     [runs] = [
-        one
-        for one in streams(replicas=1, max_bytes=64 * 1024**2)
-        if one.name == subjects.RUNS_STREAM
+        stream
+        for stream in streams(replicas=1, max_bytes=64 * 1024**2)
+        if stream.name == subjects.RUNS_STREAM
     ]
     full = msgspec.structs.replace(runs, config={**runs.config, "max_consumers": 1})
     await ensure_stream(world.broker, full)
     await world.dispatcher()
-    await tell(world, JobChanged(job="first", version=1))
+    await publish_change(world, JobChanged(job="first", version=1))
     await until_jobs(world, "first")
-    await tell(world, JobChanged(job="second", version=2))
+    await publish_change(world, JobChanged(job="second", version=2))
     await world.until("SELECT consumer_error FROM dispatcher.job_limit WHERE name = 'second'")
     await beat(world, "stranger", ["nobody"])
     found = await check_database(world.database)
-    told = [(one.verdict, one.found) for one in found if one.check == "consumers"]
-    assert [verdict for verdict, _ in told] == ["warning", "trouble"]
-    assert "a worker serves job nobody, which no application declares" in told[0][1]
-    assert "consumer of job second" in told[1][1]
-    assert "maximum consumers limit reached" in told[1][1]
+    findings = [
+        (finding.verdict, finding.found) for finding in found if finding.check == "consumers"
+    ]
+    assert [verdict for verdict, _ in findings] == ["warning", "trouble"]
+    assert "a worker serves job nobody, which no application declares" in findings[0][1]
+    assert "consumer of job second" in findings[1][1]
+    assert "maximum consumers limit reached" in findings[1][1]

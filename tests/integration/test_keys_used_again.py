@@ -1,4 +1,4 @@
-"""A key that comes again when the scheduler has forgotten it, and the dispatcher its work not yet."""
+"""A key is reused after the scheduler deleted it, while the dispatcher still has its work."""
 
 from datetime import timedelta
 from uuid import UUID
@@ -15,12 +15,12 @@ from support.timeline import SetClock
 
 pytestmark = pytest.mark.thorough
 
-# What follows from one service's forgetting before the other.
+# The invariant that breaks because the scheduler deletes its rows before the dispatcher.
 FORGOTTEN = "I1: work of a manifest that no occurrence tells of"
 
 
 class Shop:
-    """A job whose first run may be hopeless, a manifest of it, and which work has run."""
+    """A job whose first run may fail for good, its manifest, and the work that ran."""
 
     def __init__(self, world, *, hopeless: bool) -> None:
         self.world = world
@@ -41,7 +41,7 @@ class Shop:
         await self.world.scheduler(self.app)
 
     async def forget_keys(self) -> None:
-        """What the scheduler, and it alone, forgets in a month."""
+        """Delete the rows that only the scheduler deletes after a month."""
         database = self.world.database
         database.clock = SetClock(utc_now() + timedelta(days=31))
         await Retention(database, days=30).run_once()
@@ -56,8 +56,8 @@ async def shop(request, world) -> Shop:
 
 
 @pytest_asyncio.fixture(params=["enqueued", "triggered"])
-async def ask(request, application, world):
-    """Ask for work under one and the same key."""
+async def request_work(request, application, world):
+    """Return a function that requests work with the same key each time."""
     if request.param == "enqueued":
         yield lambda: headway.enqueue(application, "mail", key="k")
         return
@@ -69,21 +69,21 @@ async def ask(request, application, world):
         yield trigger
 
 
-@pytest.mark.breaks_tables("the scheduler forgets what the dispatcher still knows")
-async def test_it_makes_other_work_that_runs(shop, ask, world):
-    first = await ask()
+@pytest.mark.breaks_tables("the scheduler deletes rows that the dispatcher still has")
+async def test_a_reused_key_creates_new_work_that_runs(shop, request_work, world):
+    first = await request_work()
     await world.until_settled()
-    assert await ask() == first, "the key is remembered"
+    assert await request_work() == first, "the key is remembered"
     await shop.forget_keys()
-    second = await ask()
+    second = await request_work()
     await world.until_settled(at_least=2)
     assert second != first
     assert shop.ran == [first, second]
-    assert await ask() == second
+    assert await request_work() == second
     for letter in await world.rows("SELECT id FROM dispatcher.dead_letter"):
         async with world.client() as client:
             await client.retry(letter["id"])
         await world.until_settled(at_least=2)
         assert shop.ran == [first, second, first]
     broken = await broken_invariants(world.database)
-    assert [one for one in broken if not one.startswith(FORGOTTEN)] == []
+    assert [violation for violation in broken if not violation.startswith(FORGOTTEN)] == []

@@ -49,7 +49,7 @@ async def test_a_claim_whose_reply_was_lost_is_found_to_be_mine(desk):
     await check_invariants(desk.world.database)
 
 
-async def test_an_outcome_whose_reply_was_lost_is_not_told_twice(desk):
+async def test_an_outcome_whose_reply_was_lost_is_not_published_twice(desk):
     lease = desk.lease("w1")
     await lease.claim()
     done = lease.event(RunCompleted(**lease.credentials, run=desk.run, output=1))
@@ -67,7 +67,7 @@ async def test_the_answers_before_a_claim_and_after_the_end(desk):
     assert (await desk.ask("w1")).answer == "nothing_stored"
     unknown = desk.lease("w1")
     desk.order, order = msgspec.structs.replace(desk.order, lease=uuid4()), desk.order
-    assert (await desk.ask("w1")).answer == "ended", "nobody knows such a lease"
+    assert (await desk.ask("w1")).answer == "ended", "the lease is unknown"
     desk.order = order
     await unknown.claim()
     await unknown.publish(unknown.event(RunCompleted(**unknown.credentials, run=desk.run)))
@@ -77,7 +77,7 @@ async def test_the_answers_before_a_claim_and_after_the_end(desk):
     assert await desk.lease("w2").claim() == "gone"
 
 
-async def test_when_the_stream_forgot_the_lease_its_owner_tells_it_all_again(desk):
+async def test_when_the_stream_lost_the_lease_its_owner_republishes_all_events(desk):
     lease = desk.lease("w1")
     await lease.claim()
     await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
@@ -90,16 +90,16 @@ async def test_when_the_stream_forgot_the_lease_its_owner_tells_it_all_again(des
     await check_invariants(desk.world.database)
 
 
-async def test_a_word_whose_reply_was_lost_is_told_again_with_the_others(desk):
+async def test_an_event_whose_reply_was_lost_is_republished_with_the_others(desk):
     await desk.world.services[0].end_pass("projector")
     lease = desk.lease("w1")
     await lease.claim()
     woke = lease.event(
         RunActivated(**lease.credentials, run=desk.run, activations=[Activation(manifest="child")])
     )
-    sequence, told = lease._sequence, list(lease._published)
+    sequence, published = lease._sequence, list(lease._published)
     assert await lease.publish(woke) == "stored"
-    lease._sequence, lease._published = sequence, told
+    lease._sequence, lease._published = sequence, published
     assert await lease.publish(woke) == "stored", "only the reply was lost"
     await desk.world.broker.api(f"STREAM.PURGE.{subjects.EVENTS_STREAM}")
     done = lease.event(RunCompleted(**lease.credentials, run=desk.run))
@@ -112,7 +112,7 @@ async def test_a_word_whose_reply_was_lost_is_told_again_with_the_others(desk):
     await check_invariants(desk.world.database)
 
 
-async def test_when_the_stream_went_back_its_owner_tells_again_what_is_missing(desk):
+async def test_when_the_stream_went_back_its_owner_republishes_the_missing_events(desk):
     await desk.world.services[0].end_pass("projector")
     lease = desk.lease("w1")
     await lease.claim()
@@ -120,7 +120,7 @@ async def test_when_the_stream_went_back_its_owner_tells_again_what_is_missing(d
         **lease.credentials, run=desk.run, activations=[Activation(manifest="child")]
     )
     assert await lease.publish(lease.event(woke)) == "stored"
-    # The claim is still there, the word after it is lost, and was never projected.
+    # The claim is still stored; the event after it is lost and was not projected.
     await desk.world.broker.api(
         f"STREAM.MSG.DELETE.{subjects.EVENTS_STREAM}", {"seq": lease._sequence}
     )
@@ -171,7 +171,7 @@ async def test_events_may_arrive_in_any_order_and_any_number_of_times(desk):
     await check_invariants(desk.world.database)
 
 
-async def test_a_letter_is_of_the_code_that_ran_even_if_another_has_its_name_by_now(desk):
+async def test_a_dead_letter_names_the_code_version_that_ran(desk):
     await desk.restart("n1", "v1")
     await desk.lease("w1").claim()
     await desk.world.until("SELECT claimed_by IS NOT NULL FROM dispatcher.lease")
@@ -180,11 +180,11 @@ async def test_a_letter_is_of_the_code_that_ran_even_if_another_has_its_name_by_
     await desk.settled()
     [letter] = await desk.world.rows("SELECT code_version FROM dispatcher.dead_letter")
     assert letter["code_version"] == "v1"
-    told = "SELECT data ->> 'code_version' FROM dispatcher.history WHERE type LIKE '%.created.v1'"
-    assert await desk.world.value(told) == "v1"
+    query = "SELECT data ->> 'code_version' FROM dispatcher.history WHERE type LIKE '%.created.v1'"
+    assert await desk.world.value(query) == "v1"
 
 
-async def test_nor_is_it_told_by_another_process_of_that_name_if_its_own_was_not_heard(desk):
+async def test_a_dead_letter_does_not_take_the_code_version_of_another_process(desk):
     await desk.restart("n2", "v2")
     await desk.lease("w1").claim()
     await desk.force("w1", desk.failed())
@@ -192,7 +192,7 @@ async def test_nor_is_it_told_by_another_process_of_that_name_if_its_own_was_not
     assert await desk.world.value("SELECT code_version FROM dispatcher.dead_letter") == ""
 
 
-async def test_what_is_heard_of_a_run_after_its_letter_was_made_reaches_the_letter(desk):
+async def test_late_events_of_a_run_reach_its_dead_letter(desk):
     await desk.force("w1", desk.failed())
     await desk.settled()
     [run] = await desk.world.value("SELECT runs FROM dispatcher.dead_letter")
@@ -206,8 +206,8 @@ async def test_what_is_heard_of_a_run_after_its_letter_was_made_reaches_the_lett
     await check_invariants(desk.world.database)
 
 
-async def test_nor_does_it_pass_by_a_letter_that_is_just_being_made(desk):
-    """By another dispatcher, which holds the work and has read its runs."""
+async def test_late_events_of_a_run_reach_a_dead_letter_that_is_being_created(desk):
+    """Another dispatcher has locked the work and has already read its runs."""
     await desk.force("w1", desk.failed())
     await desk.settled()
     await desk.world.value("CREATE TABLE made AS TABLE dispatcher.dead_letter")
@@ -258,7 +258,7 @@ async def test_forged_late_and_rival_events_are_refused_and_kept(desk):
     [b"", b"rubbish", b"\xff\xfe", os.urandom(200), b'{"specversion":"1.0"}', b"[" * 2000],
     ids=["empty", "text", "not-utf8", "random", "half", "deep"],
 )
-async def test_rubbish_is_put_aside_with_its_bytes_and_the_flow_goes_on(desk, body):
+async def test_an_unreadable_message_is_kept_with_its_bytes_and_the_flow_continues(desk, body):
     subject = subjects.event(desk.order.lease, "w1")
     await publish(desk.world.broker, subject, body, headers={"Status": "404"})
     lease = desk.lease("w1")
@@ -272,7 +272,7 @@ async def test_rubbish_is_put_aside_with_its_bytes_and_the_flow_goes_on(desk, bo
 
 
 async def test_an_output_that_the_database_refuses_is_put_aside_alone(desk):
-    """Found by bisecting, tried five times, then kept raw."""
+    """The projector finds it by bisection, tries it five times, then stores it raw."""
     await desk.world.value(
         "ALTER TABLE dispatcher.metadata"
         " ADD CONSTRAINT refused CHECK (output IS DISTINCT FROM '\"refused\"')"
@@ -288,7 +288,7 @@ TEXTS = [(rb"a\u0000b", "a\\0b"), (rb"a\ud800b", "a\ufffdb"), (b"a\xffb", "a\uff
 
 @pytest.mark.parametrize(("text", "shown"), TEXTS)
 async def test_a_failure_with_text_that_cannot_be_stored_settles_its_run(desk, text, shown):
-    """A worker in another language says what its job said, byte for byte."""
+    """A worker in another language passes the job's text on byte for byte."""
     failure = {"kind": "TEXT", "message": "TEXT", "stack": "TEXT", "kinds": ["TEXT"]}
     failed = RunFailed(**desk.rights(), run=desk.run, failure={**failure, "retryable": False})
     claimed = LeaseClaimed(**desk.rights(), host="TEXT")
@@ -335,20 +335,22 @@ async def test_progress_with_text_that_cannot_be_stored_is_kept(desk, text, show
     assert await desk.world.value("SELECT progress ->> 'message' FROM dispatcher.metadata") == shown
 
 
-async def test_a_heartbeat_is_told_which_leases_are_not_its_own(desk):
+async def test_a_heartbeat_reply_names_foreign_leases(desk):
     await desk.lease("w1").claim()
     lease = desk.order.lease
     await desk.world.until("SELECT count(*) FROM dispatcher.lease WHERE claimed_by = 'w1'")
     mine = await desk.heartbeat("w1", leases=[lease, uuid4()])
-    assert mine.release == [], "one's own, or one that is not known (yet), is kept"
+    assert mine.release == [], "an own or unknown lease is kept"
     stranger = await desk.heartbeat("w2", leases=[lease])
-    assert [(one.lease, one.reason) for one in stranger.release] == [(lease, "another")]
+    assert [(released.lease, released.reason) for released in stranger.release] == [
+        (lease, "another")
+    ]
     restarted = await desk.heartbeat("w1", nonce="n2", leases=[lease])
-    assert [one.reason for one in restarted.release] == ["another"]
+    assert [released.reason for released in restarted.release] == ["another"]
     await desk.force("w1", desk.failed())
     await desk.world.until("SELECT count(*) FROM dispatcher.lease WHERE ended_at IS NOT NULL")
     late = await desk.heartbeat("w1", leases=[lease])
-    assert [one.reason for one in late.release] == ["ended"]
+    assert [released.reason for released in late.release] == ["ended"]
 
 
 async def test_endpoints_are_found_as_micro_services_and_say_what_is_wrong(desk):
@@ -357,4 +359,4 @@ async def test_endpoints_are_found_as_micro_services_and_say_what_is_wrong(desk)
     assert "not a LeaseQuestion" in reply.headers["Nats-Service-Error"]
     info = await desk.world.broker.client.request("$SRV.INFO.headway-dispatcher", b"", timeout=5)
     endpoints = msgspec.json.decode(info.data)["endpoints"]
-    assert [one["subject"] for one in endpoints] == [subjects.LEASE_QUESTION]
+    assert [endpoint["subject"] for endpoint in endpoints] == [subjects.LEASE_QUESTION]

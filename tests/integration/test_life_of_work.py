@@ -1,4 +1,4 @@
-"""From a due time to a settled outcome, through all services, on real servers."""
+"""The life of work on real servers, from due time to settled outcome."""
 
 import asyncio
 import threading
@@ -97,8 +97,11 @@ async def test_event_table_and_order_name_the_schema_of_the_input(world, nats_ur
     await world.until_settled(at_least=3)
     await connection.close()
     expected = [("any", None), ("pack", schemas["pack"]), ("pack", schemas["pack"])]
-    ordered = [one["data"] for one in found]
-    assert sorted((one["job"], one["runs"][0].get("input_schema")) for one in ordered) == expected
+    ordered = [message["data"] for message in found]
+    assert (
+        sorted((order["job"], order["runs"][0].get("input_schema")) for order in ordered)
+        == expected
+    )
     stored = "SELECT job, input_schema FROM dispatcher.work_queue ORDER BY job"
     assert [tuple(row) for row in await world.rows(stored)] == expected
 
@@ -142,7 +145,7 @@ async def test_a_failure_is_tried_again_and_then_becomes_a_dead_letter_that_bloc
     ],
     ids=["fatal", "not-json", "too-large", "nul"],
 )
-async def test_what_cannot_succeed_is_dead_lettered_at_once(world, body, kind):
+async def test_a_fatal_failure_is_dead_lettered_at_once(world, body, kind):
     app = App("test")
     app.job("broken")(every(seconds=1)(body))
     await world.dispatcher()
@@ -154,7 +157,7 @@ async def test_what_cannot_succeed_is_dead_lettered_at_once(world, body, kind):
     await check_invariants(world.database)
 
 
-async def test_an_input_that_no_longer_fits_is_told_as_such(world):
+async def test_an_input_that_no_longer_fits_is_reported_as_such(world):
     old, new = App("test"), App("test")
 
     @old.job("pack")
@@ -173,7 +176,7 @@ async def test_an_input_that_no_longer_fits_is_told_as_such(world):
     assert "$.number" in failure["message"]
 
 
-async def test_work_whose_job_nobody_serves_waits_with_that_reason_and_holds_no_slot(world):
+async def test_work_without_a_worker_waits_with_that_reason_and_holds_no_slot(world):
     app, other = App("test"), App("other")
 
     @app.job("lonely")

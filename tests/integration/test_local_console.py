@@ -1,4 +1,4 @@
-"""Where the console of `up` is found from one start to the next."""
+"""The port of the console of `up` stays the same from one start to the next."""
 
 import socket
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ Start = Callable[..., Awaitable[int]]
 
 @pytest.fixture
 def start(database: object, database_url: str, nats_url: str, tmp_path: Path) -> Start:
-    """Start a console on the test's folder and stop it; returns where it was."""
+    """Return a function that starts and stops a console and returns its port."""
 
     async def start_and_stop(port: int = 0) -> int:
         settings = ConsoleSettings(
@@ -27,7 +27,7 @@ def start(database: object, database_url: str, nats_url: str, tmp_path: Path) ->
     return start_and_stop
 
 
-async def test_the_next_start_is_where_the_last_was(start: Start, tmp_path: Path) -> None:
+async def test_the_next_start_uses_the_same_port(start: Start, tmp_path: Path) -> None:
     before = read_or_make(tmp_path)
     first = await start()
     assert await start() == first
@@ -39,7 +39,7 @@ async def test_the_next_start_is_where_the_last_was(start: Start, tmp_path: Path
     assert after.ticket_key != before.ticket_key
 
 
-async def test_a_port_that_somebody_has_taken_is_theirs(start: Start) -> None:
+async def test_a_port_in_use_is_not_taken(start: Start) -> None:
     first = await start()
     with socket.create_server(("127.0.0.1", first)):
         second = await start()
@@ -47,7 +47,7 @@ async def test_a_port_that_somebody_has_taken_is_theirs(start: Start) -> None:
     assert await start() == second
 
 
-async def test_a_port_of_ones_own_choice_is_not_remembered(start: Start, tmp_path: Path) -> None:
+async def test_a_chosen_port_is_not_remembered(start: Start, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     assert await start(port) == port

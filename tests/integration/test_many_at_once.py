@@ -1,4 +1,4 @@
-"""Several schedulers and dispatchers at once: one decision, exact caps."""
+"""Several schedulers and dispatchers: each time is decided once, and limits are exact."""
 
 import asyncio
 
@@ -42,7 +42,7 @@ async def test_two_schedulers_and_three_dispatchers(world):
     await install_watch(world)
     app = busy_app()
     for _ in range(3):
-        # A worker that a busy machine holds up is not to be taken for one that is gone.
+        # On a busy machine a slow worker must not count as gone.
         await world.dispatcher(max_active=GLOBAL_CAP, orphan_timeout_seconds=60)
     await world.worker(app, worker_slots=20)
     await world.worker(app, worker_slots=20)
@@ -54,7 +54,7 @@ async def test_two_schedulers_and_three_dispatchers(world):
     for scheduler in schedulers:
         await scheduler.end_pass("tick")
     await world.until_settled(at_least=30, within=60)
-    # Work exists for what was decided, once each, and nothing was made by both.
+    # Each decision has exactly one piece of work.
     assert await world.value(
         "SELECT (SELECT array_agg(work_id ORDER BY work_id) FROM scheduler.occurrence"
         "        WHERE decision = 'queued')"
@@ -73,7 +73,7 @@ async def test_two_schedulers_and_three_dispatchers(world):
 
 
 async def test_the_watch_itself_bites(world):
-    """Were the caps not exact, the test above would know."""
+    """Show that the watch detects an exceeded limit."""
     await install_watch(world)
     async with world.database.acquire() as connection:
         await connection.execute(

@@ -1,4 +1,4 @@
-"""What services say of themselves at `/metrics`, held against the tables."""
+"""Metrics of the services at `/metrics`, compared with the tables."""
 
 import asyncio
 import json
@@ -22,27 +22,27 @@ from support.world import World, until
 
 
 class Scraped:
-    """What a scrape says."""
+    """The metrics of a scrape."""
 
     def __init__(self, text: str) -> None:
-        self.families = {one.name: one for one in text_string_to_metric_families(text)}
+        self.families = {family.name: family for family in text_string_to_metric_families(text)}
 
     def by(self, name: str, *labels: str) -> dict[tuple[str, ...], float]:
-        """Values by some of their labels."""
+        """Return the values of a metric, summed by these labels."""
         found: dict[tuple[str, ...], float] = {}
         for family in self.families.values():
-            for one in family.samples:
-                if one.name == name:
-                    key = tuple(one.labels[label] for label in labels)
-                    found[key] = found.get(key, 0) + one.value
+            for sample in family.samples:
+                if sample.name == name:
+                    key = tuple(sample.labels[label] for label in labels)
+                    found[key] = found.get(key, 0) + sample.value
         return found
 
-    def one(self, name: str) -> float:
+    def value(self, name: str) -> float:
         return self.by(name)[()]
 
 
 async def scraped(service) -> Scraped:
-    """Over HTTP, as Prometheus does."""
+    """Scrape a service over HTTP, as Prometheus does."""
     reader, writer = await asyncio.open_connection("127.0.0.1", service.health.port)
     writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
     head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
@@ -54,7 +54,7 @@ async def scraped(service) -> Scraped:
 
 @pytest.fixture
 def scene():
-    """Jobs that succeed, fail once, fail for good, and last until they are let go."""
+    """Return jobs that succeed, fail once, fail for good, or run until released."""
     release = asyncio.Event()
     app = App("test")
     app.group("capped", max_active=7)
@@ -101,13 +101,15 @@ async def test_the_figures_are_those_of_the_tables(world, scene):
     of_worker = meter_of(worker, world.broker, 10)
     scheduler = await world.scheduler(scene.app, **fresh)
     manifests = scene.app.definitions().manifests
-    await world.make_due(*(one.external_id for one in manifests if one.external_id != "by-hand"))
+    await world.make_due(
+        *(manifest.external_id for manifest in manifests if manifest.external_id != "by-hand")
+    )
     scheduler.wake("tick")
     await world.until(
         "SELECT count(*) = 3 FROM dispatcher.work_queue WHERE state = 'settled'", within=30
     )
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
-    # One is still under way, so its next fire is skipped.
+    # A run is still active, so the next fire of its manifest is skipped.
     name = await world.value("SELECT external_id FROM scheduler.manifest WHERE job = 'slow'")
     await world.make_due(name)
     scheduler.wake("tick")
@@ -117,64 +119,68 @@ async def test_the_figures_are_those_of_the_tables(world, scene):
     dispatcher.wake("waits")
     await world.until("SELECT count(*) FROM dispatcher.closed_lane")
 
-    told = await scraped(dispatcher)
-    assert told.by("headway_dispatcher_work_settled_total", "group", "job", "outcome") == (
+    metrics = await scraped(dispatcher)
+    assert metrics.by("headway_dispatcher_work_settled_total", "group", "job", "outcome") == (
         await counted(
             world,
             "SELECT group_name, job, outcome, count(*) FROM dispatcher.work_queue"
             " WHERE state = 'settled' GROUP BY 1, 2, 3",
         )
     )
-    assert told.by("headway_dispatcher_retries_total", "group", "job", "reason") == {
+    assert metrics.by("headway_dispatcher_retries_total", "group", "job", "reason") == {
         ("capped", "flaky", "retry"): 1
     }
-    assert told.by("headway_dispatcher_dead_letters_total", "group", "job", "reason") == {
+    assert metrics.by("headway_dispatcher_dead_letters_total", "group", "job", "reason") == {
         ("bad", "bad", "attempts_exhausted"): 1
     }
-    assert told.by("headway_dispatcher_dead_letters_awaiting", "group") == {("bad",): 1}
-    assert told.by("headway_dispatcher_waiting_works", "group", "reason") == (
+    assert metrics.by("headway_dispatcher_dead_letters_awaiting", "group") == {("bad",): 1}
+    assert metrics.by("headway_dispatcher_waiting_works", "group", "reason") == (
         await counted(
             world, "SELECT group_name, reason, count(*) FROM dispatcher.waiting GROUP BY 1, 2"
         )
     )
-    assert told.by("headway_dispatcher_waiting_works", "group", "reason") == {
+    assert metrics.by("headway_dispatcher_waiting_works", "group", "reason") == {
         ("held", "group_cap"): 1
     }
-    assert told.by("headway_dispatcher_active_runs", "group", "job", "state") == {
+    assert metrics.by("headway_dispatcher_active_runs", "group", "job", "state") == {
         ("slow", "slow", "in_progress"): 1
     }
-    assert told.one("headway_dispatcher_counted_runs") == 1
-    assert told.one("headway_dispatcher_global_limit_runs") == 100
-    assert told.by("headway_dispatcher_group_limit_runs", "group") == {("capped",): 7, ("held",): 0}
-    assert told.by("headway_dispatcher_job_limit_runs", "job") == {("good",): 3}
-    assert told.by("headway_dispatcher_workers", "job") == {
+    assert metrics.value("headway_dispatcher_counted_runs") == 1
+    assert metrics.value("headway_dispatcher_global_limit_runs") == 100
+    assert metrics.by("headway_dispatcher_group_limit_runs", "group") == {
+        ("capped",): 7,
+        ("held",): 0,
+    }
+    assert metrics.by("headway_dispatcher_job_limit_runs", "job") == {("good",): 3}
+    assert metrics.by("headway_dispatcher_workers", "job") == {
         (job,): 1 for job in ("good", "flaky", "bad", "slow", "stuck")
     }
-    assert told.one("headway_dispatcher_worker_slots") == 10
+    assert metrics.value("headway_dispatcher_worker_slots") == 10
     runs = await world.value("SELECT count(*) FROM dispatcher.metadata")
-    assert told.one("headway_dispatcher_runs_admitted_total") == runs == 5
+    assert metrics.value("headway_dispatcher_runs_admitted_total") == runs == 5
     first = await world.value(
         "SELECT count(*) FROM dispatcher.metadata WHERE attempt = 1 AND started_at IS NOT NULL"
     )
     assert (
-        sum(told.by("headway_dispatcher_start_lateness_seconds_count", "group").values()) == first
+        sum(metrics.by("headway_dispatcher_start_lateness_seconds_count", "group").values())
+        == first
     )
-    assert told.by("headway_dispatcher_metrics_source_up", "source") == {
+    assert metrics.by("headway_dispatcher_metrics_source_up", "source") == {
         ("database",): 1, ("nats",): 1,
     }  # fmt: skip
-    assert told.by("headway_dispatcher_consumer_pending_messages", "consumer").keys() == {
+    assert metrics.by("headway_dispatcher_consumer_pending_messages", "consumer").keys() == {
         ("intake",), ("projector",),
     }  # fmt: skip
-    assert len(told.by("headway_dispatcher_stream_bytes", "stream")) == 4
-    assert told.one("headway_dispatcher_outbox_age_seconds") < 30
-    assert told.one("headway_dispatcher_database_connections") >= 1
-    assert told.one("headway_dispatcher_nats_connected") == 1
-    passes = told.by("headway_dispatcher_pass_seconds_count", "pass")
+    assert len(metrics.by("headway_dispatcher_stream_bytes", "stream")) == 4
+    assert metrics.value("headway_dispatcher_outbox_age_seconds") < 30
+    assert metrics.value("headway_dispatcher_database_connections") >= 1
+    assert metrics.value("headway_dispatcher_nats_connected") == 1
+    passes = metrics.by("headway_dispatcher_pass_seconds_count", "pass")
     assert passes["gate",] >= 1
-    assert set(told.by("headway_dispatcher_pass_age_seconds", "pass")) >= set(passes)
+    assert set(metrics.by("headway_dispatcher_pass_age_seconds", "pass")) >= set(passes)
 
-    told = await scraped(scheduler)
-    assert told.by("headway_scheduler_fires_total", "group", "cause") == (
+    metrics = await scraped(scheduler)
+    assert metrics.by("headway_scheduler_fires_total", "group", "cause") == (
         await counted(
             world,
             "SELECT group_name, split_part(cause, ':', 1), count(*) FROM scheduler.occurrence"
@@ -182,31 +188,32 @@ async def test_the_figures_are_those_of_the_tables(world, scene):
             " WHERE decision = 'queued' GROUP BY 1, 2",
         )
     )
-    assert told.by("headway_scheduler_skips_total", "reason") == (
+    assert metrics.by("headway_scheduler_skips_total", "reason") == (
         await counted(
             world,
             "SELECT reason, count(*) FROM scheduler.occurrence WHERE decision = 'skipped'"
             " GROUP BY 1",
         )
     )
-    assert sum(told.by("headway_scheduler_fire_lateness_seconds_count", "group").values()) == 5
-    assert told.one("headway_scheduler_leader") == 1
-    assert told.one("headway_scheduler_unsettled_works") == 2
+    assert sum(metrics.by("headway_scheduler_fire_lateness_seconds_count", "group").values()) == 5
+    assert metrics.value("headway_scheduler_leader") == 1
+    assert metrics.value("headway_scheduler_unsettled_works") == 2
     assert (
-        told.one("headway_scheduler_due_manifests"),
-        told.one("headway_scheduler_due_age_seconds"),
+        metrics.value("headway_scheduler_due_manifests"),
+        metrics.value("headway_scheduler_due_age_seconds"),
     ) == (0, 0)
-    assert told.by("headway_scheduler_consumer_pending_messages", "consumer").keys() == {
+    assert metrics.by("headway_scheduler_consumer_pending_messages", "consumer").keys() == {
         ("intake",)
     }
 
-    told = Scraped(await scrape([of_worker]))
-    assert (told.one("headway_worker_slots"), told.one("headway_worker_busy_slots")) == (10, 1)
+    metrics = Scraped(await scrape([of_worker]))
+    assert metrics.value("headway_worker_slots") == 10
+    assert metrics.value("headway_worker_busy_slots") == 1
     ended = "SELECT job, state, count(*) FROM dispatcher.metadata WHERE finished_at IS NOT NULL"
-    assert told.by("headway_worker_runs_total", "job", "outcome") == (
+    assert metrics.by("headway_worker_runs_total", "job", "outcome") == (
         await counted(world, f"{ended} GROUP BY 1, 2")
     )
-    assert sum(told.by("headway_worker_body_seconds_count", "job").values()) == 4
+    assert sum(metrics.by("headway_worker_body_seconds_count", "job").values()) == 4
     scene.release.set()
     await world.until("SELECT count(*) = 4 FROM dispatcher.work_queue WHERE state = 'settled'")
 
@@ -220,26 +227,28 @@ async def test_a_trigger_and_a_cancel_are_counted_as_such(world, scene):
         dispatcher.wake("waits")
 
         async def waits() -> bool:
-            told = (await scraped(dispatcher)).by(
+            waiting = (await scraped(dispatcher)).by(
                 "headway_dispatcher_waiting_works", "group", "reason"
             )
-            return told == {("capped", "no_worker"): 1}
+            return waiting == {("capped", "no_worker"): 1}
 
         await until(waits, within=20, what="it waits for a worker")
         [work] = [row["id"] for row in await world.rows("SELECT id FROM dispatcher.work_queue")]
         await headway.cancel(work)
     await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE state = 'settled'")
-    told = await scraped(dispatcher)
-    assert told.by("headway_dispatcher_work_settled_total", "group", "job", "outcome") == {
+    metrics = await scraped(dispatcher)
+    assert metrics.by("headway_dispatcher_work_settled_total", "group", "job", "outcome") == {
         ("capped", "good", "cancelled"): 1
     }
-    told = await scraped(scheduler)
-    assert told.by("headway_scheduler_fires_total", "group", "cause") == {("capped", "trigger"): 1}
-    # Nobody was late: no schedule said when.
-    assert told.by("headway_scheduler_fire_lateness_seconds_count", "group") == {}
+    metrics = await scraped(scheduler)
+    assert metrics.by("headway_scheduler_fires_total", "group", "cause") == {
+        ("capped", "trigger"): 1
+    }
+    # A trigger has no due time, so no lateness is recorded.
+    assert metrics.by("headway_scheduler_fire_lateness_seconds_count", "group") == {}
 
 
-async def test_without_the_database_the_rest_is_told(database_url, nats_url, database):
+async def test_without_the_database_the_other_metrics_are_served(database_url, nats_url, database):
     proxy = await Proxy(database_url).start()
     world = World(proxy.url, nats_url, database, None)
     dispatcher = await world.dispatcher(metrics_age_seconds=0.0, database_answer_seconds=1.0)
@@ -252,16 +261,16 @@ async def test_without_the_database_the_rest_is_told(database_url, nats_url, dat
         for service in (dispatcher, scheduler):
             name = f"headway_{service.name}"
             async with asyncio.timeout(5):
-                told = await scraped(service)
-            assert told.by(f"{name}_metrics_source_up", "source") == {
+                metrics = await scraped(service)
+            assert metrics.by(f"{name}_metrics_source_up", "source") == {
                 ("database",): 0, ("nats",): 1,
             }  # fmt: skip
-            assert told.by(f"{name}_outbox_rows") == {}
-            assert told.one(f"{name}_nats_connected") == 1
+            assert metrics.by(f"{name}_outbox_rows") == {}
+            assert metrics.value(f"{name}_nats_connected") == 1
 
         async def failed() -> bool:
-            told = await scraped(dispatcher)
-            return bool(told.by("headway_dispatcher_pass_failures_total", "pass"))
+            metrics = await scraped(dispatcher)
+            return bool(metrics.by("headway_dispatcher_pass_failures_total", "pass"))
 
         await until(failed, within=20, what="passes that failed are counted")
     finally:
@@ -270,20 +279,20 @@ async def test_without_the_database_the_rest_is_told(database_url, nats_url, dat
         await proxy.stop()
 
 
-async def test_what_is_rolled_back_is_told_to_nobody(database):
-    told: list[list[str]] = []
-    database.on_commit = told.append
+async def test_rolled_back_notes_are_not_counted(database):
+    committed: list[list[str]] = []
+    database.on_commit = committed.append
     note("outside")
     async with database.transaction():
         note("one", "two")
-        assert told == []
+        assert committed == []
     with pytest.raises(ZeroDivisionError):
         async with database.transaction():
             note("three")
             raise ZeroDivisionError
     async with database.transaction():
         pass
-    assert told == [["one", "two"]]
+    assert committed == [["one", "two"]]
 
 
 @pytest.mark.breaks_tables("fills the queue by hand")
@@ -315,21 +324,21 @@ async def test_a_scrape_reads_a_bounded_part_of_a_backlog(database):
         )
     plan = json.loads(text)[0]["Plan"]
     assert "Seq Scan" not in scans_of(plan, "work_queue"), outline(plan)
-    # A short lane may be read whole, by its index and once more by its rows; nothing else is, and
-    # what is settled never.
+    # A short lane may be read completely, by index and again by rows; nothing else is, and
+    # settled work never is.
     lane = 1501
     assert rows_read(plan) < 2 * lane + 2 * most + 200, outline(plan)
 
 
 async def test_counts_are_those_of_the_process_that_made_them():
-    """A meter knows what it was told, whoever else counts the same."""
-    one, other = (Meter(dispatcher_metrics.MEASURES) for _ in range(2))
+    """A meter counts only its own samples, although another meter has the same measures."""
+    meter, other = (Meter(dispatcher_metrics.MEASURES) for _ in range(2))
     samples = [
         dispatcher_metrics.Sample(dispatcher_metrics.DEAD_LETTERS, ("g", "j", "not_retryable")),
         dispatcher_metrics.Sample(dispatcher_metrics.EVENTS_REFUSED, ("lease_ended",)),
     ]
-    dispatcher_metrics._count(one, samples)
-    told = Scraped(await scrape([one]))
-    assert told.by("headway_dispatcher_dead_letters_total", "reason") == {("not_retryable",): 1}
-    assert told.by("headway_dispatcher_events_refused_total", "reason") == {("lease_ended",): 1}
+    dispatcher_metrics._count(meter, samples)
+    metrics = Scraped(await scrape([meter]))
+    assert metrics.by("headway_dispatcher_dead_letters_total", "reason") == {("not_retryable",): 1}
+    assert metrics.by("headway_dispatcher_events_refused_total", "reason") == {("lease_ended",): 1}
     assert Scraped(await scrape([other])).by("headway_dispatcher_dead_letters_total") == {}

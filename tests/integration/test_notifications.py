@@ -1,15 +1,17 @@
-"""Notifications by webhook: which facts are told, how they are signed, repeated, folded, given up."""
+"""Notifications by webhook: content, signature, retries, digests and giving up."""
 
 import base64
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from uuid import uuid4
 
 import pytest
 from headway import App, every, retry
+from headway_contract.notifications import FiresMissed
 from headway_errors import Rejected
 from headway_postgres_kit import note
 from headway_scheduler.notifications.delivery import Delivery
-from headway_scheduler.notifications.recorder import Missed, Recorder
+from headway_scheduler.notifications.recorder import Notification, write_notifications
 from headway_scheduler.notifications.webhook import signed_headers, webhook_of
 from headway_scheduler.settings import SchedulerSettings
 from headway_service_kit.settings import InvalidSettings
@@ -32,7 +34,7 @@ async def receiver():
 
 @pytest.fixture
 def delivery(world, receiver):
-    """A pass over notifications that the test runs itself."""
+    """Return a function that makes a delivery pass, which the test runs itself."""
 
     def make(**settings) -> Delivery:
         given = SchedulerSettings(
@@ -50,19 +52,21 @@ def delivery(world, receiver):
 
 
 async def miss(world, number: int) -> None:
-    """Note missed fires of so many manifests, in one transaction."""
-    world.database.before_commit = Recorder(world.database)
+    """Record missed fires of this number of manifests in one transaction."""
+    world.database.before_commit = partial(write_notifications, world.database.clock)
     at = datetime(2027, 3, 1, tzinfo=UTC)
     async with world.database.transaction():
         for index in range(number):
             note(
-                Missed(
-                    manifest_id=uuid4(),
-                    cause=f"stretch-{index}",
-                    manifest=f"m-{index:04}",
-                    group="ops",
-                    first_due_at=at,
-                    last_due_at=at + timedelta(hours=1),
+                Notification(
+                    identity=f"missed {uuid4()} stretch-{index}",
+                    subject=f"m-{index:04}",
+                    data=FiresMissed(
+                        manifest=f"m-{index:04}",
+                        group="ops",
+                        first_due_at=at,
+                        last_due_at=at + timedelta(hours=1),
+                    ),
                 )
             )
 
@@ -79,7 +83,7 @@ def failing_app() -> App:
     return app
 
 
-async def test_a_dead_letter_and_a_manifest_that_it_blocks_are_told_once(world, receiver):
+async def test_a_dead_letter_and_a_blocked_manifest_are_notified_once(world, receiver):
     app = failing_app()
     await world.dispatcher()
     await world.worker(app)
@@ -102,14 +106,16 @@ async def test_a_dead_letter_and_a_manifest_that_it_blocks_are_told_once(world, 
     assert len({headers["webhook-id"] for _, headers, _ in receiver.requests}) == 3
 
     [blocked] = receiver.of("blocked")
-    letters = {one["data"]["work"]: one for one in receiver.of("dead_lettered")}
+    letters = {
+        notification["data"]["work"]: notification for notification in receiver.of("dead_lettered")
+    }
     of_enqueued = letters.pop(str(enqueued.work))
     [of_manifest] = letters.values()
     assert blocked["subject"] == "nightly"
     assert blocked["data"]["dead_letter"] == of_manifest["data"]["dead_letter"]
     assert (of_manifest["specversion"], of_manifest["source"]) == ("1.0", "headway/scheduler")
     assert of_manifest["data"]["manifest"] == "nightly"
-    assert {one["data"]["job"] for one in (of_manifest, of_enqueued)} == {"fails"}
+    assert {notification["data"]["job"] for notification in (of_manifest, of_enqueued)} == {"fails"}
     assert of_enqueued["data"]["manifest"] is None
 
     audit = await world.rows(AUDIT)
@@ -132,16 +138,36 @@ async def test_a_stretch_of_missed_fires_is_one_notification(world, receiver):
     await world.until("SELECT count(*) = 1 FROM scheduler.notification")
     scheduler.wake("notify")
 
-    async def told():
+    async def arrived():
         return bool(receiver.of("missed"))
 
-    await until(told, within=15, what="the notification")
+    await until(arrived, within=15, what="the notification")
     [missed] = receiver.of("missed")
     first, last = (
         datetime.fromisoformat(missed["data"][name]) for name in ("first_due_at", "last_due_at")
     )
     assert last - first >= timedelta(minutes=118)
     assert missed["subject"] == missed["data"]["manifest"] == "each-minute"
+
+
+async def test_fires_that_a_request_finds_missed_are_notified(world, receiver):
+    def declared(minutes: int):
+        app = App("test")
+        app.job("often", group="ops")(lambda ctx: None)
+        app.schedule("often", job="often", when=every(minutes=minutes))
+        return app
+
+    scheduler = await world.scheduler_of_files(
+        declared(1), webhook_url=receiver.url, webhook_secret=SECRET
+    )
+    await scheduler.end_pass("tick")
+    await world.value(
+        "UPDATE scheduler.manifest SET"
+        " next_due_at = date_trunc('minute', clock_timestamp()) - interval '2 hours'"
+    )
+    async with world.client() as client:
+        await client.apply(declared(2).definitions())
+    assert await world.value("SELECT count(*) FROM scheduler.notification") == 1
 
 
 async def test_without_a_webhook_nothing_is_written(world):
@@ -156,25 +182,23 @@ async def test_without_a_webhook_nothing_is_written(world):
             await client.test_notification()
 
 
-async def test_what_is_rolled_back_is_told_to_nobody(world):
-    world.database.before_commit = Recorder(world.database)
+async def test_rolled_back_facts_are_not_notified(world):
+    world.database.before_commit = partial(write_notifications, world.database.clock)
+    at = datetime(2027, 3, 1, tzinfo=UTC)
     with pytest.raises(ZeroDivisionError):
         async with world.database.transaction():
             note(
-                Missed(
-                    manifest_id=uuid4(),
-                    cause="c",
-                    manifest="m",
-                    group="g",
-                    first_due_at=datetime(2027, 3, 1, tzinfo=UTC),
-                    last_due_at=datetime(2027, 3, 1, tzinfo=UTC),
+                Notification(
+                    identity="missed c",
+                    subject="m",
+                    data=FiresMissed(manifest="m", group="g", first_due_at=at, last_due_at=at),
                 )
             )
             raise ZeroDivisionError
     assert await world.value("SELECT count(*) FROM scheduler.notification") == 0
 
 
-async def test_what_is_not_taken_is_sent_again_under_the_same_id(world, receiver, delivery):
+async def test_a_refused_notification_is_sent_again_under_the_same_id(world, receiver, delivery):
     sender = delivery(webhook_timeout_seconds=0.3, webhook_retry_seconds=0.01)
     await miss(world, 1)
     receiver.statuses = [500, 302, None]
@@ -183,7 +207,7 @@ async def test_what_is_not_taken_is_sent_again_under_the_same_id(world, receiver
         await sender.run_once()
         return await world.value("SELECT state = 'delivered' FROM scheduler.notification")
 
-    await until(delivered, within=20, what="the notification is taken")
+    await until(delivered, within=20, what="the notification is delivered")
     assert [line for line, _, _ in receiver.requests] == ["POST /hook HTTP/1.1"] * 4
     assert len({headers["webhook-id"] for _, headers, _ in receiver.requests}) == 1
     assert len({body for _, _, body in receiver.requests}) == 1
@@ -219,17 +243,17 @@ async def test_two_senders_send_each_once(world, receiver, delivery):
         return await world.value("SELECT bool_and(state = 'delivered') FROM scheduler.notification")
 
     await until(all_sent, within=20, what="all are sent")
-    subjects = sorted(one["subject"] for one in receiver.of("missed"))
+    subjects = sorted(notification["subject"] for notification in receiver.of("missed"))
     assert subjects == [f"m-{index:04}" for index in range(12)]
 
 
-async def test_a_flood_is_told_in_a_digest(world, receiver, delivery):
+async def test_a_flood_is_sent_as_a_digest(world, receiver, delivery):
     await miss(world, 1500)
     sender = delivery(webhook_burst=20)
     for _ in range(5):
         await sender.run_once()
     digests = receiver.of("digest")
-    assert sorted(one["data"]["count"] for one in digests) == [500, 1000]
+    assert sorted(notification["data"]["count"] for notification in digests) == [500, 1000]
     assert len(receiver.requests) == 2
     first = digests[0]
     assert first["subject"] == first["data"]["of"] == "headway.notification.missed.v1"
@@ -238,7 +262,7 @@ async def test_a_flood_is_told_in_a_digest(world, receiver, delivery):
     assert states == {"folded": 1500, "delivered": 2}
 
 
-async def test_somebody_tries_the_webhook(world, receiver):
+async def test_an_operator_tests_the_webhook(world, receiver):
     await world.scheduler(webhook_url=receiver.url, webhook_secret=SECRET)
     async with world.client("ada") as client:
         answer = await client.test_notification()
@@ -246,7 +270,7 @@ async def test_somebody_tries_the_webhook(world, receiver):
         receiver.statuses = [401]
         with pytest.raises(Rejected, match="did not accept the test notification: status 401"):
             await client.test_notification()
-    assert [one["data"] for one in receiver.of("test")] == [{"actor": "ada"}] * 2
+    assert [notification["data"] for notification in receiver.of("test")] == [{"actor": "ada"}] * 2
     kinds = [row["type"] for row in await world.rows(AUDIT)]
     assert kinds == ["headway.notification.tested.v1", "headway.notification.test_failed.v1"]
 
@@ -254,7 +278,7 @@ async def test_somebody_tries_the_webhook(world, receiver):
 @pytest.mark.parametrize(
     "secret", [None, "hush", "whsec_", "whsec_" + base64.b64encode(b"short").decode(), "whsec_!"]
 )
-def test_a_webhook_without_a_good_secret_is_refused_and_the_secret_is_not_told(secret):
+def test_a_webhook_with_a_bad_secret_is_refused_without_showing_the_secret(secret):
     given = SchedulerSettings(
         database_url="", nats_url="", webhook_url="https://h.example", webhook_secret=secret
     )

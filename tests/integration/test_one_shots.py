@@ -1,4 +1,4 @@
-"""One-shots that have had their shot: what switches them, and what does not."""
+"""One-shots that have fired: requests that enable them again, and requests that do not."""
 
 import pytest
 import pytest_asyncio
@@ -35,7 +35,7 @@ async def switch(timeline, *, enabled: bool, **more) -> str:
     return await timeline.do(changes.change, request)
 
 
-async def stands(timeline) -> tuple:
+async def state_of(timeline) -> tuple:
     row = await timeline.manifest("a")
     return row["enabled"], row["disabled_by"], row["next_due_at"]
 
@@ -45,7 +45,7 @@ async def fire(timeline) -> None:
     assert (await timeline.tick()).fired == 1
 
 
-async def audited(timeline) -> int:
+async def count_changes(timeline) -> int:
     rows = await timeline.rows(
         "SELECT id FROM scheduler.history WHERE type = 'headway.manifest.changed.v1'"
     )
@@ -97,20 +97,20 @@ async def resumed_afterwards(timeline):
         resumed_afterwards,
     ],
 )
-async def test_one_that_has_had_its_shot_is_not_enabled_and_nothing_is_half_done(timeline, spend):
+async def test_a_fired_one_shot_is_not_enabled_and_nothing_is_changed(timeline, spend):
     misfire = skip_missed() if spend is skipped else "fire_once"
     await timeline.declare(shot(misfire=misfire))
     await spend(timeline)
     before, ledger, changes = (
         dict(await timeline.manifest("a")),
         await timeline.ledger("a"),
-        await audited(timeline),
+        await count_changes(timeline),
     )
     with pytest.raises(Rejected, match=r"one-shot.*another time.*'headway trigger a'"):
         await switch(timeline, enabled=True, attempts=7)
     assert dict(await timeline.manifest("a")) == before
     assert await timeline.ledger("a") == ledger
-    assert await audited(timeline) == changes
+    assert await count_changes(timeline) == changes
     assert (await timeline.do(triggers.trigger, TriggerRequest(manifest="a"))).result == "queued"
 
 
@@ -122,7 +122,7 @@ async def test_with_a_dead_letter_the_remedy_is_to_retry_that(timeline):
         await switch(timeline, enabled=True)
     await timeline.resolve("a", work, letter, retried=True)
     await timeline.settle("a")
-    assert await stands(timeline) == (False, "once", None)
+    assert await state_of(timeline) == (False, "once", None)
 
 
 async def test_enabled_before_its_time_it_fires(timeline):
@@ -131,18 +131,18 @@ async def test_enabled_before_its_time_it_fires(timeline):
     timeline.at(minutes=9)
     assert await switch(timeline, enabled=True) == "a: enabled"
     await settled(timeline)
-    assert await stands(timeline) == (False, "once", None)
+    assert await state_of(timeline) == (False, "once", None)
 
 
-async def test_what_is_under_way_may_be_let_on_and_then_it_disables_itself(timeline):
-    """Work that waits for its manifest to be enabled would wait for ever."""
+async def test_a_one_shot_with_work_under_way_is_enabled_until_the_work_ends(timeline):
+    """Otherwise work that waits for its manifest to be enabled would wait for ever."""
     await timeline.declare(shot())
     await fire(timeline)
     await switch(timeline, enabled=False)
     text = await switch(timeline, enabled=True)
     assert text == "a: enabled, until the work under way has ended: its one time has come"
     await timeline.settle("a")
-    assert await stands(timeline) == (False, "once", None)
+    assert await state_of(timeline) == (False, "once", None)
 
 
 async def test_one_that_is_overdue_in_a_pause_is_enabled_as_it_is(timeline):
@@ -154,14 +154,14 @@ async def test_one_that_is_overdue_in_a_pause_is_enabled_as_it_is(timeline):
     assert len(await timeline.under_way("a")) == 1
 
 
-async def test_resuming_one_that_has_had_its_shot_promises_nothing(timeline):
+async def test_resuming_a_fired_one_shot_promises_nothing(timeline):
     await timeline.declare(shot())
     await settled(timeline)
     await timeline.do(pause.pause, PauseRequest(group="ops"))
     answer = await timeline.do(pause.resume, ResumeRequest(group="ops"))
-    [told] = answer.manifests
-    assert (answer.fires, told.text) == (0, "it stays held: manifest_disabled")
-    assert await stands(timeline) == (False, "once", None)
+    [effect] = answer.manifests
+    assert (answer.fires, effect.text) == (0, "it stays held: manifest_disabled")
+    assert await state_of(timeline) == (False, "once", None)
 
 
 @pytest.mark.parametrize("spend", [settled, resumed_afterwards])
@@ -178,30 +178,30 @@ async def test_one_that_an_operator_disabled_is_enabled_once_it_has_another_time
     await timeline.declare(shot())
     await disabled_afterwards(timeline)
     await timeline.declare(shot(LATER))
-    assert not (await timeline.manifest("a"))["enabled"], "that is the operator's to say"
+    assert not (await timeline.manifest("a"))["enabled"], "the operator decides about enabled"
     await switch(timeline, enabled=True)
     timeline.at(minutes=120)
     assert (await timeline.tick()).fired == 1
 
 
-async def by_its_code(timeline) -> None:
+async def disabled_by_code(timeline) -> None:
     await timeline.declare(shot(enabled=False))
     timeline.at(minutes=90)
 
 
-async def by_giving_it_back(timeline) -> None:
+async def given_back_by_operator(timeline) -> None:
     await timeline.declare(shot())
     await disabled_when_its_time_came(timeline)
     await timeline.do(changes.change, ChangeRequest(manifest="a", give_back=["enabled"]))
 
 
-async def by_declaring_it_again(timeline) -> None:
+async def declared_again(timeline) -> None:
     await timeline.declare(shot())
     await timeline.declare(App("test"), prune="disable")
     timeline.at(minutes=90)
 
 
-@pytest.mark.parametrize("enable", [by_its_code, by_giving_it_back, by_declaring_it_again])
+@pytest.mark.parametrize("enable", [disabled_by_code, given_back_by_operator, declared_again])
 async def test_declared_enabled_after_its_time_it_disables_itself_and_says_so(timeline, enable):
     await enable(timeline)
     warning = (
@@ -210,8 +210,8 @@ async def test_declared_enabled_after_its_time_it_disables_itself_and_says_so(ti
     )
     assert await planned(timeline, shot()) == [warning]
     assert (await timeline.declare(shot())).warnings == [warning]
-    assert await stands(timeline) == (False, "once", None)
-    assert await planned(timeline, shot(priority=3)) == [], "no news"
+    assert await state_of(timeline) == (False, "once", None)
+    assert await planned(timeline, shot(priority=3)) == [], "no warning twice"
     assert (await timeline.declare(shot(priority=3))).warnings == []
 
 
@@ -225,20 +225,19 @@ async def test_a_plan_warns_of_none_that_will_fire_or_stays_disabled(timeline):
 
 
 async def planned(timeline, app: App) -> list[str]:
-    """The warnings of a plan about one-shots; those about an operator's fields are left out."""
+    """Return the warnings of a plan, without the warnings about an operator's fields."""
     request = ApplyRequest(definitions=pack(app.definitions()))
-    async with timeline.database.acquire() as connection:
-        answer = await plan(connection, request, policy="keep", now=timeline.clock.at)
+    answer = await plan(timeline.database, request, policy="keep")
     return [warning for warning in answer.warnings if "as an operator set it" not in warning]
 
 
-async def test_of_a_group_that_code_enables_after_its_time_it_disables_itself(timeline):
+async def test_a_one_shot_disables_itself_when_code_enables_its_group_after_its_time(timeline):
     for minutes, enabled in ((0, False), (90, True)):
         timeline.at(minutes=minutes)
         app = shot()
         app.group("ops", enabled=enabled)
         await timeline.declare(app)
-    assert await stands(timeline) == (False, "once", None)
+    assert await state_of(timeline) == (False, "once", None)
     assert await timeline.ledger("a") == [("10", "skipped", "group_disabled")]
 
 
@@ -249,11 +248,11 @@ async def test_a_group_enables_the_others(timeline):
     await settled(timeline)
     for enabled in (False, True):
         await timeline.do(changes.change_group, ChangeGroupRequest(group="ops", enabled=enabled))
-    assert await stands(timeline) == (False, "once", None)
+    assert await state_of(timeline) == (False, "once", None)
     assert (await timeline.manifest("b"))["wake_at"] is not None
 
 
-async def test_clients_hear_it_and_of_many_the_others_are_enabled(world):
+async def test_clients_get_the_refusal_and_the_other_manifests_are_enabled(world):
     app = shot("2020-01-01 09:00")
     app.schedule("b", job="job", when=every(hours=1))
     await world.scheduler(app, tick="off")
@@ -268,7 +267,7 @@ async def test_clients_hear_it_and_of_many_the_others_are_enabled(world):
     assert again == [spent, other]
 
 
-async def test_the_console_tells_it(world, console):
+async def test_the_console_shows_the_refusal(world, console):
     await world.scheduler(shot("2020-01-01 09:00"), tick="off")
     async with console.signed_in("operator") as web:
         for path, form in (

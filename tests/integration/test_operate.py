@@ -1,4 +1,4 @@
-"""What operators do: run now, change, and what they are told."""
+"""Requests of operators: triggers, changes and their answers."""
 
 from functools import partial
 
@@ -35,10 +35,13 @@ async def trigger(timeline, **fields):
     return await timeline.do(triggers.trigger, TriggerRequest(manifest="a", **fields))
 
 
-async def told(timeline, kind: str) -> list:
+async def outbox_events(timeline, kind: str) -> list:
     rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
     return [
-        one.data for row in rows for one in decode(row["body"]) if one.type == f"headway.{kind}.v1"
+        event.data
+        for row in rows
+        for event in decode(row["body"])
+        if event.type == f"headway.{kind}.v1"
     ]
 
 
@@ -47,7 +50,7 @@ async def test_run_now_does_not_move_the_schedule(timeline):
     due = (await timeline.manifest("a"))["next_due_at"]
     answer = await trigger(timeline, actor="me", input=7)
     assert answer.result == "queued"
-    [queued] = await told(timeline, "work.queued")
+    [queued] = await outbox_events(timeline, "work.queued")
     assert (queued.work, queued.input, queued.explicit, queued.due_at) == (
         answer.work,
         7,
@@ -66,7 +69,7 @@ async def test_the_same_key_triggers_once(timeline):
     first = await trigger(timeline, key="order-7")
     second = await trigger(timeline, key="order-7")
     assert (second.result, second.work) == ("known", first.work)
-    assert len(await told(timeline, "work.queued")) == 1
+    assert len(await outbox_events(timeline, "work.queued")) == 1
 
 
 @pytest.mark.parametrize(
@@ -85,7 +88,7 @@ async def test_the_same_key_for_something_else_is_refused(timeline, fields, name
     assert (await trigger(timeline, key="order-7", input=7)).result == "known"
     with pytest.raises(Rejected, match=named):
         await trigger(timeline, key="order-7", **fields)
-    assert len(await told(timeline, "work.queued")) == 1
+    assert len(await outbox_events(timeline, "work.queued")) == 1
 
 
 async def test_a_key_is_answered_alike_when_its_work_has_become_a_dead_letter(timeline):
@@ -120,8 +123,8 @@ async def test_a_key_that_brought_work_forward_names_that_work_again(timeline):
     assert (second.result, second.work) == ("known", under_way.work)
     assert second.not_used == first.not_used == ["input"]
     assert str(under_way.work) in second.text
-    assert len(await told(timeline, "work.brought_forward")) == 1
-    assert len(await told(timeline, "work.queued")) == 1
+    assert len(await outbox_events(timeline, "work.brought_forward")) == 1
+    assert len(await outbox_events(timeline, "work.queued")) == 1
 
 
 async def test_a_key_is_remembered_while_its_work_is_under_way_again(timeline):
@@ -142,7 +145,7 @@ async def test_a_key_is_remembered_while_its_work_is_under_way_again(timeline):
 
 
 async def test_an_owed_trigger_has_its_work_from_its_own_decision(timeline):
-    """However late it is let go, and however often its key was used before."""
+    """This holds however late it is released, and however often its key was used before."""
     await timeline.declare(app_with(overlap="queue_one"))
     works = set()
     for month in range(3):
@@ -161,7 +164,7 @@ async def test_an_owed_trigger_has_its_work_from_its_own_decision(timeline):
 
 
 async def test_a_coalesced_trigger_is_owed_again_under_a_name_that_is_free(timeline):
-    """The name may be left over from when the same key was used before."""
+    """The name may exist from an earlier use of the same key."""
     await timeline.declare(app_with(overlap="queue_one"))
     await trigger(timeline, key="order-7")
     await timeline.settle("a", "coalesced")
@@ -171,7 +174,7 @@ async def test_a_coalesced_trigger_is_owed_again_under_a_name_that_is_free(timel
     await timeline.settle("a", "coalesced")
     [again] = await timeline.under_way("a")
     assert again["cause"] == "trigger+2:order-7"
-    assert (await told(timeline, "work.queued"))[-1].input == 7
+    assert (await outbox_events(timeline, "work.queued"))[-1].input == 7
 
 
 async def test_a_key_remembers_its_delay(timeline):
@@ -192,7 +195,7 @@ async def test_a_trigger_may_be_more_urgent_than_its_manifest(timeline):
     await timeline.settle("a")
     timeline.at(minutes=1)
     await timeline.tick()
-    assert [one.priority for one in await told(timeline, "work.queued")] == [9, 2, 0]
+    assert [work.priority for work in await outbox_events(timeline, "work.queued")] == [9, 2, 0]
 
 
 async def test_a_trigger_that_was_coalesced_is_as_urgent_the_next_time(timeline):
@@ -200,9 +203,9 @@ async def test_a_trigger_that_was_coalesced_is_as_urgent_the_next_time(timeline)
     await trigger(timeline, priority=9, start_within_seconds=60)
     await timeline.settle("a", "coalesced")
     await timeline.tick()
-    queued = await told(timeline, "work.queued")
-    assert [one.priority for one in queued] == [9, 9]
-    assert all(one.start_by is not None for one in queued)
+    queued = await outbox_events(timeline, "work.queued")
+    assert [work.priority for work in queued] == [9, 9]
+    assert all(work.start_by is not None for work in queued)
 
 
 async def test_a_delayed_trigger_waits_for_its_time_and_leaves_the_schedule_alone(timeline):
@@ -212,7 +215,7 @@ async def test_a_delayed_trigger_waits_for_its_time_and_leaves_the_schedule_alon
     assert answer.result == "owed"
     assert "2027-03-01 13:30:00 UTC" in answer.text
     timeline.at(hours=1)
-    assert (await timeline.tick()).fired == 1, "the schedule goes on"
+    assert (await timeline.tick()).fired == 1, "the schedule continues"
     await timeline.settle("a")
     timeline.at(minutes=89)
     assert (await timeline.tick()).fired == 0
@@ -235,7 +238,9 @@ async def test_while_one_is_under_way_it_is_brought_forward_instead(timeline):
     second = await trigger(timeline)
     assert (second.result, second.work) == ("brought_forward", first.work)
     assert "no second one was queued" in second.text
-    assert [one.work for one in await told(timeline, "work.brought_forward")] == [first.work]
+    assert [request.work for request in await outbox_events(timeline, "work.brought_forward")] == [
+        first.work
+    ]
 
 
 @pytest.mark.parametrize(
@@ -266,40 +271,42 @@ async def test_what_is_brought_forward_keeps_its_terms_and_the_answer_says_so(
     assert f"keeps its own {', '.join(named)}" in answer.text or not named
 
 
-async def test_or_waits_if_its_policy_lets_one_wait(timeline):
+async def test_a_trigger_waits_if_the_overlap_policy_allows_it(timeline):
     await timeline.declare(app_with(overlap="queue_one"))
     await trigger(timeline)
     assert (await trigger(timeline, input=2)).result == "owed"
     await timeline.settle("a")
-    assert [one.input for one in await told(timeline, "work.queued")] == [1, 2]
+    assert [work.input for work in await outbox_events(timeline, "work.queued")] == [1, 2]
 
 
-async def test_a_disabled_manifest_runs_when_somebody_asks(timeline):
+async def test_a_disabled_manifest_can_be_triggered(timeline):
     await timeline.declare(app_with())
     await timeline.do(changes.change, ChangeRequest(manifest="a", enabled=False))
     assert (await trigger(timeline)).result == "queued"
 
 
-async def hold_manifest(timeline):
+async def disable_manifest(timeline):
     await timeline.do(changes.change, ChangeRequest(manifest="a", enabled=False))
 
 
-async def hold_group(timeline):
+async def disable_group(timeline):
     await timeline.do(changes.change_group, ChangeGroupRequest(group="ops", enabled=False))
 
 
-async def hold_for_a_while(timeline):
+async def pause_manifest(timeline):
     await timeline.do(pause.pause, PauseRequest(manifests=["a"]))
 
 
-async def leave_out(timeline):
+async def undeclare_manifest(timeline):
     left = App("test")
     left.job("job", group="ops")(lambda ctx, number: None)
     await timeline.declare(left, prune="disable")
 
 
-@pytest.mark.parametrize("hold", [hold_manifest, hold_group, hold_for_a_while, leave_out])
-async def test_what_waits_for_room_in_a_disabled_manifest_runs_as_it_was_told(timeline, hold):
+@pytest.mark.parametrize(
+    "hold", [disable_manifest, disable_group, pause_manifest, undeclare_manifest]
+)
+async def test_a_pending_trigger_of_a_held_manifest_keeps_its_input(timeline, hold):
     await timeline.declare(app_with(overlap="queue_one"))
     await trigger(timeline)
     assert (await trigger(timeline, input=2)).result == "owed"
@@ -307,10 +314,12 @@ async def test_what_waits_for_room_in_a_disabled_manifest_runs_as_it_was_told(ti
     assert (await trigger(timeline, input=3)).result == "owed"
     await timeline.settle("a")
     await timeline.settle("a")
-    assert [one.input for one in await told(timeline, "work.queued")] == [1, 2, 3]
+    assert [work.input for work in await outbox_events(timeline, "work.queued")] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("hold", [hold_manifest, hold_group, hold_for_a_while, leave_out])
+@pytest.mark.parametrize(
+    "hold", [disable_manifest, disable_group, pause_manifest, undeclare_manifest]
+)
 async def test_a_delayed_trigger_comes_in_its_time_whatever_is_disabled_meanwhile(timeline, hold):
     await timeline.declare(app_with())
     await trigger(timeline, delay_seconds=60)
@@ -325,7 +334,9 @@ async def test_a_disabled_group_holds_it_and_says_so(timeline):
     answer = await trigger(timeline)
     assert answer.result == "queued"
     assert "its group is disabled" in answer.text
-    [changed] = [one for one in await told(timeline, "group.changed") if not one.enabled]
+    [changed] = [
+        change for change in await outbox_events(timeline, "group.changed") if not change.enabled
+    ]
     assert changed.group == "ops"
 
 
@@ -344,7 +355,7 @@ async def test_a_blocked_manifest_asks_for_its_dead_letter(timeline):
         ({"manifest": "nobody"}, "no manifest 'nobody'"),
     ],
 )
-async def test_what_cannot_be_is_refused_and_leaves_nothing_behind(timeline, fields, complaint):
+async def test_an_invalid_trigger_is_refused_and_leaves_nothing_behind(timeline, fields, complaint):
     await timeline.declare(app_with())
     with pytest.raises(Rejected, match=complaint):
         await timeline.do(triggers.trigger, TriggerRequest(**({"manifest": "a"} | fields)))
@@ -374,20 +385,20 @@ async def test_a_change_that_means_nothing_is_refused(timeline, fields, complain
         await timeline.do(changes.change_job, job)
 
 
-async def test_what_is_told_of_a_change_that_only_says_whose_it_is(timeline):
+async def test_the_answer_to_a_change_that_changes_only_the_owner(timeline):
     await timeline.declare(app_with(enabled=False))
 
-    async def said(**fields) -> str:
+    async def change_text(**fields) -> str:
         text = await timeline.do(changes.change, ChangeRequest(manifest="a", **fields))
         return text.removeprefix("a: ")
 
-    assert await said(enabled=False) == "disabled", "and not by the code any more"
-    assert await said(enabled=False) == "nothing to change"
-    assert await said(enabled=True) == "enabled"
-    assert await said(attempts=4) == "4 attempts, 60 s apart at first"
-    assert await said(attempts=4) == "nothing to change"
-    assert await said(give_back=["enabled"]) == "the code owns it again"
-    assert await said(enabled=True) == (
+    assert await change_text(enabled=False) == "disabled", "the operator owns the field now"
+    assert await change_text(enabled=False) == "nothing to change"
+    assert await change_text(enabled=True) == "enabled"
+    assert await change_text(attempts=4) == "4 attempts, 60 s apart at first"
+    assert await change_text(attempts=4) == "nothing to change"
+    assert await change_text(give_back=["enabled"]) == "the code owns it again"
+    assert await change_text(enabled=True) == (
         "values unchanged, but the code no longer decides about enabled"
     )
     group = ChangeGroupRequest(group="ops", enabled=True)
@@ -406,7 +417,7 @@ async def test_limits_of_a_group_are_the_operators_once_touched(timeline):
     await timeline.declare(app)
     rows = await timeline.rows("SELECT max_active, operator_fields FROM scheduler.manifest_group")
     assert (rows[0]["max_active"], rows[0]["operator_fields"]) == (1, ["max_active"])
-    versions = [one.version for one in await told(timeline, "group.changed")]
+    versions = [change.version for change in await outbox_events(timeline, "group.changed")]
     assert versions == sorted(versions)
     await timeline.do(
         changes.change_group, ChangeGroupRequest(group="ops", give_back=["max_active"])
@@ -417,14 +428,14 @@ async def test_limits_of_a_group_are_the_operators_once_touched(timeline):
         await timeline.do(changes.change_group, ChangeGroupRequest(group="nobody", priority=1))
 
 
-async def test_a_setting_that_no_code_states_is_as_if_nobody_had_when_it_is_given_back(timeline):
+async def test_a_setting_that_no_code_states_returns_to_its_default_when_given_back(timeline):
     await timeline.declare(app_with())
     everything = {"max_active": 1, "priority": 9, "enabled": False}
     await timeline.do(changes.change_group, ChangeGroupRequest(group="ops", **everything))
-    said = await timeline.do(
+    text = await timeline.do(
         changes.change_group, ChangeGroupRequest(group="ops", give_back=list(everything))
     )
-    assert said == "group ops: any number at once, priority 0, enabled"
+    assert text == "group ops: any number at once, priority 0, enabled"
     [row] = await timeline.rows("SELECT * FROM scheduler.manifest_group")
     assert (row["max_active"], row["priority"], row["enabled"]) == (None, 0, True)
 
@@ -435,7 +446,7 @@ async def test_limits_of_a_job_are_the_operators_until_they_are_given_back(timel
     await timeline.declare(app)
 
     async def limits() -> tuple:
-        latest = (await told(timeline, "job.changed"))[-1]
+        latest = (await outbox_events(timeline, "job.changed"))[-1]
         return latest.max_active, latest.rate and latest.rate.count
 
     ask = partial(timeline.do, changes.change_job)
@@ -444,12 +455,12 @@ async def test_limits_of_a_job_are_the_operators_until_they_are_given_back(timel
         "job sync: at most 1 at once, at any rate"
     )
     await timeline.declare(app)
-    assert await limits() == (1, None), "a declaration tells what is in force"
+    assert await limits() == (1, None), "a declaration publishes the limits in force"
     assert "nothing to change" in await ask(ChangeJobRequest(job="sync", max_active=1))
     back = ChangeJobRequest(job="sync", give_back=["max_active", "rate"])
     assert await ask(back) == "job sync: at most 3 at once, at most 100/minute"
     assert await limits() == (3, 100)
-    versions = [one.version for one in await told(timeline, "job.changed")]
+    versions = [change.version for change in await outbox_events(timeline, "job.changed")]
     assert versions == sorted(versions)
     rows = await timeline.rows(
         "SELECT source, data FROM scheduler.history WHERE type = 'headway.job.changed.v1'"
@@ -462,7 +473,7 @@ async def test_limits_of_a_job_are_the_operators_until_they_are_given_back(timel
         await ask(ChangeJobRequest(job="nobody", max_active=1))
 
 
-async def test_old_decisions_and_old_audit_are_forgotten_but_nothing_that_is_open(timeline):
+async def test_old_decisions_and_audit_are_deleted_but_not_open_work(timeline):
     await timeline.declare(app_with(overlap="queue_one"))
     for hour in (1, 2, 3):
         timeline.at(hours=hour)

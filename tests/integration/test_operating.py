@@ -1,4 +1,4 @@
-"""What people who operate the system ask: many manifests at once, workers that drain, settings."""
+"""Operator requests: changes of many manifests, draining workers, settings."""
 
 import asyncio
 
@@ -40,8 +40,8 @@ async def test_a_worker_that_is_asked_to_drain_finishes_and_ends(world, client):
     await client.trigger("slow-1")
     await world.until("SELECT started_at IS NOT NULL FROM dispatcher.metadata")
 
-    [asked, unknown] = await client.drain("w1", "nobody")
-    assert (asked.worker, asked.result) == ("w1", "asked")
+    [draining, unknown] = await client.drain("w1", "nobody")
+    assert (draining.worker, draining.result) == ("w1", "asked")
     assert (unknown.result, unknown.last_heard_at) == ("unknown", None)
     assert "there is no worker nobody" in unknown.text
     [again] = await client.drain("w1")
@@ -56,13 +56,13 @@ async def test_a_worker_that_is_asked_to_drain_finishes_and_ends(world, client):
     may_end.set()
     await world.until("SELECT count(*) = 0 FROM dispatcher.worker")
     await world.until("SELECT state = 'completed' FROM dispatcher.metadata")
-    told = await world.rows(
+    rows = await world.rows(
         "SELECT subject, source FROM dispatcher.history WHERE type LIKE '%drain_asked%'"
     )
-    assert [(row["subject"], row["source"]) for row in told] == [("w1", "operator/ada")]
+    assert [(row["subject"], row["source"]) for row in rows] == [("w1", "operator/ada")]
 
 
-async def test_a_worker_that_comes_later_under_the_same_name_is_not_meant(world, client):
+async def test_a_later_worker_of_the_same_name_does_not_drain(world, client):
     app = app_of(asyncio.Event())
     await world.dispatcher()
     await world.declare(app)
@@ -76,7 +76,7 @@ async def test_a_worker_that_comes_later_under_the_same_name_is_not_meant(world,
 
 
 async def test_a_process_that_takes_the_name_of_one_that_drains_gets_orders(world, client):
-    """As after a crash: the row of the one before is still there."""
+    """As after a crash: the row of the previous process still exists."""
     app = app_of(asyncio.Event())
     await world.dispatcher()
     await world.declare(app)
@@ -90,7 +90,7 @@ async def test_a_process_that_takes_the_name_of_one_that_drains_gets_orders(worl
     assert not fresh.draining
 
 
-async def test_many_manifests_are_changed_by_one_request_and_each_is_told(world, client):
+async def test_many_manifests_are_changed_by_one_request_with_a_result_for_each(world, client):
     app = app_of(asyncio.Event())
     await world.declare(app)
     await world.scheduler(app)
@@ -101,7 +101,7 @@ async def test_many_manifests_are_changed_by_one_request_and_each_is_told(world,
     assert "there is no manifest 'gone'" in gone.text
     assert not await world.value("SELECT bool_or(enabled) FROM scheduler.manifest")
     enabled = await client.change_many("slow-1", "slow-2", action="enable")
-    assert all(one.done for one in enabled)
+    assert all(result.done for result in enabled)
     assert await world.value("SELECT bool_and(enabled) FROM scheduler.manifest")
 
 
@@ -113,7 +113,7 @@ async def test_the_same_key_runs_many_only_once(world, client):
         await client.change_many("slow-1", "slow-2", action="run", key="once") for _ in range(2)
     ]
     assert first == again
-    assert all(one.done for one in first)
+    assert all(result.done for result in first)
     assert await world.value("SELECT count(*) FROM scheduler.work") == 2
     with pytest.raises(RequestFailed, match="other parameters"):
         await client.change_many("slow-1", action="run", key="once")
@@ -125,19 +125,22 @@ async def test_manifests_of_a_group_are_changed_page_by_page(world, client, monk
     app.schedule("other", job="slow", group="elsewhere", when=when_made_due(), labels={"a": "b"})
     await world.scheduler(app)
     meant = await client.change_many(group="slow", action="disable", dry_run=True)
-    assert [one.manifest for one in meant] == ["slow-1", "slow-2"]
+    assert [result.manifest for result in meant] == ["slow-1", "slow-2"]
     assert await world.value("SELECT bool_and(enabled) FROM scheduler.manifest")
     done = await client.change_many(group="slow", action="disable")
-    assert [(one.manifest, one.done) for one in done] == [("slow-1", True), ("slow-2", True)]
+    assert [(result.manifest, result.done) for result in done] == [
+        ("slow-1", True),
+        ("slow-2", True),
+    ]
     assert await world.value("SELECT external_id FROM scheduler.manifest WHERE enabled") == "other"
     first, again = [
         await client.change_many(everything=True, action="run", key="all") for _ in range(2)
     ]
     assert first == again
-    assert [one.manifest for one in first] == ["other", "slow-1", "slow-2"]
+    assert [result.manifest for result in first] == ["other", "slow-1", "slow-2"]
     assert await world.value("SELECT count(*) FROM scheduler.work") == 3
     labelled = await client.change_many(labels={"a": "b"}, action="disable")
-    assert [one.manifest for one in labelled] == ["other"]
+    assert [result.manifest for result in labelled] == ["other"]
     for wrong in ({"group": "slow", "labels": {"a": "b"}}, {"group": "nobodys"}):
         with pytest.raises(RequestFailed, match=r"in one way|no manifest matches"):
             await client.change_many(**wrong, action="enable")
@@ -155,11 +158,11 @@ async def test_a_worker_serves_only_the_jobs_that_are_named(world, client):
     await world.worker(app, worker_name="w1", only=["quick"])
     await client.change_many("slow-1", "quick-1", action="run")
     await world.until("SELECT count(*) = 1 FROM dispatcher.metadata WHERE state = 'completed'")
-    assert [one.jobs for one in await client.workers()] == [["quick"]]
+    assert [worker.jobs for worker in await client.workers()] == [["quick"]]
     await world.until("SELECT reason = 'no_worker' FROM dispatcher.waiting")
 
 
-async def test_nobody_changes_nothing_at_all(world, client):
+async def test_a_change_without_a_selection_is_refused(world, client):
     await world.scheduler(app_of(asyncio.Event()))
     with pytest.raises(RequestFailed):
         await client.change_many(action="enable")
@@ -172,11 +175,11 @@ async def test_nobody_changes_nothing_at_all(world, client):
         (subjects.DISPATCHER_SETTINGS_QUESTION, "HEADWAY_GATE_BATCH"),
     ],
 )
-async def test_services_tell_their_settings_and_no_secret(world, subject, setting):
+async def test_services_report_their_settings_without_secrets(world, subject, setting):
     await world.dispatcher()
     await world.scheduler(app_of(asyncio.Event()))
     answer = await ask(world.broker, subject, SettingsQuestion(), SettingsAnswer, timeout=5)
-    found = {one.variable: one for one in answer.settings}
+    found = {setting.variable: setting for setting in answer.settings}
     assert (found[setting].source, bool(found[setting].description)) == ("default", True)
     password = world.database_url.partition("://")[2].partition("@")[0].partition(":")[2]
     assert password
@@ -184,7 +187,7 @@ async def test_services_tell_their_settings_and_no_secret(world, subject, settin
     assert answer.process
 
 
-async def test_where_nobody_answers_that_is_told(world, client):
+async def test_a_missing_service_is_reported(world, client):
     with pytest.raises(RequestFailed) as raised:
         await client.drain("w1")
     assert not isinstance(raised.value, NotFound)

@@ -1,4 +1,4 @@
-"""Work that has not come to the dispatcher, or is gone from there: the scheduler knows."""
+"""The scheduler describes work that has not reached the dispatcher or is deleted there."""
 
 from uuid import uuid4
 
@@ -22,7 +22,7 @@ async def timeline(database) -> Timeline:
     return made
 
 
-async def told(timeline: Timeline, work):
+async def origin_of(timeline: Timeline, work):
     async with timeline.database.acquire() as connection:
         return await origin(connection, work)
 
@@ -30,14 +30,14 @@ async def told(timeline: Timeline, work):
 async def test_what_was_enqueued_is_followed_to_the_dispatcher(timeline, application):
     work = await headway.enqueue(application, "mail", 7, key="k")
     bad = await headway.enqueue(application, "mail", "seven")
-    answer = await told(timeline, work)
+    answer = await origin_of(timeline, work)
     assert (answer.state, answer.job, answer.group) == ("enqueued", "mail", "letters")
     assert answer.text.endswith("and waits for a scheduler to take it up")
     with timeline.real_time():
         await Enqueue(timeline.database, relay=Wakeup()).run_once()
-    answer = await told(timeline, work)
+    answer = await origin_of(timeline, work)
     assert (answer.state, answer.job, answer.group) == ("on_its_way", "mail", "letters")
-    answer = await told(timeline, bad)
+    answer = await origin_of(timeline, bad)
     assert (answer.state, answer.group) == ("refused", "letters")
     assert "and refused: " in answer.text
     assert "is not of type" in answer.text
@@ -47,8 +47,8 @@ async def test_what_was_enqueued_is_followed_to_the_dispatcher(timeline, applica
             "UPDATE scheduler.enqueued SET input = NULL, settled_at = $1 WHERE key = 'k'",
             timeline.clock.at,
         )
-    assert (await told(timeline, work)).state == "settled"
-    assert (await told(timeline, uuid4())).state == "unknown"
+    assert (await origin_of(timeline, work)).state == "settled"
+    assert (await origin_of(timeline, uuid4())).state == "unknown"
 
 
 async def test_work_of_a_manifest_is_named_by_it(timeline):
@@ -59,7 +59,7 @@ async def test_work_of_a_manifest_is_named_by_it(timeline):
     timeline.at(minutes=1)
     await timeline.tick()
     [work] = await timeline.under_way("a")
-    answer = await told(timeline, work["id"])
+    answer = await origin_of(timeline, work["id"])
     assert (answer.state, answer.manifest, answer.job, answer.group) == (
         "on_its_way",
         "a",

@@ -1,4 +1,4 @@
-"""Servers that go away and come back: services carry on by themselves."""
+"""Server outages: services recover without help."""
 
 import shutil
 import tempfile
@@ -19,7 +19,7 @@ from support.world import World
 async def own_postgres():
     needs_embedded()
     with tempfile.TemporaryDirectory(prefix="headway-test-") as folder:
-        server = PostgresServer(Path(folder))  # durable: what committed stays
+        server = PostgresServer(Path(folder))  # durable: committed data survives
         await server.start()
         yield server
         await server.stop()
@@ -36,7 +36,7 @@ async def own_nats(tmp_path):
 
 @pytest_asyncio.fixture
 async def own_world(own_postgres, own_nats):
-    """A world whose servers the test may stop."""
+    """Return a world whose servers the test may stop."""
     servers = TestPostgres(own_postgres.url)
     await servers.prepare()
     url = await servers.new_database()
@@ -64,8 +64,8 @@ async def completed(world) -> int:
     return await world.value("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
 
 
-async def goes_on(world) -> None:
-    """Work that is made from now on completes."""
+async def wait_for_completions(world) -> None:
+    """Wait until work that is created from now on completes."""
     before = await completed(world)
     await world.until(
         "SELECT count(*) >= $1 FROM dispatcher.metadata WHERE state = 'completed'",
@@ -74,42 +74,42 @@ async def goes_on(world) -> None:
     )
 
 
-async def settles(world, scheduler) -> None:
+async def stop_tick_and_settle(world, scheduler) -> None:
     await scheduler.end_pass("tick")
     await world.until_settled(within=45)
     await check_invariants(world.database)
 
 
-async def begin(world, app):
+async def start_services(world, app):
     await world.dispatcher(orphan_timeout_seconds=5)
     await world.worker(app)
     scheduler = await world.scheduler(app)
-    await goes_on(world)
+    await wait_for_completions(world)
     return scheduler
 
 
 @pytest.mark.parametrize("ending", ["stop", "kill"])
 async def test_nats_restarts(own_world, own_nats, app, ending):
-    scheduler = await begin(own_world, app)
+    scheduler = await start_services(own_world, app)
     await getattr(own_nats, ending)()
     await own_nats.start()
-    await goes_on(own_world)
-    await settles(own_world, scheduler)
+    await wait_for_completions(own_world)
+    await stop_tick_and_settle(own_world, scheduler)
 
 
 @pytest.mark.parametrize("ending", ["stop", "kill"])
 async def test_postgres_restarts(own_world, own_postgres, app, ending):
-    scheduler = await begin(own_world, app)
+    scheduler = await start_services(own_world, app)
     await getattr(own_postgres, ending)()
     await own_postgres.start()
-    await goes_on(own_world)
-    await settles(own_world, scheduler)
+    await wait_for_completions(own_world)
+    await stop_tick_and_settle(own_world, scheduler)
     assert await own_world.value("SELECT count(*) FROM dispatcher.rejected") == 0
 
 
 async def test_nats_comes_back_empty(own_world, own_nats, app):
-    """Streams and consumers are made again, and new work flows."""
-    await begin(own_world, app)
+    """Streams and consumers are created again, and new work flows."""
+    await start_services(own_world, app)
     await own_nats.stop()
     shutil.rmtree(own_nats.folder / "nats")
     await own_nats.start()

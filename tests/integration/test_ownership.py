@@ -1,4 +1,4 @@
-"""Who owns a setting: operators own single fields, and code gives up what it no longer states."""
+"""Ownership of settings: operators own single fields; code releases settings it omits."""
 
 import pytest
 import pytest_asyncio
@@ -15,7 +15,7 @@ async def timeline(database) -> Timeline:
 
 
 def app_with(name: str = "billing", *, policy=None, manifest: str | None = "a", **group) -> App:
-    """An application with one manifest in the group "ops", of which it states some settings."""
+    """Return an application with a manifest in the group "ops" and some settings of it."""
     app = App(name)
     job = app.job(f"job-{name}", group="ops")(lambda ctx: None)
     if manifest:
@@ -52,7 +52,7 @@ class TestGroups:
             ("5-10", "skipped", "group_disabled"),
             ("15", "queued", None),
         ]
-        assert (await timeline.declare(app_with())).warnings == [], "told once"
+        assert (await timeline.declare(app_with())).warnings == [], "warned once"
 
     async def test_an_operators_field_stays_and_only_that(self, timeline):
         await timeline.declare(app_with(max_active=3, priority=7))
@@ -73,18 +73,18 @@ class TestGroups:
         assert await group_of(timeline) == (None, 0, True, None), "it no longer names the group"
 
 
-async def test_plan_tells_which_settings_of_groups_return_to_their_default(world):
+async def test_a_plan_shows_which_group_settings_return_to_their_default(world):
     await world.scheduler_of_files(app_with(max_active=3, enabled=False), tick="off")
     async with world.client() as client:
         await client.change_group("ops", max_active=4)
         planned = await client.plan(app_with().definitions())
         applied = await client.apply(app_with().definitions())
         [group] = await client.groups()
-    told = (
+    warning = (
         "group 'ops', which has 1 manifest, changes: enabled from False to True: "
         "no code states it any more"
     )
-    assert planned.warnings == applied.warnings == [told]
+    assert planned.warnings == applied.warnings == [warning]
     assert [(owner.field, owner.value, owner.owner, owner.give_back) for owner in group.owners] == [
         ("max_active", 4, "operator", "headway group ops --give-back max-active"),
         ("priority", 0, "default", ""),
@@ -125,11 +125,11 @@ async def test_an_operator_owns_single_fields_of_the_retry_policy(timeline, chan
     }
     assert (wanted.backoff, list(wanted.abort_on)) == (4.0, ["Fatal"])
     assert {name: stored[name] for name in code} == code | kept
-    told = [warning for warning in applied.warnings if "as an operator set it" in warning]
-    assert len(told) == len(change)
+    warnings = [warning for warning in applied.warnings if "as an operator set it" in warning]
+    assert len(warnings) == len(change)
     for name in kept:
         field = name.removesuffix("_seconds")
-        assert any(f"--give-back {field}'" in warning for warning in told)
+        assert any(f"--give-back {field}'" in warning for warning in warnings)
 
 
 async def test_a_field_is_given_back_alone(timeline):
@@ -146,17 +146,17 @@ async def test_a_field_is_given_back_alone(timeline):
     assert (await timeline.manifest("a"))["terms"]["retry"]["interval_seconds"] == 20
 
 
-async def test_a_manifest_tells_who_owns_each_field_and_how_to_give_it_back(world):
+async def test_a_manifest_shows_the_owner_of_each_field_and_how_to_give_it_back(world):
     await world.scheduler(app_with(policy=FIRST), tick="off")
     async with world.client("ada") as client:
         await client.change("a", attempts=9)
         found = await client.manifest("a")
         planned = await client.plan(app_with(policy=LATER).definitions())
-    told = {
+    owners = {
         owner.field: (owner.value, owner.owner, owner.application, owner.give_back)
         for owner in found.owners
     }
-    assert told == {
+    assert owners == {
         "enabled": (True, "code", "billing", ""),
         "attempts": (9, "operator", "", "headway change a --give-back attempts"),
         "interval": (60.0, "code", "billing", ""),

@@ -1,4 +1,4 @@
-"""Claims of docs/parity.md that no test of a single part shows: defaults, and what travels."""
+"""Claims of docs/parity.md that no other test shows: defaults and transferred fields."""
 
 import asyncio
 import socket
@@ -63,8 +63,8 @@ class TestScheduling:
         due_at = timeline.at(hours=1)
         await timeline.tick()
         rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
-        told = [event.data for row in rows for event in decode(row["body"])]
-        [queued] = [data for data in told if data.type == "headway.work.queued.v1"]
+        payloads = [event.data for row in rows for event in decode(row["body"])]
+        [queued] = [data for data in payloads if data.type == "headway.work.queued.v1"]
         manifest = await timeline.manifest("nightly")
         assert (queued.job, queued.input, queued.group) == ("report", {"day": 3}, "ops")
         assert (queued.manifest_id, queued.manifest) == (manifest["id"], "nightly")
@@ -79,13 +79,13 @@ class TestScheduling:
         await timeline.declare(app)
         assert (await timeline.tick()).next_at == timeline.at(hours=1)
 
-    async def test_and_looks_every_five_seconds_all_the_same(self, world):
+    async def test_the_tick_also_runs_every_five_seconds(self, world):
         app = App("test")
         app.job("job")(lambda ctx: None)
         app.schedule("m", job="job", when=when_made_due())
         await world.scheduler(app)
         await world.until("SELECT ticked_at IS NOT NULL FROM scheduler.leader")
-        await world.make_due()  # of which nobody wakes the tick
+        await world.make_due()  # without waking the tick
         await world.until("SELECT count(*) = 1 FROM scheduler.work", within=10)
 
 
@@ -186,7 +186,7 @@ class TestGate:
         committed = await gates.value("SELECT count(DISTINCT xmin::text) FROM dispatcher.metadata")
         assert (committed, len(await gates.active())) == (1, 200)
         ordered = {run.work for order in await gates.orders() for run in order.runs}
-        assert ordered == set(await gates.active()), "nobody was told before the commit"
+        assert ordered == set(await gates.active()), "no order is published before the commit"
         assert (await gates.run()).admitted == 50
 
 
@@ -206,12 +206,14 @@ class TestLetters:
         between = utc_now()
         letters += [(await ops.letter(group="other"))[1] for _ in range(2)]
         resolved = await ops.client.acknowledge(*letters[:2])
-        assert [one.dead_letter for one in resolved] == letters[:2], "by a list of ids"
+        assert [resolution.dead_letter for resolution in resolved] == letters[:2], (
+            "by a list of ids"
+        )
 
         async def left(**chosen) -> set:
             results = await ops.client.acknowledge_all(LetterFilter(**chosen))
-            assert {one.result for one in results} <= {"acknowledged"}
-            return {one.dead_letter for one in results}
+            assert {resolution.result for resolution in results} <= {"acknowledged"}
+            return {resolution.dead_letter for resolution in results}
 
         assert await left(group="nobody") == set()
         assert await left(created_before=between) == {letters[2]}

@@ -1,4 +1,4 @@
-"""Maintenance windows: nothing begins, and what came due is made good by the misfire policy."""
+"""Maintenance windows: no work starts; the misfire policy decides about missed times."""
 
 from datetime import timedelta
 
@@ -44,7 +44,7 @@ async def resume(timeline, **fields):
     return await timeline.do(pause.resume, ResumeRequest(actor="me", **fields))
 
 
-async def test_what_came_due_is_made_good_by_each_policy_and_told_before(timeline):
+async def test_missed_times_are_handled_by_each_policy_and_shown_before(timeline):
     paused = await pause_manifest(timeline, **ALL, reason="new disks")
     assert (paused.count, paused.text) == (4, "4 manifests paused until they are resumed")
     for minutes in (10, 20, 35):
@@ -54,13 +54,13 @@ async def test_what_came_due_is_made_good_by_each_policy_and_told_before(timelin
     assert await timeline.ledger("once") == []
     foreseen = await resume(timeline, **ALL, dry_run=True)
     assert await timeline.rows("SELECT FROM scheduler.work") == []
-    told = {one.manifest: one for one in foreseen.manifests}
+    effects = {effect.manifest: effect for effect in foreseen.manifests}
     assert (foreseen.count, foreseen.fires) == (4, 3)
     ten = timedelta(minutes=10)
-    assert told["once"].fires == [START + 3 * ten]
-    assert (told["never"].fires, told["never"].passed) == ([], 3)
-    assert told["two"].fires == [START + 2 * ten, START + 3 * ten]
-    assert "3 due times passed; by its misfire policy 'skip' none" in told["never"].text
+    assert effects["once"].fires == [START + 3 * ten]
+    assert (effects["never"].fires, effects["never"].passed) == ([], 3)
+    assert effects["two"].fires == [START + 2 * ten, START + 3 * ten]
+    assert "3 due times passed; by its misfire policy 'skip' none" in effects["never"].text
     done = await resume(timeline, **ALL)
     assert (done.manifests, done.fires, done.dry_run) == (foreseen.manifests, 3, False)
     reason = "paused: new disks"
@@ -88,7 +88,7 @@ async def test_manifests_are_chosen_by_name_group_label_or_all(timeline):
     async def chosen(**fields) -> list[str]:
         answer = await pause_manifest(timeline, dry_run=True, **fields)
         assert answer.text.endswith("would be paused until they are resumed")
-        return [one.manifest for one in answer.manifests]
+        return [effect.manifest for effect in answer.manifests]
 
     assert await chosen(manifests=["two", "once"]) == ["once", "two"]
     assert await chosen(group="mail") == ["child", "two"]
@@ -136,7 +136,7 @@ async def test_pausing_again_moves_the_end_and_keeps_the_beginning(timeline):
     assert (again.paused_at, again.paused_until, again.reason) == (START, None, "longer")
 
 
-async def test_pausing_again_in_the_same_way_is_no_news(timeline):
+async def test_pausing_again_in_the_same_way_changes_nothing(timeline):
     window = {"manifests": ["once"], "until": START + timedelta(hours=1), "reason": "disks"}
     for _ in range(2):
         assert (await pause_manifest(timeline, **window)).count == 1
@@ -160,10 +160,10 @@ async def test_the_dispatcher_holds_what_waits_and_what_is_triggered_runs(timeli
     await resume(timeline, manifests=["once"])
     rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
     switched = [
-        one.data.enabled
+        event.data.enabled
         for row in rows
-        for one in decode(row["body"])
-        if one.type == "headway.manifest.changed.v1"
+        for event in decode(row["body"])
+        if event.type == "headway.manifest.changed.v1"
     ]
     assert switched == [False, True]
 
@@ -174,8 +174,8 @@ async def test_a_dependent_follows_the_success_of_meanwhile(timeline):
     await timeline.tick()
     await timeline.settle("two")
     assert await timeline.ledger("child") == []
-    [told] = (await resume(timeline, manifests=["child"], dry_run=True)).manifests
-    assert (told.follows, told.fires) == (True, [])
+    [effect] = (await resume(timeline, manifests=["child"], dry_run=True)).manifests
+    assert (effect.follows, effect.fires) == (True, [])
     await resume(timeline, manifests=["child"])
     assert await timeline.ledger("child") == [("success:1", "queued", None)]
 
@@ -198,19 +198,19 @@ async def test_work_under_way_ends_and_its_times_are_accounted_for_up_to_the_pau
     ]
 
 
-async def test_one_that_is_disabled_too_stays_so(timeline):
+async def test_a_paused_manifest_that_is_disabled_stays_disabled(timeline):
     from headway_contract.manifests import ChangeRequest
 
     await pause_manifest(timeline, manifests=["once"])
     await timeline.do(changes.change, ChangeRequest(manifest="once", enabled=False))
     timeline.at(minutes=15)
-    [told] = (await resume(timeline, manifests=["once"])).manifests
-    assert told.text == "it stays held: manifest_disabled"
+    [effect] = (await resume(timeline, manifests=["once"])).manifests
+    assert effect.text == "it stays held: manifest_disabled"
     await timeline.do(changes.change, ChangeRequest(manifest="once", enabled=True))
     assert await timeline.ledger("once") == [("10", "skipped", "manifest_disabled")]
 
 
-async def test_it_says_so_when_asked(timeline):
+async def test_explain_names_the_pause(timeline):
     await pause_manifest(timeline, manifests=["once"], reason="new disks")
     timeline.at(minutes=15)
 

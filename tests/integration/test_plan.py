@@ -1,14 +1,19 @@
-"""Plans: what applying definitions would do, told without doing it."""
+"""Plans show the effect of definitions without applying them."""
 
+import asyncio
 from datetime import datetime, timedelta
 
 import pytest
 from headway import App, cron, daily, every, exclude_dates, exclude_days, manual, weekly
 from headway.client.client import RequestFailed
 from headway.define.definitions import Definitions
+from headway.define.packing import pack
 from headway_clock import monotonic
 from headway_contract.definitions import ApplyAnswer, ApplyRequest
+from headway_contract.manifests import LedgerQuestion
+from headway_scheduler.declare import plan
 from headway_scheduler.declare.fire_changes import MOST_COMPARED
+from headway_scheduler.explain import ledger_check
 from msgspec import structs
 
 pytestmark = pytest.mark.thorough
@@ -30,7 +35,7 @@ async def everything(world) -> list:
     return [await world.rows(f"SELECT * FROM scheduler.{table['name']}") for table in tables]
 
 
-async def test_a_plan_tells_what_apply_then_does_and_changes_nothing(world):
+async def test_a_plan_shows_the_result_of_apply_and_changes_nothing(world):
     await world.scheduler_of_files(
         app_with(stays=daily("01:00"), moves=daily("02:00"), goes=daily("03:00")), tick="off"
     )
@@ -43,12 +48,12 @@ async def test_a_plan_tells_what_apply_then_does_and_changes_nothing(world):
     assert (planned.owner, planned.created, planned.changed) == ("billing", ["comes"], ["moves"])
     assert (planned.unchanged, planned.pruned) == (1, ["goes"])
     assert structs.replace(planned, fires=[]) == applied
-    changes = {one.manifest: one for one in planned.fires}
+    changes = {change.manifest: change for change in planned.fires}
     assert set(changes) == {"comes", "goes", "moves"}
     assert [len(changes[name].appear) for name in ("comes", "goes", "moves")] == [3, 0, 3]
     assert [len(changes[name].vanish) for name in ("comes", "goes", "moves")] == [0, 3, 3]
-    assert {one.local[11:16] for one in changes["moves"].appear} == {"04:00"}
-    assert {one.local[11:16] for one in changes["moves"].vanish} == {"02:00"}
+    assert {fire.local[11:16] for fire in changes["moves"].appear} == {"04:00"}
+    assert {fire.local[11:16] for fire in changes["moves"].vanish} == {"02:00"}
 
 
 @pytest.mark.parametrize(
@@ -62,10 +67,10 @@ async def test_what_is_no_longer_declared(world, policy, pruned, disabled, vanis
         applied = await client.apply(app_with().definitions(), prune=policy)
     assert (planned.pruned, planned.disabled) == (pruned, disabled)
     assert (applied.pruned, applied.disabled) == (pruned, disabled)
-    assert sum(len(one.vanish) for one in planned.fires) == vanish
+    assert sum(len(change.vanish) for change in planned.fires) == vanish
 
 
-async def test_what_was_silenced_comes_back_and_is_no_news_twice(world):
+async def test_an_undeclared_manifest_is_reported_once_and_may_return(world):
     await world.scheduler_of_files(app_with(goes=daily("03:00")), tick="off", prune="disable")
     async with world.client() as client:
         await client.apply(app_with().definitions())
@@ -76,7 +81,7 @@ async def test_what_was_silenced_comes_back_and_is_no_news_twice(world):
         assert "its application no longer declares it (by " in text
         back = await client.plan(app_with(goes=daily("03:00")).definitions(), days=2)
         assert back.changed == ["goes"]
-        assert [len(one.appear) for one in back.fires] == [2]
+        assert [len(change.appear) for change in back.fires] == [2]
 
 
 async def test_only_what_changes_when_it_fires_is_listed(world):
@@ -94,13 +99,13 @@ async def test_only_what_changes_when_it_fires_is_listed(world):
     async with world.client() as client:
         planned = await client.plan(wanted.definitions(), days=7)
     assert planned.changed == ["busy", "late", "off", "x"]
-    changes = {one.manifest: one for one in planned.fires}
+    changes = {change.manifest: change for change in planned.fires}
     assert set(changes) == {"late", "off", "x"}
     assert (len(changes["off"].vanish), changes["off"].appear) == (7, [])
-    assert {one.fire_at - one.due_at for one in changes["late"].vanish} == {timedelta()}
+    assert {fire.fire_at - fire.due_at for fire in changes["late"].vanish} == {timedelta()}
     assert len(changes["late"].appear) == len(changes["late"].vanish) > 0
     assert (len(changes["x"].vanish), changes["x"].unchanged) == (6, 1)
-    assert all(one.excluded for one in changes["x"].vanish)
+    assert all(fire.excluded for fire in changes["x"].vanish)
 
 
 async def test_what_an_operator_has_touched_stays(world):
@@ -113,15 +118,15 @@ async def test_what_an_operator_has_touched_stays(world):
 
 async def test_days_of_clock_changes_are_marked(world):
     await world.scheduler_of_files(app_with(), tick="off")
-    # The clock changes on Sundays, and in summer not for more than 100 days.
+    # The clock changes on Sundays; in summer it does not change for more than 100 days.
     when = {"at": "02:30", "tz": "Europe/Berlin"}
     definitions = app_with(a=daily(**when), sundays=weekly("sun", **when)).definitions()
     async with world.client() as client:
         planned = await client.plan(definitions, days=370)
-    changes = {one.manifest: one for one in planned.fires}
+    changes = {change.manifest: change for change in planned.fires}
     assert (len(changes["a"].appear), changes["a"].appearing > 360) == (100, True)
     assert len(changes["sundays"].appear) == changes["sundays"].appearing
-    assert {one.dst for one in changes["sundays"].appear if one.dst} == {"gap", "repeated"}
+    assert {fire.dst for fire in changes["sundays"].appear if fire.dst} == {"gap", "repeated"}
 
 
 async def test_dense_cadences_and_many_manifests_stay_cheap_and_fit_into_a_message(world):
@@ -138,8 +143,8 @@ async def test_dense_cadences_and_many_manifests_stay_cheap_and_fit_into_a_messa
         planned = await client.plan(app.definitions(), days=3660)
         assert monotonic() - began < 15
     assert len(planned.created) == 3001
-    changes = {one.manifest: one for one in planned.fires}
-    assert changes["old"].vanishing in (3659, 3660), "what is there already comes first"
+    changes = {change.manifest: change for change in planned.fires}
+    assert changes["old"].vanishing in (3659, 3660), "existing manifests come first"
     assert changes["dense"].appearing == MOST_COMPARED
     assert changes["dense"].compared_until is not None
     assert planned.left_out is not None
@@ -155,11 +160,11 @@ async def test_a_day_that_is_excluded_among_thousands_of_times_is_seen(world):
         planned = await client.plan(app_with(busy=every(minutes=1, exclude=day)).definitions())
     [change] = planned.fires
     assert (change.vanishing, change.appearing) == (1440, 0)
-    assert change.unchanged in (6 * 1440, 6 * 1440 + 1), "one is just late if a minute has ended"
+    assert change.unchanged in (6 * 1440, 6 * 1440 + 1), "one time is late if a minute has ended"
     assert (len(change.vanish), change.compared_until, planned.left_out) == (100, None, None)
 
 
-async def test_settings_of_groups_are_told(world):
+async def test_settings_of_groups_are_shown(world):
     await world.scheduler_of_files(app_with(a=manual()), tick="off")
     wanted = app_with(a=manual())
     wanted.group("ops", max_active=3, enabled=False)
@@ -171,7 +176,7 @@ async def test_settings_of_groups_are_told(world):
     ]
 
 
-async def test_limits_of_jobs_are_told_but_for_those_that_operators_set(world, nats_url):
+async def test_limits_of_jobs_are_shown_except_those_that_operators_set(world, nats_url):
     def limited(**limits) -> Definitions:
         app = App("billing")
         app.job("job", **limits)(lambda ctx: None)
@@ -227,11 +232,34 @@ async def test_a_timing_that_never_fires_from_now_on_is_refused(world):
 
 
 @pytest.mark.parametrize("body", [b"", b"nonsense", b"x\x9c"])
-async def test_what_are_no_definitions_is_refused(world, body):
+async def test_malformed_definitions_are_refused(world, body):
     await world.scheduler_of_files(app_with(), tick="off")
     async with world.client() as client:
         with pytest.raises(RequestFailed, match="not definitions"):
             await client._console.ask("POST", "/plan", ApplyRequest(definitions=body), ApplyAnswer)
+
+
+@pytest.mark.parametrize("module", [plan, ledger_check])
+async def test_no_transaction_is_open_while_fire_times_are_computed(world, monkeypatch, module):
+    await world.declare(app_with(a=daily("01:00")))
+    name = {plan: "changes", ledger_check: "check"}[module]
+    compute, loop, idle = getattr(module, name), asyncio.get_running_loop(), []
+
+    def watched(*args, **options):
+        count = world.value(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND state = 'idle in transaction'"
+        )
+        idle.append(asyncio.run_coroutine_threadsafe(count, loop).result(timeout=10))
+        return compute(*args, **options)
+
+    monkeypatch.setattr(module, name, watched)
+    if module is plan:
+        request = ApplyRequest(definitions=pack(app_with(a=daily("02:00")).definitions()))
+        await plan.plan(world.database, request, policy="delete")
+    else:
+        await ledger_check.check_page(world.database, LedgerQuestion(), kept=timedelta(days=1))
+    assert idle == [0], "the server ends a transaction that stays idle"
 
 
 async def test_a_one_shot_that_is_just_late_still_appears(world):

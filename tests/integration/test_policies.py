@@ -1,4 +1,4 @@
-"""What becomes of due times: missed, overlapping, paused, excluded; and what the ledger says."""
+"""Decisions about due times in the ledger: missed, overlapping, paused, excluded."""
 
 from datetime import timedelta
 from itertools import permutations
@@ -39,7 +39,7 @@ async def switch_group(timeline, *, enabled: bool) -> None:
 
 
 async def unresolved(timeline) -> set[UUID]:
-    """The dead letters that the scheduler asks about."""
+    """Return the dead letters that the scheduler asks about."""
     rows = await timeline.rows("SELECT dead_letter FROM scheduler.unresolved")
     return {row["dead_letter"] for row in rows}
 
@@ -60,8 +60,8 @@ class TestOverlap:
         timeline.at(minutes=6)
         assert (await timeline.tick()).fired == 1
 
-    async def test_what_was_due_after_the_work_had_ended_is_not_its_fault(self, timeline):
-        """The outcome reached us late: from then on we were down, and that is a misfire."""
+    async def test_times_due_after_the_work_ended_are_missed_and_not_outstanding(self, timeline):
+        """The outcome arrives late: times that came due after the work had ended are missed."""
         await timeline.declare(app_with())
         ended = timeline.at(minutes=3.5)
         timeline.at(minutes=1)
@@ -111,10 +111,10 @@ class TestOverlap:
             timeline.at(minutes=minute)
             await timeline.tick()
         [work] = await timeline.under_way("a")
-        told = await timeline.rows(
+        rows = await timeline.rows(
             "SELECT body FROM scheduler.outbox WHERE message_id = $1", f"cancel.{work['id']}.1"
         )
-        assert b"headway.work.cancel_requested.v1" in told[0]["body"]
+        assert b"headway.work.cancel_requested.v1" in rows[0]["body"]
         await timeline.settle("a", "cancelled")
         assert [row["cause"] for row in await timeline.under_way("a")] == [
             "due:2027-03-01T12:02:00Z"
@@ -163,7 +163,7 @@ class TestMissed:
         ]
 
     async def test_a_deployment_during_the_outage_loses_nothing(self, timeline):
-        """What came due under the old definition is decided under it."""
+        """Times that came due under the old definition are decided by the old definition."""
         await timeline.declare(app_with(every(hours=1)))
         timeline.at(hours=2, minutes=30)
         await timeline.declare(app_with(every(hours=4)))
@@ -172,26 +172,24 @@ class TestMissed:
 
 
 class TestPauses:
-    async def test_a_disabled_manifest_has_one_row_for_all_that_it_let_pass(self, timeline):
+    @pytest.mark.parametrize(
+        ("set_enabled", "reason"),
+        [(switch, "manifest_disabled"), (switch_group, "group_disabled")],
+    )
+    async def test_a_disabled_manifest_or_group_has_one_row_for_all_skipped_times(
+        self, timeline, set_enabled, reason
+    ):
         await timeline.declare(app_with())
-        await switch(timeline, enabled=False)
+        await set_enabled(timeline, enabled=False)
         timeline.at(minutes=90.5)
         assert (await timeline.tick()).fired == 0
-        await switch(timeline, enabled=True)
-        assert await timeline.ledger("a") == [("1-90", "skipped", "manifest_disabled")]
+        await set_enabled(timeline, enabled=True)
+        assert await timeline.ledger("a") == [("1-90", "skipped", reason)]
         timeline.at(minutes=91)
         assert (await timeline.tick()).fired == 1
 
-    async def test_a_disabled_group_likewise(self, timeline):
-        await timeline.declare(app_with())
-        await switch_group(timeline, enabled=False)
-        timeline.at(minutes=10.5)
-        await timeline.tick()
-        await switch_group(timeline, enabled=True)
-        assert await timeline.ledger("a") == [("1-10", "skipped", "group_disabled")]
-
     async def test_excluded_times_before_a_pause_are_not_blamed_on_it(self, timeline):
-        """The tick sleeps through an exclusion, so nothing has decided them when the pause begins."""
+        """The tick sleeps through an exclusion, so these times are undecided when the pause begins."""
         await timeline.declare(app_with(exclude=[exclude_times("12:01-12:30")]))
         timeline.at(minutes=10.5)
         await switch(timeline, enabled=False)
@@ -204,7 +202,7 @@ class TestPauses:
         timeline.at(minutes=36)
         assert (await timeline.tick()).fired == 1
 
-    async def test_one_pause_after_the_other_is_told_apart(self, timeline):
+    async def test_consecutive_pauses_have_separate_rows(self, timeline):
         await timeline.declare(app_with())
         await switch(timeline, enabled=False)
         timeline.at(minutes=2.5)
@@ -220,7 +218,7 @@ class TestPauses:
         ]
 
     @pytest.mark.parametrize("retried", [True, False])
-    async def test_a_dead_letter_blocks_until_somebody_has_seen_to_it(self, timeline, retried):
+    async def test_a_dead_letter_blocks_until_it_is_resolved(self, timeline, retried):
         await timeline.declare(app_with())
         timeline.at(minutes=1)
         await timeline.tick()
@@ -240,7 +238,7 @@ class TestPauses:
         timeline.at(minutes=21)
         assert (await timeline.tick()).fired == (0 if retried else 1)
 
-    async def test_a_policy_lets_it_go_on(self, timeline):
+    async def test_a_policy_keeps_a_dead_letter_from_blocking(self, timeline):
         await timeline.declare(app_with(on_dead_letter="go_on"))
         for minute in (1, 2):
             timeline.at(minutes=minute)
@@ -250,7 +248,7 @@ class TestPauses:
         assert (await timeline.manifest("a"))["blocked_by"] is None
         assert await timeline.ledger("a") == [("1", "queued", None), ("2", "queued", None)]
 
-    async def test_a_deployment_of_that_policy_lets_a_blocked_one_go(self, timeline):
+    async def test_a_deployment_of_that_policy_unblocks_the_manifest(self, timeline):
         await timeline.declare(app_with())
         timeline.at(minutes=1)
         await timeline.tick()
@@ -258,11 +256,11 @@ class TestPauses:
         timeline.at(minutes=5.5)
         await timeline.declare(app_with(on_dead_letter="go_on"))
         assert (await timeline.manifest("a"))["blocked_by"] is None
-        assert await unresolved(timeline) == {letter}, "it awaits somebody all the same"
+        assert await unresolved(timeline) == {letter}, "the dead letter stays open"
         assert ("2-5", "skipped", "blocked_by_dead_letter") in await timeline.ledger("a")
         timeline.at(minutes=6)
         assert (await timeline.tick()).fired == 1
-        # Back again: what was let go before does not block after all.
+        # The old policy returns: a letter that was released before does not block again.
         await timeline.settle("a")
         await timeline.declare(app_with())
         assert (await timeline.manifest("a"))["blocked_by"] is None
@@ -271,8 +269,8 @@ class TestPauses:
         timeline.at(minutes=7)
         assert (await timeline.tick()).fired == 1
 
-    async def test_a_retry_that_is_told_twice_counts_once_though_the_ledger_forgot(self, timeline):
-        """The letter was older than the decisions that are kept."""
+    async def test_a_repeated_retry_counts_once_although_its_decision_was_deleted(self, timeline):
+        """The dead letter is older than the kept decisions."""
         await timeline.declare(app_with(on_dead_letter="go_on"))
         timeline.at(minutes=1)
         await timeline.tick()
@@ -286,9 +284,7 @@ class TestPauses:
 
     @pytest.mark.parametrize("order", list(permutations(range(4))), ids=str)
     async def test_the_story_of_two_rounds_ends_the_same_in_any_order(self, timeline, order):
-        """Failed, retried, failed again, acknowledged: never blocked for ever, one round at a
-        time.
-        """
+        """Failed, retried, failed again, acknowledged: the manifest is not blocked for ever."""
         await timeline.declare(app_with())
         timeline.at(minutes=1)
         await timeline.tick()
@@ -307,8 +303,8 @@ class TestPauses:
         for number in order:
             await timeline.tell(story[number])
             assert len(await timeline.under_way("a")) <= 1
-        for told in story:
-            await timeline.tell(told)
+        for event in story:
+            await timeline.tell(event)
         assert (await timeline.manifest("a"))["blocked_by"] is None
         assert await unresolved(timeline) == set()
         assert await timeline.under_way("a") == []
@@ -351,7 +347,7 @@ async def test_spaced_counts_from_the_end_of_its_work_and_starts_at_once(timelin
     assert (await timeline.tick()).fired == 1
 
 
-async def test_one_that_becomes_spaced_is_not_due_before_that(timeline):
+async def test_a_manifest_that_becomes_spaced_is_not_due_before_that(timeline):
     await timeline.declare(app_with())
     timeline.at(minutes=1)
     await timeline.tick()
@@ -379,8 +375,8 @@ async def test_a_spaced_one_does_not_begin_outside_its_window_when_a_pause_ends(
     assert (await timeline.tick()).fired == 1
 
 
-async def test_nobody_looks_at_a_spaced_one_before_its_jitter_lets_it_go(timeline):
-    """A tick that looks too early finds nothing to do, and looks again at once, all the while."""
+async def test_the_tick_does_not_wake_before_the_jitter_of_a_spaced_manifest_ends(timeline):
+    """Otherwise the tick wakes too early, finds nothing to do, and spins."""
     await timeline.declare(app_with(spaced(minutes=10), jitter=3600))
     fires_at = (await timeline.manifest("a"))["wake_at"]
     assert timeline.clock.at <= fires_at <= timeline.clock.at + timedelta(hours=1)
@@ -395,7 +391,7 @@ async def test_nobody_looks_at_a_spaced_one_before_its_jitter_lets_it_go(timelin
 async def test_a_one_shot_disables_itself_and_is_re_armed_only_by_another_time(timeline):
     await timeline.declare(app_with(once("2027-03-01 12:10")))
     timeline.at(minutes=90)
-    assert (await timeline.tick()).fired == 1, "also when it was missed"
+    assert (await timeline.tick()).fired == 1, "it fires even if it was missed"
     assert (await timeline.manifest("a"))["enabled"], "not before its work has ended"
     await timeline.settle("a")
     row = await timeline.manifest("a")
@@ -464,7 +460,7 @@ async def test_an_operators_settings_survive_a_deployment_and_can_be_given_back(
         9,
         99,
     )
-    assert row["next_due_at"] == timeline.at(hours=2), "timing is always the code's"
+    assert row["next_due_at"] == timeline.at(hours=2), "the code always owns the timing"
     give_back = ChangeRequest(manifest="a", give_back=["enabled", "retry", "jitter"], actor="me")
     await timeline.do(changes.change, give_back)
     await timeline.declare(app_with(every(hours=2), jitter=30))
@@ -481,7 +477,7 @@ async def test_an_operators_settings_survive_a_deployment_and_can_be_given_back(
     ]
 
 
-async def test_what_jitter_still_held_back_is_told_when_the_timing_changes(timeline):
+async def test_times_that_jitter_held_back_are_recorded_when_the_timing_changes(timeline):
     def jittery(hours: int) -> App:
         app = App("test")
         app.job("job")(lambda ctx: None)
@@ -495,13 +491,13 @@ async def test_what_jitter_still_held_back_is_told_when_the_timing_changes(timel
     held = await timeline.rows(
         "SELECT external_id FROM scheduler.manifest WHERE wake_at > $1 AND next_due_at < $1", now
     )
-    assert held, "or this test shows nothing"
+    assert held, "precondition of this test"
     await timeline.declare(jittery(4))
     for row in held:
         assert await timeline.ledger(row["external_id"]) == [("60", "skipped", "retimed")]
 
 
-async def test_a_definition_that_travelled_is_the_same_one(timeline):
+async def test_a_definition_survives_serialization(timeline):
     app = app_with(every(hours=1), jitter=300, timeout=60)
     packed = unpack(pack(app.definitions()))
     await timeline.declare(packed)

@@ -1,4 +1,4 @@
-"""PgBouncer before PostgreSQL: sessions of our own are fine, shared ones are refused in one line."""
+"""PgBouncer in front of PostgreSQL: session pooling works; shared sessions are refused."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ pytestmark = [
 
 @contextlib.contextmanager
 def pgbouncer(database_url, folder, mode) -> Iterator[str]:
-    """Run PgBouncer before the test's database; gives the URL by way of it."""
+    """Run PgBouncer in front of the test's database and yield its URL."""
     parts, port = urlsplit(database_url), free_port()
     config = folder / f"{mode}.ini"
     config.write_text(
@@ -83,8 +83,8 @@ async def test_every_command_says_it_in_one_line(database_url, tmp_path, command
             check=False,
         )
     assert done.returncode == (1 if command == "doctor" else 2), done.stderr
-    said = done.stdout if command == "doctor" else done.stderr
-    [line] = [text for text in said.splitlines() if REMEDY in text]
+    output = done.stdout if command == "doctor" else done.stderr
+    [line] = [text for text in output.splitlines() if REMEDY in text]
     assert "a connection pooler shares sessions" in line
     assert "Traceback" not in done.stderr
 
@@ -106,7 +106,7 @@ async def test_a_pool_with_a_session_for_each_client_serves(
             await world.worker(app)
             await world.fire(app)
             await world.until_settled()
-            # The limits hold there, too.
+            # Limits hold behind PgBouncer, too.
             by_way = await Database.connect(url, name="test", answer_seconds=6)
             async with by_way.acquire() as connection:
                 assert await connection.fetchval("SHOW statement_timeout") == "5s"

@@ -1,4 +1,4 @@
-"""Bodies in processes of their own: typed as elsewhere, stopped for sure, and nobody else's harm."""
+"""Job bodies in child processes: typed, stopped reliably, and isolated."""
 
 import asyncio
 import os
@@ -52,8 +52,8 @@ async def until_gone(*pids: int) -> None:
     await until(gone, within=10, what=f"processes {pids} have ended")
 
 
-async def told_pids(world) -> list[int]:
-    """The processes that a body has told of in its progress."""
+async def reported_pids(world) -> list[int]:
+    """Return the process ids that a body reported in its progress."""
     message = await world.until("SELECT progress ->> 'message' FROM dispatcher.metadata")
     return [int(pid) for pid in message.split()]
 
@@ -70,14 +70,14 @@ async def test_inputs_and_outputs_are_typed_as_elsewhere(world, worker, job):
     await check_invariants(world.database)
 
 
-async def test_an_input_that_does_not_fit_is_told_as_such(world, worker):
+async def test_an_input_that_does_not_fit_is_reported_as_such(world, worker):
     await queue(world, job="multiply", input={"left": "six"})
     row = await until_run(world, "failed")
     assert row["failure"]["kind"] == "invalid_input"
 
 
 @pytest.mark.parametrize(
-    ("how", "kind", "said", "retryable"),
+    ("how", "kind", "text", "retryable"),
     [
         ("segfault", "process_died", "signal 11 (SIGSEGV)", True),
         ("kill", "process_died", "signal 9 (SIGKILL)", True),
@@ -88,12 +88,12 @@ async def test_an_input_that_does_not_fit_is_told_as_such(world, worker):
         ("large", "output_too_large", "300002 bytes", False),
     ],
 )
-async def test_however_a_body_ends_its_worker_lives_on(world, worker, how, kind, said, retryable):
+async def test_however_a_body_ends_its_worker_lives_on(world, worker, how, kind, text, retryable):
     await queue(world, job="die", input=how)
     row = await until_run(world, "failed")
     failure = row["failure"]
     assert (failure["kind"], failure["retryable"]) == (kind, retryable)
-    assert said in failure["message"]
+    assert text in failure["message"]
     if how == "error":
         assert failure["kinds"] == ["ConnectionError", "OSError", "Exception"]
         assert "raise ConnectionResetError" in failure["stack"]
@@ -105,7 +105,7 @@ async def test_however_a_body_ends_its_worker_lives_on(world, worker, how, kind,
 @pytest.mark.parametrize("job", ["busy", "deaf", "deaf-async"])
 async def test_a_cancel_is_heard_and_enforced_after_the_grace(world, worker, job):
     work = await queue(world, job=job, cancel_grace_seconds=30 if job == "busy" else 0.3)
-    [pid] = await told_pids(world)
+    [pid] = await reported_pids(world)
     await cancel(world, work, "enough")
     row = await until_run(world, "cancelled", within=30)
     assert row["cancel_reason"] == "enough"
@@ -115,15 +115,15 @@ async def test_a_cancel_is_heard_and_enforced_after_the_grace(world, worker, job
 
 async def test_a_timeout_ends_the_process(world, worker):
     await queue(world, job="deaf", timeout_seconds=1.5, cancel_grace_seconds=0.2)
-    [pid] = await told_pids(world)
+    [pid] = await reported_pids(world)
     row = await until_run(world, "failed")
     assert row["failure"]["kind"] == "timed_out"
     await until_gone(pid)
 
 
-async def test_what_a_body_has_started_ends_with_it(world, worker):
+async def test_child_processes_of_a_body_end_with_it(world, worker):
     work = await queue(world, job="parent", cancel_grace_seconds=0.2)
-    pids = await told_pids(world)
+    pids = await reported_pids(world)
     assert len(pids) == 2
     await cancel(world, work)
     await until_run(world, "cancelled")
@@ -135,7 +135,7 @@ async def test_a_death_is_noticed_although_what_the_body_has_forked_lives_on(wor
     row = await until_run(world, "failed")
     assert row["failure"]["kind"] == "process_died"
     assert "signal 9 (SIGKILL)" in row["failure"]["message"]
-    [pid] = await told_pids(world)
+    [pid] = await reported_pids(world)
     await until_gone(pid)
     progress = await world.value("SELECT progress ->> 'percent' FROM dispatcher.metadata")
     assert float(progress) == 12.5
@@ -176,7 +176,7 @@ async def test_progress_and_logs_reach_the_run(world, worker):
 
 async def test_a_worker_that_stops_hands_its_runs_back_and_leaves_no_process(world, worker):
     await queue(world, job="deaf", cancel_grace_seconds=30)
-    [pid] = await told_pids(world)
+    [pid] = await reported_pids(world)
     await world.stop_workers()
     row = await until_run(world, "failed")
     assert row["failure"]["kind"] == "worker_stopped"
@@ -185,7 +185,7 @@ async def test_a_worker_that_stops_hands_its_runs_back_and_leaves_no_process(wor
     await check_invariants(world.database)
 
 
-async def test_the_process_that_makes_processes_is_made_again(world, worker):
+async def test_the_fork_server_is_restarted(world, worker):
     await queue(world, job="multiply", input={"left": 1, "right": 2})
     await until_run(world, "completed")
     process = worker._fork_server._process
@@ -206,7 +206,7 @@ async def test_a_body_wakes_dependents_and_hears_why_it_may_not(world, worker, j
     common = {"job": job, "manifest": "m", "manifest_id": uuid4()}
     await queue(world, input=["one", "two"], **common)
     row = await until_run(world, "completed")
-    assert (row["output"], [one["input"] for one in row["activations"]]) == (
+    assert (row["output"], [activation["input"] for activation in row["activations"]]) == (
         2,
         [{"from": "one"}, {"from": "two"}],
     )
@@ -216,7 +216,7 @@ async def test_a_body_wakes_dependents_and_hears_why_it_may_not(world, worker, j
     assert row["failure"]["message"] == "unknown: nobody"
 
 
-async def test_several_that_find_it_gone_start_it_once(fork_server, monkeypatch):
+async def test_concurrent_runs_restart_the_fork_server_once(fork_server, monkeypatch):
     start = AsyncMock(wraps=fork_server.start)
     monkeypatch.setattr(fork_server, "start", start)
     os.kill(fork_server._process.pid, signal.SIGKILL)
@@ -227,7 +227,7 @@ async def test_several_that_find_it_gone_start_it_once(fork_server, monkeypatch)
     assert start.await_count == 1
 
 
-async def test_a_process_that_is_ended_before_it_has_said_a_word_ends(fork_server):
+async def test_a_process_that_is_ended_before_its_first_message_ends(fork_server):
     child = BodyProcess(fork_server, app.jobs["deaf"], ordered(), Mock(), Mock())
     running = asyncio.create_task(child.run())
     child.kill()
@@ -235,7 +235,7 @@ async def test_a_process_that_is_ended_before_it_has_said_a_word_ends(fork_serve
         await asyncio.wait_for(running, 10)
 
 
-async def test_of_processes_that_have_ended_nothing_is_kept(fork_server):
+async def test_ended_processes_leave_no_open_files(fork_server):
     def open_files() -> int:
         return len(list(Path(f"/proc/{fork_server._process.pid}/fd").iterdir()))
 
@@ -254,7 +254,7 @@ async def run_as_the_worker_does(fork_server, job: str) -> None:
 
 
 async def test_code_is_loaded_once(tmp_path):
-    """A file that changes under a running worker changes nothing."""
+    """A file that changes while the worker runs has no effect."""
     module = tmp_path / "changing.py"
     module.write_text("def body(ctx):\n    return 'old'\n")
     names = {"__name__": "changing"}
@@ -276,7 +276,7 @@ def ordered(**fields) -> OrderedRun:
 
 
 async def run_alone(fork_server, function, **fields):
-    """Run a body in a child that is spoken to by hand."""
+    """Run a body in a child process that the test drives by hand."""
     reader, writer = await fork_server.fork()
     writer.write(
         encode_frame(Begin(function=function_path(function), job="body", ordered=ordered(**fields)))

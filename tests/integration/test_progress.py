@@ -1,4 +1,4 @@
-"""Progress and logs: told while the run runs, in bounds, and harmless if lost, doubled or forged."""
+"""Progress and logs: live, bounded, and harmless if lost, duplicated or forged."""
 
 import asyncio
 import logging
@@ -14,21 +14,21 @@ from support.invariants import check_invariants
 from support.work_events import app_with, queue, until_run
 
 
-class Told:
-    """What a worker tells on its way to the dispatcher."""
+class PublishedProgress:
+    """Progress messages that a worker publishes."""
 
     def __init__(self) -> None:
-        self.news: list[Progress] = []
+        self.messages: list[Progress] = []
 
-    async def hear(self, message) -> None:
-        self.news.append(msgspec.json.decode(message.data, type=Progress))
+    async def record(self, message) -> None:
+        self.messages.append(msgspec.json.decode(message.data, type=Progress))
 
 
 @pytest.fixture
-async def told(world) -> Told:
-    told = Told()
-    await world.broker.client.subscribe(subjects.PROGRESS_SUBJECTS, cb=told.hear)
-    return told
+async def published(world) -> PublishedProgress:
+    published = PublishedProgress()
+    await world.broker.client.subscribe(subjects.PROGRESS_SUBJECTS, cb=published.record)
+    return published
 
 
 async def log_of(world, run) -> list:
@@ -68,8 +68,8 @@ async def test_progress_is_seen_while_the_run_runs_and_lines_keep_their_order(wo
     await check_invariants(world.database)
 
 
-async def test_the_last_words_come_before_the_outcome(world, told):
-    """All that a short run told is on its way before its end is stored."""
+async def test_the_last_log_lines_come_before_the_outcome(world, published):
+    """Progress of a short run is published before its outcome is stored."""
 
     async def job(ctx):
         ctx.log.error("about to fail")
@@ -81,10 +81,10 @@ async def test_the_last_words_come_before_the_outcome(world, told):
     row = await until_run(world, "failed")
     await world.until("SELECT count(*) FROM dispatcher.run_log")
     assert [line["message"] for line in await log_of(world, row["run_id"])] == ["about to fail"]
-    assert len(told.news) == 1
+    assert len(published.messages) == 1
 
 
-async def test_a_flood_is_coalesced_bounded_and_counted(world, told):
+async def test_a_flood_is_coalesced_bounded_and_counted(world, published):
     def job(ctx):
         for number in range(LINES_LIMIT + 500):
             ctx.log.info("line", number=number)
@@ -95,14 +95,14 @@ async def test_a_flood_is_coalesced_bounded_and_counted(world, told):
     await world.worker(app_with(job))
     await queue(world)
     await until_run(world, "completed")
-    # What was dropped is known with the first lines, the others come behind.
+    # The first lines carry the number of dropped lines; the other lines follow.
     await world.until(
         "SELECT (SELECT count(*) FROM dispatcher.run_log) >= $1 AND log_dropped = 501"
         " FROM dispatcher.metadata",
         LINES_LIMIT,
     )
     assert await world.value("SELECT count(*) FROM dispatcher.run_log") == LINES_LIMIT
-    assert len(told.news) < 50, "far fewer messages than calls"
+    assert len(published.messages) < 50, "far fewer messages than calls"
 
 
 async def test_long_lines_and_odd_fields_are_cut_and_nothing_fails(world):
@@ -129,7 +129,7 @@ async def test_long_lines_and_odd_fields_are_cut_and_nothing_fails(world):
     long, nul, odd, large, caught = await log_of(world, row["run_id"])
     assert len(long["message"]) == 4096
     assert nul["message"] == "a\\0b"
-    assert all(list(one["fields"]) == ["fields_left_out"] for one in (nul, odd, large))
+    assert all(list(line["fields"]) == ["fields_left_out"] for line in (nul, odd, large))
     assert "KeyError" in caught["fields"]["exception"]
     assert (
         await world.value("SELECT (progress ->> 'percent')::float FROM dispatcher.metadata") == 100
@@ -175,35 +175,35 @@ async def test_what_is_late_doubled_reordered_or_forged_does_no_harm(world):
     [runner] = worker._runners.values()
     order = runner.lease.order
 
-    async def tell(number: int, *, worker: str = "w1", lines=(), **fields) -> None:
+    async def publish_progress(number: int, *, worker: str = "w1", lines=(), **fields) -> None:
         given = {"lease": order.lease, "token": order.token, "run": row["run_id"], "at": utc_now()}
-        news = Progress(number=number, lines=list(lines), **{**given, **fields})
+        progress = Progress(number=number, lines=list(lines), **{**given, **fields})
         await world.broker.client.publish(
-            subjects.progress(order.lease, worker), msgspec.json.encode(news)
+            subjects.progress(order.lease, worker), msgspec.json.encode(progress)
         )
 
     def line(number: int, message: str = "said") -> LogLine:
         return LogLine(number=number, at=utc_now(), level="nonsense", message=message)
 
-    await tell(3, percent=30.0, lines=[line(2), line(2)])
+    await publish_progress(3, percent=30.0, lines=[line(2), line(2)])
     for _ in range(2):
-        await tell(2, percent=20.0, lines=[line(1), line(LINES_LIMIT + 1)])
-    await tell(9, percent=90.0, token="guess")
-    await tell(9, percent=90.0, worker="w2")
-    await tell(9, percent=90.0, run=uuid4())
-    await tell(9, percent=90.0, lease=uuid4())
+        await publish_progress(2, percent=20.0, lines=[line(1), line(LINES_LIMIT + 1)])
+    await publish_progress(9, percent=90.0, token="guess")
+    await publish_progress(9, percent=90.0, worker="w2")
+    await publish_progress(9, percent=90.0, run=uuid4())
+    await publish_progress(9, percent=90.0, lease=uuid4())
     await world.broker.client.publish(subjects.progress(order.lease, "w1"), b"rubbish")
     await world.broker.client.publish("headway.progress.no-uuid.w1", b"{}")
-    await tell(4, percent=40.0)
+    await publish_progress(4, percent=40.0)
     await world.until("SELECT (progress ->> 'percent')::float = 40 FROM dispatcher.metadata")
     await world.until("SELECT count(*) = 2 FROM dispatcher.run_log")
     assert await world.value("SELECT log_dropped FROM dispatcher.metadata") == 1
     release.set()
     await until_run(world, "completed")
     await world.value("UPDATE dispatcher.lease SET ended_at = ended_at - interval '1 h'")
-    await tell(10, percent=99.0)
+    await publish_progress(10, percent=99.0)
     await world.broker.client.flush()
-    await tell(11, percent=98.0, run=uuid4())
+    await publish_progress(11, percent=98.0, run=uuid4())
     await queue(world)
     await world.until("SELECT count(*) = 2 FROM dispatcher.metadata WHERE state = 'completed'")
     assert (
@@ -228,7 +228,7 @@ async def test_a_lease_over_its_allowance_is_cut_off_with_one_line_of_log(world,
     row = await until_run(world, "in_progress")
     [runner] = worker._runners.values()
     order = runner.lease.order
-    news = Progress(
+    progress = Progress(
         lease=order.lease,
         token=order.token,
         run=row["run_id"],
@@ -238,16 +238,18 @@ async def test_a_lease_over_its_allowance_is_cut_off_with_one_line_of_log(world,
     )
     flood = 5_000
     for number in range(1, flood + 1):
-        body = msgspec.json.encode(msgspec.structs.replace(news, number=number))
+        body = msgspec.json.encode(msgspec.structs.replace(progress, number=number))
         await world.broker.client.publish(subjects.progress(order.lease, "w1"), body)
         await world.broker.client.publish(f"headway.progress.rubbish.{number}", b"")
     await world.broker.client.flush()
     await world.until("SELECT (progress ->> 'number')::int > 500 FROM dispatcher.metadata")
-    # Every message that came before this answer was read.
+    # Every message before this answer was read.
     await world.broker.client.request(f"{subjects.DISPATCHER_CONTROL}.settings", b"{}", timeout=5)
     kept = await world.value("SELECT (progress ->> 'number')::int FROM dispatcher.metadata")
     assert kept < flood
-    dropped = [one for one in caplog.records if one.name == "headway_dispatcher.runs.progress"]
+    dropped = [
+        record for record in caplog.records if record.name == "headway_dispatcher.runs.progress"
+    ]
     assert {record.msg.event for record in dropped} == {
         "progress over the limit",
         "progress unreadable",

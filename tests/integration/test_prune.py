@@ -1,4 +1,4 @@
-"""Manifests that are no longer declared, or that somebody deletes."""
+"""Pruning: manifests that are no longer declared or that an operator deletes."""
 
 import pytest
 import pytest_asyncio
@@ -50,8 +50,8 @@ async def test_an_orphan_is_deleted_with_all_that_belongs_to_it(timeline):
     applied = await timeline.declare(app_with("a"))
     assert applied.pruned == ["b"]
     assert await names(timeline) == {"a"}
-    told = await timeline.rows("SELECT * FROM scheduler.outbox WHERE message_id LIKE 'pruned.%'")
-    assert len(told) == 1
+    rows = await timeline.rows("SELECT * FROM scheduler.outbox WHERE message_id LIKE 'pruned.%'")
+    assert len(rows) == 1
     assert len(await timeline.under_way("b")) == 1, "until the dispatcher has confirmed"
     timeline.at(hours=5)
     assert (await timeline.tick()).fired == 0, "and it never fires again"
@@ -143,7 +143,7 @@ async def test_a_group_that_the_code_states_outlives_its_last_manifest(timeline)
     assert await groups() == []
 
 
-async def test_what_was_missed_before_it_was_silenced_is_told_as_missed(timeline):
+async def test_times_missed_before_it_was_disabled_are_recorded_as_missed(timeline):
     await timeline.declare(app_with("a", "b"), prune="disable")
     timeline.at(hours=2.5)
     await timeline.declare(app_with("a"), prune="disable")
@@ -175,7 +175,7 @@ async def test_a_batch_that_does_not_prune_keeps_what_left_it(timeline):
     assert await names(timeline) == {"sync-a", "sync-b"}
 
 
-async def test_a_prune_that_fails_rolls_nothing_back_and_is_told(timeline, monkeypatch):
+async def test_a_prune_that_fails_rolls_nothing_back_and_is_a_warning(timeline, monkeypatch):
     await timeline.declare(batch("a"))
 
     async def fail(*arguments, **options):
@@ -228,7 +228,7 @@ async def test_only_what_was_made_at_run_time_can_be_deleted(timeline):
         await timeline.do(changes.change, ChangeRequest(manifest="x", enabled=False))
 
 
-async def test_a_job_that_nobody_declared_is_refused(timeline):
+async def test_an_undeclared_job_is_refused(timeline):
     made = ManifestDefinition(
         external_id="x", job="ghost", group="extra", timing=Timing(cadence=Every(60))
     )

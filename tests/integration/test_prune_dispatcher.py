@@ -1,4 +1,4 @@
-"""Prunes at the dispatcher: nothing is left but history and a tombstone, and it is told."""
+"""Prunes at the dispatcher: only history and a tombstone stay, and a confirmation is sent."""
 
 import asyncio
 from uuid import UUID, uuid4
@@ -22,12 +22,12 @@ MANIFEST, OTHER = UUID(int=0xA), UUID(int=0xB)
 
 
 class Scheduler:
-    """Publishes as a scheduler would, and hears what the dispatcher tells."""
+    """Publish events as a scheduler does, and read the events of the dispatcher."""
 
     def __init__(self, world) -> None:
         self.world = world
 
-    async def tell(self, data) -> None:
+    async def publish(self, data) -> None:
         body = encode(event(data, id=uuid4(), source="test", subject="x", time=utc_now()))
         assert isinstance(await publish(self.world.broker, subjects.work("ops"), body), Stored)
 
@@ -41,11 +41,11 @@ class Scheduler:
             "manifest_id": manifest,
             "manifest": f"m-{manifest.int:x}",
         }
-        await self.tell(queued(work=work, group="ops", **{**given, **fields}))
+        await self.publish(queued(work=work, group="ops", **{**given, **fields}))
         return work
 
     async def prune(self, manifest: UUID = MANIFEST) -> None:
-        await self.tell(
+        await self.publish(
             ManifestPruned(
                 manifest_id=manifest,
                 manifest=f"m-{manifest.int:x}",
@@ -54,22 +54,22 @@ class Scheduler:
             )
         )
 
-    async def told(self, kind: type) -> list:
+    async def received(self, kind: type) -> list:
         info = await stream_info(self.world.broker, subjects.SETTLED_STREAM)
-        told = []
+        payloads = []
         for sequence in range(1, info["state"]["last_seq"] + 1):
             message = await self.world.broker.client.jetstream().get_msg(
                 subjects.SETTLED_STREAM, sequence
             )
-            told += [one.data for one in decode(message.data)]
-        return [one for one in told if isinstance(one, kind)]
+            payloads += [event.data for event in decode(message.data)]
+        return [data for data in payloads if isinstance(data, kind)]
 
     async def until_confirmed(self, times: int = 1) -> list[PruneConfirmed]:
-        async def told():
-            confirmed = await self.told(PruneConfirmed)
+        async def enough_confirmed():
+            confirmed = await self.received(PruneConfirmed)
             return confirmed if len(confirmed) >= times else None
 
-        return await until(told, within=20, what=f"{times} prune(s) confirmed")
+        return await until(enough_confirmed, within=20, what=f"{times} prune(s) confirmed")
 
     async def until_taken_in(self) -> None:
         async def none_left():
@@ -152,11 +152,14 @@ async def test_a_live_run_finishes_first_and_what_waits_is_cancelled(world, sche
     await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE outcome = 'cancelled'")
     await scheduler.prune()
     await scheduler.until_taken_in()
-    assert await scheduler.told(PruneConfirmed) == []
+    assert await scheduler.received(PruneConfirmed) == []
     assert await left(world) == {"work_queue": 2, "metadata": 1, "dead_letter": 0}
     release.set()
     await scheduler.until_confirmed()
-    outcomes = {one.work: (one.outcome, one.reason) for one in await scheduler.told(WorkSettled)}
+    outcomes = {
+        settled.work: (settled.outcome, settled.reason)
+        for settled in await scheduler.received(WorkSettled)
+    }
     assert outcomes == {
         live: ("completed", ""),
         waiting: ("cancelled", "manifest was pruned"),
@@ -179,7 +182,7 @@ async def test_a_run_that_fails_after_the_prune_is_not_tried_again(world, schedu
     await world.until("SELECT count(*) FROM dispatcher.tombstone")
     release.set()
     await scheduler.until_confirmed()
-    [settled] = await scheduler.told(WorkSettled)
+    [settled] = await scheduler.received(WorkSettled)
     assert (settled.outcome, settled.reason, settled.runs) == (
         "cancelled",
         "manifest was pruned",
@@ -188,27 +191,27 @@ async def test_a_run_that_fails_after_the_prune_is_not_tried_again(world, schedu
     assert await left(world) == NOTHING
 
 
-async def test_work_that_comes_after_the_tombstone_finds_no_home_and_nobody_waits_for_it(
-    world, scheduler
-):
+async def test_work_that_arrives_after_the_tombstone_is_cancelled(world, scheduler):
     await world.dispatcher()
     await scheduler.prune()
     await scheduler.until_confirmed()
     late, cancelled = await scheduler.queue(), uuid4()
     await scheduler.queue(work=late)
-    await scheduler.tell(
+    await scheduler.publish(
         WorkCancelRequested(
             work=cancelled, manifest_id=MANIFEST, group="ops", requested_at=utc_now()
         )
     )
     await scheduler.until_taken_in()
     await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
-    outcomes = [(one.work, one.outcome) for one in await scheduler.told(WorkSettled)]
+    outcomes = [
+        (settled.work, settled.outcome) for settled in await scheduler.received(WorkSettled)
+    ]
     assert sorted(outcomes) == sorted([(late, "cancelled"), (cancelled, "cancelled")])
     assert await left(world) == NOTHING
 
 
-async def test_whoever_asks_again_is_told_again(world, scheduler):
+async def test_a_repeated_prune_is_confirmed_again(world, scheduler):
     await world.dispatcher()
     await scheduler.prune()
     await scheduler.until_confirmed()
@@ -230,10 +233,10 @@ async def test_a_redelivered_work_queued_of_a_live_run_does_not_call_it_cancelle
     await scheduler.prune()
     await scheduler.queue(work=work)
     await scheduler.until_taken_in()
-    assert await scheduler.told(WorkSettled) == []
+    assert await scheduler.received(WorkSettled) == []
     release.set()
     await scheduler.until_confirmed()
-    assert [one.outcome for one in await scheduler.told(WorkSettled)] == ["completed"]
+    assert [settled.outcome for settled in await scheduler.received(WorkSettled)] == ["completed"]
 
 
 async def test_a_late_event_of_a_deleted_lease_is_kept_as_refused(world, scheduler):
@@ -273,11 +276,11 @@ async def test_a_large_manifest_goes_batch_by_batch(world, scheduler, monkeypatc
     assert await world.value("SELECT count(*) FROM dispatcher.lease") == 0
     assert await world.value("SELECT count(*) FROM dispatcher.inbox") == 0
     assert len(transactions) >= 10 + 9 + 9
-    assert len(await scheduler.told(PruneConfirmed)) == 1
+    assert len(await scheduler.received(PruneConfirmed)) == 1
 
 
-async def test_work_that_is_taken_in_while_its_manifest_is_buried_never_stays(world, scheduler):
-    """Several dispatchers share the stream, so either may come first, or both at once."""
+async def test_work_that_arrives_during_the_prune_of_its_manifest_never_stays(world, scheduler):
+    """Dispatchers share the stream, so work and prune may arrive in any order or at once."""
     for _ in range(3):
         await world.dispatcher()
     manifests = [uuid4() for _ in range(20)]

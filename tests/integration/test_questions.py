@@ -1,4 +1,4 @@
-"""Questions to the scheduler: one manifest, groups, previews, the ledger; nothing is changed."""
+"""Read requests to the scheduler: manifests, groups, previews and the ledger."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -31,7 +31,7 @@ async def test_a_manifest_comes_with_its_definition_as_it_was_declared(world):
         child = await client.manifest("after")
     assert answer.status.cadence == "daily at 03:15 (Europe/Berlin)"
     assert answer.touched == ["attempts"]
-    declared = {one.external_id: one for one in app.definitions().manifests}
+    declared = {manifest.external_id: manifest for manifest in app.definitions().manifests}
     defined = convert(answer.definition, ManifestDefinition)
     assert defined.retry.attempts == 9
     assert (defined.timing, defined.overlap) == (
@@ -41,12 +41,12 @@ async def test_a_manifest_comes_with_its_definition_as_it_was_declared(world):
     assert convert(child.definition, ManifestDefinition) == declared["after"]
 
 
-async def test_a_name_that_nobody_bears_is_told_with_those_that_are_alike(world):
+async def test_an_unknown_name_is_refused_with_similar_names(world):
     await world.scheduler(app_with(nightly_report=manual(), nightly_backup=manual()), tick="off")
     async with world.client() as client:
-        for asked in (client.manifest, client.preview, client.explain, client.ledger):
+        for method in (client.manifest, client.preview, client.explain, client.ledger):
             with pytest.raises(RequestFailed) as caught:
-                await asked("nightly-repotr")
+                await method("nightly-repotr")
             assert str(caught.value).startswith(
                 "there is no manifest 'nightly-repotr': did you mean 'nightly-report'"
             )
@@ -64,29 +64,29 @@ async def test_groups_in_pages(world, monkeypatch):
     await world.scheduler(app, tick="off")
     async with world.client() as client:
         found = await client.groups()
-    assert [one.name for one in found] == [f"g{number}" for number in range(5)]
+    assert [group.name for group in found] == [f"g{number}" for number in range(5)]
     assert (found[3].max_active, found[3].manifests) == (7, 1)
 
 
-async def test_a_preview_marks_what_is_odd(world):
+async def test_a_preview_marks_excluded_and_shifted_times(world):
     when = daily("02:30", tz=BERLIN, exclude=exclude_days("sat"), jitter=600)
     await world.scheduler(app_with(nightly=when), tick="off")
     async with world.client() as client:
         answer = await client.preview("nightly", 4, after=datetime(2027, 3, 25, 12, tzinfo=UTC))
     assert (answer.zone, answer.note) == (BERLIN, "")
-    assert [(one.local, one.excluded is not None, one.dst) for one in answer.fires] == [
+    assert [(fire.local, fire.excluded is not None, fire.dst) for fire in answer.fires] == [
         ("2027-03-26 02:30:00+01:00", False, None),
         ("2027-03-27 02:30:00+01:00", True, None),
         ("2027-03-28 03:00:00+02:00", False, "gap"),
         ("2027-03-29 02:30:00+02:00", False, None),
         ("2027-03-30 02:30:00+02:00", False, None),
     ]
-    for one in answer.fires:
-        assert timedelta() <= one.fire_at - one.due_at <= timedelta(seconds=600)
-    assert len({one.fire_at - one.due_at for one in answer.fires}) > 1
+    for fire in answer.fires:
+        assert timedelta() <= fire.fire_at - fire.due_at <= timedelta(seconds=600)
+    assert len({fire.fire_at - fire.due_at for fire in answer.fires}) > 1
 
 
-async def test_a_preview_folds_what_is_excluded_unless_each_time_is_wanted(world):
+async def test_a_preview_folds_excluded_times_unless_each_is_requested(world):
     when = every(minutes=1, exclude=exclude_range("2027-12-24", "2028-01-06"))
     await world.scheduler(app_with(busy=when), tick="off")
     after = datetime(2027, 12, 24, 0, 0, 30, tzinfo=UTC)
@@ -94,8 +94,8 @@ async def test_a_preview_folds_what_is_excluded_unless_each_time_is_wanted(world
         run, *fires = (await client.preview("busy", after=after)).fires
         each = (await client.preview("busy", after=after, each=True)).fires
     assert (run.times, run.until) == (20_159, datetime(2028, 1, 6, 23, 59, tzinfo=UTC))
-    assert [one.excluded for one in fires] == [None] * 20
-    assert [one.excluded is None for one in each] == [False] * 20
+    assert [fire.excluded for fire in fires] == [None] * 20
+    assert [fire.excluded is None for fire in each] == [False] * 20
 
 
 async def test_a_preview_begins_with_the_next_due_time(world):
@@ -103,9 +103,11 @@ async def test_a_preview_begins_with_the_next_due_time(world):
     due = await world.value("SELECT next_due_at FROM scheduler.manifest")
     async with world.client() as client:
         fires = (await client.preview("hourly", 3)).fires
-        assert [one.due_at for one in fires] == [due + timedelta(hours=step) for step in range(3)]
+        assert [fire.due_at for fire in fires] == [due + timedelta(hours=step) for step in range(3)]
         await world.value("UPDATE scheduler.manifest SET next_due_at = now() - interval '5 h'")
-        assert (await client.preview("hourly", 1)).fires == fires[:1], "what is past is not ahead"
+        assert (await client.preview("hourly", 1)).fires == fires[:1], (
+            "past times are not in a preview"
+        )
 
 
 async def test_a_preview_says_why_there_are_no_times_or_why_they_may_not_come(world):
@@ -140,17 +142,17 @@ async def test_a_preview_says_why_there_are_no_times_or_why_they_may_not_come(wo
 async def test_a_time_without_an_offset_is_refused(world):
     await world.scheduler(app_with(hourly=every(hours=1)), tick="off")
     async with world.client() as client:
-        for asked in (
+        for request in (
             client.preview("hourly", after=datetime(2027, 1, 1)),
             client.explain("hourly", at=datetime(2027, 1, 1)),
             client.ledger("hourly", since=datetime(2027, 1, 1)),
         ):
             with pytest.raises(RequestFailed, match="timezone component"):
-                await asked
+                await request
 
 
 async def rewind(world, hours: float) -> None:
-    """Let all manifests have been declared so long ago, with all since then undecided."""
+    """Move all declarations into the past, with all due times since then undecided."""
     await world.value(
         "UPDATE scheduler.timing SET since = since - make_interval(secs => $1 * 3600)", hours
     )
@@ -176,7 +178,7 @@ async def test_the_ledger_is_sound_after_a_late_tick_and_a_hole_in_it_is_found(w
             " (SELECT id FROM scheduler.manifest WHERE external_id = 'hourly')"
         )
         holed = await client.ledger()
-        assert [(one.manifest, one.trouble) for one in holed.gaps] == [
+        assert [(gap.manifest, gap.trouble) for gap in holed.gaps] == [
             ("hourly", "no decision is in the ledger")
         ]
         [gap] = holed.gaps
@@ -195,9 +197,9 @@ async def test_a_manifest_with_too_many_times_is_asked_about_again(world, monkey
         found = await client.ledger()
     assert found.manifests == 2
     assert found.fire_times in (50, 52), "one more of each if an hour has ended since"
-    assert {one.trouble for one in found.gaps} == {"no decision is in the ledger"}
+    assert {gap.trouble for gap in found.gaps} == {"no decision is in the ledger"}
     times = sum(
-        1 + (one.last_due_at - one.first_due_at) // timedelta(hours=1) for one in found.gaps
+        1 + (gap.last_due_at - gap.first_due_at) // timedelta(hours=1) for gap in found.gaps
     )
     assert times == found.fire_times, "each of them once"
 
@@ -212,7 +214,7 @@ async def test_a_scheduler_that_does_not_tick_leaves_an_overdue_ledger(world):
     await world.scheduler(tick="off")
     async with world.client() as client:
         found = await client.ledger()
-    assert [(one.manifest, one.trouble) for one in found.gaps] == [
+    assert [(gap.manifest, gap.trouble) for gap in found.gaps] == [
         ("hourly", "still undecided: does a scheduler tick?")
     ]
 

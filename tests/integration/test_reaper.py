@@ -1,4 +1,4 @@
-"""Orphans, orders that nobody wants, and a reaper that doubts itself first."""
+"""The reaper: orphans, unclaimed orders, and a dispatcher that was cut off."""
 
 import asyncio
 
@@ -15,8 +15,8 @@ from support.work_events import queue
 from support.world import until
 
 
-class Silence:
-    """A worker that can be made to fall silent while its body goes on."""
+class SilentWorker:
+    """A worker whose heartbeats the test can stop while its body runs on."""
 
     def __init__(self, worker) -> None:
         self.worker = worker
@@ -52,7 +52,7 @@ async def test_an_orphan_is_reaped_and_tried_again_and_the_zombie_is_fenced_off(
     await world.until("SELECT count(*) FROM dispatcher.worker")
     await world.fire(app)
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
-    Silence(zombie).fall_silent()
+    SilentWorker(zombie).fall_silent()
     await world.worker(app, worker_name="healthy")
     await world.until_settled()
     release.set()
@@ -71,7 +71,7 @@ async def test_an_orphan_is_reaped_and_tried_again_and_the_zombie_is_fenced_off(
     await check_invariants(world.database)
 
 
-async def test_an_order_that_nobody_claims_is_withdrawn_and_its_work_waits_again(world, app):
+async def test_an_unclaimed_order_is_withdrawn_and_its_work_waits_again(world, app):
     @app.job("job")
     @when_made_due()
     @retry(attempts=1)
@@ -82,7 +82,7 @@ async def test_an_order_that_nobody_claims_is_withdrawn_and_its_work_waits_again
     )
     worker = await world.worker(app)
     await world.until("SELECT count(*) FROM dispatcher.worker")
-    worker._free = 0  # it advertises slots and takes nothing
+    worker._free = 0  # it advertises slots but takes no order
     await world.fire(app)
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'failed'")
     failure = await world.value(
@@ -94,12 +94,12 @@ async def test_an_order_that_nobody_claims_is_withdrawn_and_its_work_waits_again
     await world.until_settled()
     assert await world.value("SELECT attempts FROM dispatcher.work_queue") == 1
     runs = await stream_info(world.broker, subjects.RUNS_STREAM)
-    assert runs["state"]["messages"] == 0, "nothing is left that could be claimed"
+    assert runs["state"]["messages"] == 0, "no order is left to claim"
     await check_invariants(world.database)
 
 
-async def test_a_worker_that_spoke_past_the_fence_and_fell_silent_is_reaped_too(world, app):
-    """A broken chain of events must not make a lease immortal."""
+async def test_a_silent_worker_that_published_past_the_fence_is_reaped_too(world, app):
+    """A broken chain of events must not keep a lease alive for ever."""
     stuck = asyncio.Event()
 
     @app.job("job")
@@ -115,7 +115,7 @@ async def test_a_worker_that_spoke_past_the_fence_and_fell_silent_is_reaped_too(
     await world.fire(app)
     lease = await world.until("SELECT id FROM dispatcher.lease WHERE claimed_by = 'rude'")
     await publish(world.broker, subjects.event(lease, "rude"), b"no event at all")
-    Silence(rude).fall_silent()
+    SilentWorker(rude).fall_silent()
     await world.worker(app, worker_name="healthy")
     await world.until_settled()
     stuck.set()
@@ -123,8 +123,8 @@ async def test_a_worker_that_spoke_past_the_fence_and_fell_silent_is_reaped_too(
     await check_invariants(world.database, rejected=1)
 
 
-async def test_a_dispatcher_that_was_cut_off_reaps_nobody(world, app):
-    """Silence is no evidence while nobody could have heard."""
+async def test_a_dispatcher_that_was_cut_off_reaps_no_lease(world, app):
+    """Silence proves nothing while the dispatcher could not receive heartbeats."""
 
     @app.job("job")
     @when_made_due()
@@ -143,7 +143,7 @@ async def test_a_dispatcher_that_was_cut_off_reaps_nobody(world, app):
         database_url="", nats_url="", heartbeat_seconds=0.2, orphan_timeout_seconds=60
     )
     reaper = Reaper(world.database, world.broker, settings, name="deaf")
-    assert not (await reaper.run_once()).trusted, "nobody ever heard it"
+    assert not (await reaper.run_once()).trusted, "no heartbeat arrived"
     await world.value(
         "INSERT INTO dispatcher.witness VALUES ('deaf', clock_timestamp() - interval '30 s',"
         " clock_timestamp())"
@@ -178,11 +178,11 @@ async def test_a_lagging_projector_does_not_let_a_finished_run_be_killed(world, 
     before = (await stream_info(world.broker, subjects.EVENTS_STREAM))["state"]["last_seq"]
     release.set()
 
-    async def told():
+    async def outcome_stored():
         info = await stream_info(world.broker, subjects.EVENTS_STREAM)
         return info["state"]["last_seq"] > before
 
-    await until(told, within=10, what="the outcome is stored")
+    await until(outcome_stored, within=10, what="the outcome is stored")
     await world.value("UPDATE dispatcher.lease SET last_heard_at = last_heard_at - interval '1 h'")
     await world.value(
         "INSERT INTO dispatcher.witness VALUES ('me', clock_timestamp() - interval '1 h',"
@@ -226,9 +226,13 @@ async def test_an_order_waits_its_turn_while_all_who_serve_its_job_are_busy(worl
         " draining, first_heard_at, last_heard_at)"
         " VALUES ('idle', 'n', '', '', '', '{job}', 1, false, now(), now())"
     )
-    assert (await knows.run_once()).silent == 0, "who has just got a slot is about to claim it"
+    assert (await knows.run_once()).silent == 0, (
+        "the worker with a new free slot may still claim it"
+    )
     fresh = Reaper(world.database, world.broker, settings, name="me")
-    assert (await fresh.run_once()).reasons == {"undelivered": 1}, "a free slot did not want it"
+    assert (await fresh.run_once()).reasons == {"undelivered": 1}, (
+        "a worker with a free slot did not claim it"
+    )
     await world.value("DELETE FROM dispatcher.worker WHERE name = 'idle'")
     release.set()
     await world.until("SELECT bool_and(state = 'settled') FROM dispatcher.work_queue")
@@ -248,7 +252,7 @@ async def test_a_long_run_makes_no_failed_runs_of_the_next_work(world, app):
     await queue(world)
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
     await queue(world)
-    # The reaper looks every second, and hears itself for one before it trusts its ears.
+    # The reaper runs every second, and first receives its own heartbeats for a second.
     await world.until(
         "SELECT created_at < clock_timestamp() - interval '2.5 s' FROM dispatcher.lease"
         " WHERE claimed_by IS NULL"

@@ -1,4 +1,4 @@
-"""The outbox and its relay: nothing lost, copies harmless."""
+"""The outbox and its relay: no message is lost, and duplicates are harmless."""
 
 import asyncio
 import contextlib
@@ -43,7 +43,7 @@ async def backlog(world) -> int:
         return await connection.fetchval("SELECT count(*) FROM scheduler.outbox")
 
 
-async def test_what_is_acknowledged_is_deleted(world):
+async def test_acknowledged_messages_are_deleted(world):
     await world.provision()
     await add(world, *(message(number) for number in range(1200)))
     relay = Relay(world.database, world.broker, OUTBOX)
@@ -73,7 +73,7 @@ async def test_a_crash_between_publish_and_delete_is_harmless(world, monkeypatch
 async def test_work_announced_twice_long_after_the_broker_forgot_is_taken_in_once(
     world, monkeypatch
 ):
-    """The dedupe window is an optimisation; the unique key is the truth."""
+    """The dedupe window is an optimisation; the unique key guarantees it."""
     app = App("test")
 
     @app.job("greet")
@@ -98,18 +98,20 @@ async def test_work_announced_twice_long_after_the_broker_forgot_is_taken_in_onc
     await check_invariants(world.database)
 
 
-async def test_a_message_that_no_stream_wants_stays_and_is_named(world):
+async def test_a_message_without_a_stream_stays_and_is_named(world):
     await world.provision()
     await add(world, message(1), message(2, subject="nowhere.at.all"))
     relay = Relay(world.database, world.broker, OUTBOX)
-    assert await relay.run_once() == 0.5, "the other one went through, so no long rest"
+    assert await relay.run_once() == 0.5, (
+        "the other message was published, so the relay retries soon"
+    )
     assert (await backlog(world), await stored(world)) == (1, 1)
     with pytest.raises(BrokerUnavailable, match="none of 1 messages was published"):
         await relay.run_once()
 
 
 async def test_an_order_that_the_broker_does_not_take_is_no_failure_of_its_job(world):
-    """However often it is tried: it waits in the outbox, and its run waits with it."""
+    """However often the publish fails, the order stays in the outbox and its run waits."""
     app = App("test")
 
     @app.job("greet")
@@ -117,7 +119,7 @@ async def test_an_order_that_the_broker_does_not_take_is_no_failure_of_its_job(w
     async def greet(ctx): ...
 
     dispatcher = await world.dispatcher()
-    # What it would publish is published here, try by try, and nobody makes room before we do.
+    # Stop these passes, so that only the test publishes orders and makes room in the stream.
     for name in ("relay", "tidying", "orders"):
         await dispatcher.end_pass(name)
     relay = Relay(world.database, world.broker, ORDERS)
@@ -142,7 +144,7 @@ async def test_an_order_that_the_broker_does_not_take_is_no_failure_of_its_job(w
 
 
 async def fill_runs(world) -> None:
-    """Let there be room for one order only, and put another job's there."""
+    """Limit the stream to one order, and fill it with an order of another job."""
     info = await world.broker.api(f"STREAM.INFO.{subjects.RUNS_STREAM}")
     config = info["config"] | {"max_msgs": 1}
     await world.broker.api(f"STREAM.UPDATE.{subjects.RUNS_STREAM}", config)
@@ -163,7 +165,7 @@ async def test_a_message_that_is_too_large_is_put_aside(world, caplog, limit, ot
     await add(world, huge, *(message(number) for number in range(others)))
     assert await Relay(world.database, world.broker, OUTBOX).run_once() is None
     assert (await backlog(world), await stored(world)) == (0, others)
-    [line] = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    [line] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert f"first_bytes={len(huge.body)} first_subject=headway.work.ops" in line
     rejected = (await world.rows("SELECT * FROM scheduler.rejected"))[0]
     assert (rejected["body"], rejected["reason"]) == (huge.body, "too large to be published")
@@ -186,7 +188,7 @@ async def test_two_relays_share_the_rows(world):
 
 
 async def test_a_row_that_commits_late_is_not_passed_over(world):
-    """Numbers are given before the commit, so a lower one may appear after a higher one."""
+    """Ids are assigned before the commit, so a lower id may appear after a higher one."""
     await world.provision()
     relay = Relay(world.database, world.broker, OUTBOX)
     async with world.database.transaction() as connection:
@@ -198,20 +200,22 @@ async def test_a_row_that_commits_late_is_not_passed_over(world):
     assert (await backlog(world), await stored(world)) == (0, 2)
 
 
-async def test_what_is_handed_over_is_published_and_deleted_without_a_look(world):
+async def test_handed_messages_are_published_and_deleted_without_reading_the_outbox(world):
     await world.provision()
     await add(world, message(1), message(2))
     handover = Handover()
     relay = Relay(world.database, world.broker, OUTBOX, handover)
     handover.hand([message(1)])
     assert await relay.run_once() is None
-    assert (await backlog(world), await stored(world)) == (1, 1), "nobody asked for the other"
+    assert (await backlog(world), await stored(world)) == (1, 1), (
+        "the other message was not handed over"
+    )
     handover.call()
     await relay.run_once()
     assert (await backlog(world), await stored(world)) == (0, 2)
 
 
-async def test_what_is_handed_over_and_not_taken_stays_in_the_outbox(world):
+async def test_handed_messages_that_the_broker_refuses_stay_in_the_outbox(world):
     await world.provision()
     await add(world, message(1), message(2, "nobody.listens"))
     handover = Handover()
@@ -231,7 +235,7 @@ async def test_an_outage_fills_no_memory():
 
 
 class SteadyLoad(Handover):
-    """Has a message for the relay whenever it looks, as a busy process does."""
+    """A handover that always has a message, as in a busy process."""
 
     def take(self) -> tuple[list[OutboxMessage], bool]:
         self.hand([structs.replace(message(0), message_id=new_id().hex)])
@@ -239,7 +243,7 @@ class SteadyLoad(Handover):
 
 
 @contextlib.asynccontextmanager
-async def kept(relay: Relay, handover: Handover):
+async def running(relay: Relay, handover: Handover):
     """Run the relay as a service does."""
     task = asyncio.create_task(Pass("relay", relay.run_once, handover).keep_running())
     try:
@@ -256,34 +260,36 @@ async def test_a_row_of_a_killed_peer_is_published_under_a_steady_load(world):
     await world.provision()
     handover = SteadyLoad()
     relay = Relay(world.database, world.broker, OUTBOX, handover)
-    async with kept(relay, handover):
+    async with running(relay, handover):
         # The peer was killed after its commit, before it published.
         await add(world, message(1))
         await world.until(GONE, "m1", within=2 * SAFETY_POLL)
-        # And again: it is not the first look alone.
+        # The relay polls repeatedly, not only at its start.
         await add(world, message(2))
         await world.until(GONE, "m2", within=2 * SAFETY_POLL)
 
 
 async def test_a_handed_row_that_was_not_taken_is_tried_again_under_a_steady_load(world, caplog):
-    """It does not wait for the safety poll, and does not count as an outage of the broker."""
+    """The retry does not wait for the safety poll and does not count as a broker outage."""
     await world.provision()
     info = await world.broker.api(f"STREAM.INFO.{subjects.WORK_STREAM}")
     handover = SteadyLoad()
     relay = Relay(world.database, world.broker, OUTBOX, handover)
-    async with kept(relay, handover):
+    async with running(relay, handover):
         await add(world, message(1, "headway.later.ops"))
         handover.hand([message(1, "headway.later.ops")])
         await until(
-            lambda: _said(caplog, "messages not published failed=1 batch=1"), within=4, what="tried"
+            lambda: _logged(caplog, "messages not published failed=1 batch=1"),
+            within=4,
+            what="tried",
         )
         more = info["config"] | {"subjects": [*info["config"]["subjects"], "headway.later.ops"]}
         await world.broker.api(f"STREAM.UPDATE.{subjects.WORK_STREAM}", more)
         await world.until(GONE, "m1", within=4)
-    assert not await _said(caplog, "pass failed")
+    assert not await _logged(caplog, "pass failed")
 
 
-async def _said(caplog, words: str) -> bool:
+async def _logged(caplog, words: str) -> bool:
     return any(words in record.getMessage() for record in caplog.records)
 
 

@@ -1,4 +1,4 @@
-"""Jobs that no application declares any more: no new work, a warning, and their end."""
+"""Retired jobs, which no application declares: no new work, a warning, and deletion."""
 
 from datetime import timedelta
 
@@ -33,7 +33,7 @@ async def timeline(database) -> Timeline:
 
 
 def app_with(*jobs: str, owner: str = "billing", manifests: bool = True) -> App:
-    """An application with an hourly manifest for each job, called like it."""
+    """Return an application with an hourly manifest for each job, of the same name."""
     app = App(owner)
     for name in jobs:
         app.job(name)(lambda ctx: None)
@@ -43,7 +43,7 @@ def app_with(*jobs: str, owner: str = "billing", manifests: bool = True) -> App:
 
 
 def using(job: str, *manifests: str) -> Definitions:
-    """An application whose manifests use a job that another one declares."""
+    """Return an application whose manifests use a job that another application declares."""
     app = App("crm")
     app.job(job)(lambda ctx: None)
     for name in manifests:
@@ -52,15 +52,15 @@ def using(job: str, *manifests: str) -> Definitions:
 
 
 async def jobs(timeline) -> dict[str, bool]:
-    """Every stored job, and whether it is retired."""
+    """Return every stored job, and whether it is retired."""
     rows = await timeline.rows("SELECT name, retired_at FROM scheduler.job")
     return {row["name"]: row["retired_at"] is not None for row in rows}
 
 
 async def announced(timeline, job: str) -> list[JobChanged]:
     rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
-    events = [one.data for row in rows for one in decode(row["body"])]
-    return [one for one in events if isinstance(one, JobChanged) and one.job == job]
+    events = [event.data for row in rows for event in decode(row["body"])]
+    return [data for data in events if isinstance(data, JobChanged) and data.job == job]
 
 
 async def test_a_job_that_leaves_the_code_is_retired_and_announced_and_may_come_back(timeline):
@@ -70,9 +70,11 @@ async def test_a_job_that_leaves_the_code_is_retired_and_announced_and_may_come_
     await timeline.declare(app_with("mail"))
     await timeline.declare(app_with("mail", "report"))
     assert await jobs(timeline) == {"mail": False, "report": False}
-    told = await announced(timeline, "report")
-    assert [one.retired for one in told] == [False, True, False], "and only when it changes"
-    assert sorted({one.version for one in told}) == [one.version for one in told]
+    changes = await announced(timeline, "report")
+    assert [change.retired for change in changes] == [False, True, False], (
+        "and only when it changes"
+    )
+    assert sorted({change.version for change in changes}) == [change.version for change in changes]
     audited = await timeline.rows(
         "SELECT subject FROM scheduler.history WHERE type = 'headway.job.retired.v1'"
     )
@@ -96,7 +98,7 @@ async def test_a_job_of_two_applications_retires_with_the_last_of_them(timeline)
 async def test_every_way_to_make_new_work_is_refused_with_the_reason(timeline, application, world):
     await timeline.declare(app_with("mail", "report"))
     work = await headway.enqueue(application, "report", key="k")
-    # In a transaction that began before the job was retired, and commits after it.
+    # Enqueue in a transaction that began before the job was retired, and commits after it.
     transaction = application.transaction()
     await transaction.start()
     late = await headway.enqueue(application, "report")
@@ -157,8 +159,7 @@ async def test_a_plan_says_which_jobs_would_retire_and_which_manifests_would_hol
 
     async def planned(app: App, policy) -> str:
         request = ApplyRequest(definitions=pack(app.definitions()))
-        async with timeline.database.transaction() as connection:
-            answer = await plan(connection, request, policy=policy, now=timeline.clock.at)
+        answer = await plan(timeline.database, request, policy=policy)
         return "\n".join(answer.warnings)
 
     warned = await planned(app_with(), "delete")
@@ -169,13 +170,13 @@ async def test_a_plan_says_which_jobs_would_retire_and_which_manifests_would_hol
     assert "'billing-report'" in await planned(app_with(), "keep")
     assert await jobs(timeline) == {"mail": False, "report": False}, "nothing has changed"
     await timeline.declare(app_with())
-    # The other application starts as before, and is warned; it cannot make another such manifest.
+    # The other application starts as before with a warning, but cannot add such a manifest.
     assert "'crm-mail'" in (await timeline.declare(other)).warnings[-1]
     with pytest.raises(headway.InvalidDefinitions, match=r"^manifest 'crm-new': job 'mail' is re"):
         await timeline.declare(using("mail", "crm-mail", "crm-new"))
 
 
-async def test_a_run_is_told_that_a_dependent_of_a_retired_job_cannot_be_woken(timeline):
+async def test_a_run_cannot_activate_a_dependent_of_a_retired_job(timeline):
     app = app_with("mail")
     app.job("report")(lambda ctx: None)
     app.manifest("billing-mail").then("follow", job="report", dormant=True)
@@ -200,7 +201,7 @@ async def test_a_retired_job_is_deleted_once_the_dispatcher_knows_and_nothing_re
     retired = "SELECT array_agg(name ORDER BY name) FROM scheduler.job WHERE retired_at IS NOT NULL"
     version = await world.value("SELECT version FROM scheduler.job WHERE name = 'report'")
     assert await world.value(retired) == ["report", "sync"]
-    # What was announced is lost: nobody but healing tells the dispatcher.
+    # The announcement is lost: only reconciliation informs the dispatcher.
     await world.value("DELETE FROM scheduler.outbox WHERE message_id LIKE 'job.%'")
     await world.scheduler(app_with("mail"), prune="keep", ask_after_seconds=0.4)
     await world.dispatcher()

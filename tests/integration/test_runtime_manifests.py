@@ -1,4 +1,4 @@
-"""Manifests made at run time: the terms of their job, and parents of any owner."""
+"""Manifests created at run time: terms of their job, and parents of any owner."""
 
 import pytest
 from headway import App, daily, every, manual, retry
@@ -43,7 +43,7 @@ async def terms_of(world, external_id: str) -> dict:
     return {**terms, **{name: row[name] for name in ("group_name", "labels", "attempts")}}
 
 
-async def test_terms_that_nobody_states_are_those_of_the_job(world):
+async def test_unstated_terms_are_those_of_the_job(world):
     await world.scheduler(app_with(**STATED), tick="off")
     async with world.client() as client:
         await client.schedule("plain", job="sync", when=daily("03:15"), input=2)
@@ -65,7 +65,7 @@ async def test_terms_that_nobody_states_are_those_of_the_job(world):
         }
         again = await client.schedule("plain", job="sync", when=daily("03:15"), input=2)
         assert (again.created, again.changed, again.unchanged) == ([], [], 1)
-        # The group called like the job was never used, so nobody made it.
+        # The group with the job's name was not used, so it was not created.
         assert {group.name for group in await client.groups()} == {"ops", "mine", "many"}
 
 
@@ -113,7 +113,7 @@ async def test_a_dependent_made_at_run_time_follows_a_parent_of_any_owner(world,
         await client.schedule("mine", job="mail", depends_on="load")
         await client.schedule("after-mine", job="mail", depends_on="mine")
         await client.schedule("asleep", job="mail", depends_on="load", dormant=True)
-        # Sent again with another input of no meaning to the parent: the link stays as it is.
+        # A second request with another priority keeps the link to the parent.
         await client.schedule("after-mine", job="mail", depends_on="mine", priority=9)
         await client.trigger("load")
         await world.until_settled(at_least=4)
@@ -127,7 +127,7 @@ async def test_a_dependent_made_at_run_time_follows_a_parent_of_any_owner(world,
     await check_invariants(world.database)
 
 
-async def test_parents_that_cannot_be_are_refused_by_name(world):
+async def test_invalid_parents_are_refused_by_name(world):
     await world.scheduler(app_with(), tick="off")
     async with world.client() as client:
         with pytest.raises(Invalid, match="'x' depends on 'nobody', which does not exist"):
@@ -142,17 +142,20 @@ async def test_parents_that_cannot_be_are_refused_by_name(world):
             await client.schedule("c", job="sync", when=manual(), dormant=True, input=1)
 
 
-async def test_a_manifest_in_the_words_of_a_file_is_the_same_over_http(world, console):
+async def test_a_manifest_in_file_syntax_is_the_same_over_http(world, console):
     app = app_with(**STATED)
     await world.scheduler(app, tick="off")
     record = {"job": "sync", "depends_on": "nightly", "dormant": True, "input": 5}
     async with console.signed_in("admin") as http:
         put = await http.put("/api/v1/manifests/mine", json=record)
         assert (put.status_code, put.json()["created"]) == (200, ["mine"])
-        for parent, said in (("nobody", "'nobody', which does not exist"), ("mine", "mine → mine")):
+        for parent, message in (
+            ("nobody", "'nobody', which does not exist"),
+            ("mine", "mine → mine"),
+        ):
             wrong = await http.put("/api/v1/manifests/mine", json={**record, "depends_on": parent})
             assert wrong.status_code == 422
-            assert said in wrong.text
+            assert message in wrong.text
     async with world.client() as client:
         sent = await client.apply(load_manifest("mine", record))
         assert sent.unchanged == 1

@@ -1,4 +1,4 @@
-"""The dispatcher under a clock that somebody bends: schedule time bends, liveness does not."""
+"""The dispatcher with a virtual clock: schedule times follow it, liveness does not."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.thorough
 
 
 class VirtualClock:
-    """Stands still until it is moved."""
+    """A clock that stands still until the test moves it."""
 
     def __init__(self, at: datetime) -> None:
         self.at = at
@@ -49,7 +49,7 @@ async def dispatch(world, clock, **settings):
     return service
 
 
-async def tell(world, clock, data) -> None:
+async def publish_event(world, clock, data) -> None:
     body = encode(event(data, id=uuid4(), source="test", subject="x", time=clock.at))
     assert isinstance(await publish(world.broker, subjects.work("ops"), body), Stored)
 
@@ -57,7 +57,7 @@ async def tell(world, clock, data) -> None:
 async def queue(world, clock, **fields) -> UUID:
     work = uuid4()
     given = {"job": "job", "cause": f"test:{work}", "queued_at": clock.at}
-    await tell(world, clock, queued(work=work, group="ops", **{**given, **fields}))
+    await publish_event(world, clock, queued(work=work, group="ops", **{**given, **fields}))
     return work
 
 
@@ -118,7 +118,7 @@ async def test_delays_and_retries_wait_for_schedule_time(world, clock):
     await check_invariants(world.database)
 
 
-async def test_an_order_that_nobody_claims_is_withdrawn_after_real_time(world, clock):
+async def test_an_unclaimed_order_is_withdrawn_after_real_time(world, clock):
     async def job(ctx): ...
 
     await dispatch(world, clock, orphan_timeout_seconds=1.0, stale_pending_seconds=1.5)
@@ -161,7 +161,9 @@ async def test_a_cancel_works_at_any_time(world, clock):
     await world.worker(app_with(job))
     work = await queue(world, clock)
     await asyncio.wait_for(begun.wait(), 15)
-    await tell(world, clock, WorkCancelRequested(work=work, group="ops", requested_at=clock.at))
+    await publish_event(
+        world, clock, WorkCancelRequested(work=work, group="ops", requested_at=clock.at)
+    )
     await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE outcome = 'cancelled'")
     assert await world.value("SELECT cancel_requested_at FROM dispatcher.work_queue") == clock.at
     await check_invariants(world.database)

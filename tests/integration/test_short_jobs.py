@@ -1,4 +1,4 @@
-"""A job that calls itself short, from its declaration to its outcomes: runs share leases."""
+"""Short jobs, from declaration to outcome: runs share leases."""
 
 from headway import App
 from headway_contract import subjects
@@ -33,8 +33,8 @@ async def test_runs_of_a_short_job_share_leases_by_the_gate(world):
     [row] = await world.rows(SHARED)
     assert (row["runs"], sorted(done)) == (40, list(range(40)))
     assert row["leases"] <= 8
-    # What ends together is told together: an outcome each, in fewer messages.
+    # Outcomes of runs that end together share messages.
     outcomes = await stored_outcomes(world)
-    assert len({one.work for one in outcomes}) == len(outcomes) == 40
+    assert len({outcome.work for outcome in outcomes}) == len(outcomes) == 40
     assert (await stream_info(world.broker, subjects.SETTLED_STREAM))["state"]["messages"] < 40
     await check_invariants(world.database)

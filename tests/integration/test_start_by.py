@@ -1,4 +1,4 @@
-"""Work that has not begun by the time at which it had to, while its order lies ready."""
+"""Expiry by `start_by` of work whose order is published but unclaimed."""
 
 from datetime import timedelta
 
@@ -33,7 +33,7 @@ def clock():
 
 @pytest_asyncio.fixture
 async def ops(world, clock):
-    """A worker of one slot, which is busy for as long as one likes, and a clock to turn."""
+    """Return a worker with one slot that stays busy until released, and a settable clock."""
     made = Ops(world, None)
     made.mended.set()
     made.hold.clear()
@@ -41,18 +41,18 @@ async def ops(world, clock):
     made.hold.set()
 
 
-async def pass_by(world, clock, *, by: timedelta) -> None:
+async def advance_clock(world, clock, *, by: timedelta) -> None:
     clock.at += by
     for service in world.services:
         service.wake("expiry")
 
 
-async def none_ordered(world):
+async def until_no_orders(world):
     async def withdrawn():
         info = await stream_info(world.broker, subjects.RUNS_STREAM)
         return info["state"]["messages"] == 0
 
-    await until(withdrawn, within=10, what="nothing is left that could be claimed")
+    await until(withdrawn, within=10, what="no order is left to claim")
 
 
 async def test_an_order_that_lies_ready_for_a_busy_worker_expires(world, clock, ops):
@@ -62,40 +62,40 @@ async def test_an_order_that_lies_ready_for_a_busy_worker_expires(world, clock, 
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
     second = await ops.queue(start_by=clock.at + HOUR)
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'pending'")
-    await pass_by(world, clock, by=HOUR)
+    await advance_clock(world, clock, by=HOUR)
     await ops.until_outcome(second, "expired")
-    await none_ordered(world)
+    await until_no_orders(world)
     ops.hold.set()
     await ops.until_outcome(first, "completed")
-    assert len(ops.inputs) == 1, "what expired has never begun"
+    assert len(ops.inputs) == 1, "expired work has not begun"
     row = await ops.row(second)
     assert (row["runs"], row["attempts"]) == (1, 0)
     [run] = await world.rows("SELECT * FROM dispatcher.metadata WHERE work_id = $1", second)
     assert (run["state"], run["cancel_reason"], run["started_at"]) == ("cancelled", EXPIRED, None)
-    [told] = await world.rows(
+    [row] = await world.rows(
         "SELECT data FROM dispatcher.history WHERE work_id = $1 AND type LIKE '%settled%'", second
     )
-    assert (told["data"]["outcome"], told["data"]["reason"]) == ("expired", EXPIRED)
+    assert (row["data"]["outcome"], row["data"]["reason"]) == ("expired", EXPIRED)
     assert (await verify(world.database)).differences == []
 
 
-async def test_the_gate_tells_of_an_order_that_may_come_too_late(database, clock):
-    """So that its time is not missed by as much as a poll takes to come round."""
+async def test_the_gate_wakes_the_expiry_pass_for_an_order_with_start_by(database, clock):
+    """The gate wakes the expiry pass, so that expiry does not wait for a poll."""
 
-    class Called(Wakeup):
+    class CountingWakeup(Wakeup):
         calls = 0
 
         def call(self) -> None:
             self.calls += 1
 
-    called = Called()
+    wakeup = CountingWakeup()
     gates = Gates(database, clock=clock)
-    gate = Gate(database, gates.settings, Wakeups(expiry=called))
+    gate = Gate(database, gates.settings, Wakeups(expiry=wakeup))
     await gates.worker("etl")
     await gates.queue(work(queued_at=clock.at))
-    assert ((await gate.run_once()).admitted, called.calls) == (1, 0)
+    assert ((await gate.run_once()).admitted, wakeup.calls) == (1, 0)
     await gates.queue(work(queued_at=clock.at, start_by=clock.at + HOUR))
-    assert ((await gate.run_once()).admitted, called.calls) == (1, 1)
+    assert ((await gate.run_once()).admitted, wakeup.calls) == (1, 1)
 
 
 async def test_others_of_the_same_order_are_ordered_anew(world, clock, ops):
@@ -103,7 +103,7 @@ async def test_others_of_the_same_order_are_ordered_anew(world, clock, ops):
     [late] = await queue_many(world, 1, start_by=clock.at + HOUR)
     others = await queue_many(world, 2)
     made = await order(world, [others[0], late, others[1]])
-    await pass_by(world, clock, by=HOUR)
+    await advance_clock(world, clock, by=HOUR)
     await ops.until_outcome(late, "expired")
     await world.until("SELECT count(*) = 2 FROM dispatcher.work_queue WHERE state = 'waiting'")
     rows = await world.rows(
@@ -116,14 +116,14 @@ async def test_others_of_the_same_order_are_ordered_anew(world, clock, ops):
         (late, "cancelled", None),
         (others[1], "failed", "recalled"),
     }
-    await none_ordered(world)
+    await until_no_orders(world)
     assert (await verify(world.database)).differences == []
 
 
 class TestTheFence:
     @pytest_asyncio.fixture
     async def lease(self, world, clock):
-        """A lease whose work has to begin within the hour, known to nobody but us."""
+        """Return a lease whose work must begin within the hour; no worker has received it."""
         await world.provision()
         gates = Gates(world.database, clock=clock)
         await gates.worker("etl")
@@ -136,18 +136,16 @@ class TestTheFence:
         settings = DispatcherSettings(database_url="", nats_url="")
         return await withdraw_expired(world.database, world.broker, settings, "d1")
 
-    async def test_it_rests_until_the_time_has_come_and_then_takes_the_order_back(
-        self, world, clock, lease
-    ):
+    async def test_the_order_is_withdrawn_at_its_time_and_not_before(self, world, clock, lease):
         assert await self.expire(world) == HOUR.total_seconds()
         assert await last_stored(world.broker, lease["id"]) is None
         clock.at += HOUR
         assert await self.expire(world) is None
         stored = await last_stored(world.broker, lease["id"])
         assert isinstance(stored.events[0].data, LeaseRevoked)
-        assert [one.data.reason for one in stored.events] == ["expired", EXPIRED]
+        assert [event.data.reason for event in stored.events] == ["expired", EXPIRED]
 
-    async def test_who_claimed_in_time_goes_on_though_nobody_has_heard_of_it_yet(
+    async def test_a_claim_in_time_counts_although_it_is_not_projected_yet(
         self, world, clock, lease
     ):
         claim = event(
@@ -165,7 +163,7 @@ class TestTheFence:
         )
         assert isinstance(answer, Stored)
         clock.at += HOUR
-        assert await self.expire(world) == 0.5, "it will show in a moment"
+        assert await self.expire(world) == 0.5, "the claim is projected later"
         assert (await last_stored(world.broker, lease["id"])).worker == "w1"
 
     async def test_a_lease_that_a_worker_lists_is_left_alone(self, world, clock, lease):
@@ -174,7 +172,7 @@ class TestTheFence:
         assert await self.expire(world) is None
         assert await last_stored(world.broker, lease["id"]) is None
 
-    async def test_one_that_nobody_lists_any_more_is_taken_back(self, world, clock, lease):
+    async def test_a_lease_that_is_no_longer_listed_is_withdrawn(self, world, clock, lease):
         await world.value(
             "UPDATE dispatcher.lease SET listed_at = clock_timestamp() - interval '1 h'"
         )

@@ -1,4 +1,4 @@
-"""Services that start before `headway provision` has run wait for it, and say so."""
+"""Services that start before `headway provision` wait for it and report the reason."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ from support.world import until
 
 
 def get(address: str, path: str) -> tuple[int, str]:
-    """The status and the body of a health page; 0 while nobody listens."""
+    """Return the status and the body of a health page; status 0 if the port is closed."""
     try:
         with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as answer:
             return answer.status, answer.read().decode()
@@ -62,14 +62,14 @@ async def test_a_dispatcher_waits_for_provisioning_and_readyz_gives_the_reason(w
 
 async def test_a_scheduler_decides_without_streams_and_readyz_gives_the_reason(world, app):
     scheduler = await world.fire(app)
-    # Nothing is lost meanwhile: the decision waits for the stream.
+    # The decision waits in the outbox until the stream exists.
     await world.until("SELECT count(*) = 1 FROM scheduler.work")
 
     async def not_ready() -> str:
         status, body = await scheduler.health.report("/readyz")
         return body if status == 503 and "intake" in body else ""
 
-    body = await until(not_ready, within=20, what="/readyz says that it waits")
+    body = await until(not_ready, within=20, what="/readyz reports that the scheduler waits")
     assert f"{subjects.SETTLED_STREAM}/{subjects.SETTLED_CONSUMER} does not exist" in body
     assert "run 'headway provision'" in body
 

@@ -1,4 +1,4 @@
-"""What a start does and leaves alone, and what it finds when it comes back."""
+"""Service start: declaration, pruning, one-shots and operator settings."""
 
 import pytest
 import pytest_asyncio
@@ -75,7 +75,7 @@ async def test_a_new_manifest_waits_for_its_first_time(timeline):
     assert (await timeline.tick()).fired == 1
 
 
-async def test_capacity_is_not_the_ticks_business(timeline):
+async def test_the_tick_ignores_capacity(timeline):
     app = app_with(*"abc")
     app.group("job", max_active=1)
     await timeline.declare(app)
@@ -215,7 +215,7 @@ async def test_a_one_shot_that_was_long_past_when_declared_says_so(timeline):
         "manifest 'a' was to fire once at 2027-03-01 11:00:00 UTC, which is past: it does not "
         "fire, unless it is given a later time"
     ]
-    assert (await timeline.declare(shot("2027-03-01 11:00"))).warnings == [], "no news"
+    assert (await timeline.declare(shot("2027-03-01 11:00"))).warnings == [], "no warning twice"
     row = await timeline.manifest("a")
     assert (row["enabled"], row["disabled_by"], row["next_due_at"]) == (False, "once", None)
     assert await timeline.ledger("a") == [("-60", "skipped", "missed")]
@@ -229,7 +229,7 @@ async def test_a_one_shot_at_run_time_is_not_for_the_past(timeline):
     await timeline.declare(at_run_time("x", Once(at="2027-03-01 12:30")))
     timeline.at(hours=2)
     again = await timeline.declare(at_run_time("x", Once(at="2027-03-01 12:30")))
-    assert again.declared.unchanged == 1, "what was asked for in time may be asked for again"
+    assert again.declared.unchanged == 1, "a request that was made in time may be repeated"
 
 
 async def test_a_one_shot_that_is_a_moment_late_still_fires(timeline):
@@ -254,7 +254,7 @@ async def test_a_scheduler_that_does_not_tick_declares_and_fires_nothing(world):
     await world.until("SELECT bool_and(decision = 'queued') FROM scheduler.occurrence")
 
 
-async def test_what_a_timing_missed_that_is_gone_is_told_by_whoever_declares(timeline):
+async def test_a_declaration_records_the_missed_times_of_the_replaced_timing(timeline):
     def apply(app: App):
         terms = {"policy": "delete", "may_fire": False}
         return startup.apply(timeline.database, app.definitions(), **terms)
@@ -262,12 +262,12 @@ async def test_what_a_timing_missed_that_is_gone_is_told_by_whoever_declares(tim
     await apply(app_with("a"))
     timeline.at(hours=2.5)
     await apply(app_with("a", priority=3))
-    assert await timeline.ledger("a") == [], "whoever ticks will decide it"
+    assert await timeline.ledger("a") == [], "the next tick decides it"
     await apply(shot("2027-03-02 12:00"))
     assert await timeline.ledger("a") == [("60-120", "skipped", "missed")]
 
 
-async def test_what_code_no_longer_declares_and_keep_keeps_can_be_deleted(timeline):
+async def test_a_manifest_that_policy_keep_keeps_can_be_deleted(timeline):
     await timeline.declare(app_with("a", "b"), prune="keep")
     await timeline.declare(app_with("a"), prune="keep")
     await timeline.do(changes.delete, DeleteRequest(manifest="b"))

@@ -1,4 +1,4 @@
-"""What a state says of the other columns, the database holds to."""
+"""Check constraints: the state of a row restricts its other columns."""
 
 from uuid import uuid4
 
@@ -22,7 +22,7 @@ RUN = """
 """
 
 
-def spelled(query: str, row: dict[str, str]) -> str:
+def fill_in(query: str, row: dict[str, str]) -> str:
     return query.format(columns=", ".join(row), values=", ".join(row.values()))
 
 
@@ -51,9 +51,9 @@ def spelled(query: str, row: dict[str, str]) -> str:
 )
 async def test_work(world, good, bad):
     await world.value("INSERT INTO dispatcher.group_limit (name) VALUES ('ops')")
-    await world.value(spelled(WORK, good), uuid4())
+    await world.value(fill_in(WORK, good), uuid4())
     with pytest.raises(asyncpg.CheckViolationError):
-        await world.value(spelled(WORK, bad), uuid4())
+        await world.value(fill_in(WORK, bad), uuid4())
 
 
 BEGUN = {"started_at": "now()", "start_heard_at": "now()"}
@@ -84,11 +84,11 @@ ENDED = {**BEGUN, "finished_at": "now()"}
 async def test_runs(world, good, bad):
     work, lease = uuid4(), uuid4()
     await world.value("INSERT INTO dispatcher.group_limit (name) VALUES ('ops')")
-    await world.value(spelled(WORK, {"state": "'dispatched'", "run_id": "$1"}), work)
+    await world.value(fill_in(WORK, {"state": "'dispatched'", "run_id": "$1"}), work)
     await world.value(
         "INSERT INTO dispatcher.lease (id, token, job, created_at) VALUES ($1, 't', 'job', now())",
         lease,
     )
     with pytest.raises(asyncpg.CheckViolationError):
-        await world.value(spelled(RUN, bad), uuid4(), work, lease)
-    await world.value(spelled(RUN, good), uuid4(), work, lease)
+        await world.value(fill_in(RUN, bad), uuid4(), work, lease)
+    await world.value(fill_in(RUN, good), uuid4(), work, lease)

@@ -1,4 +1,4 @@
-"""The database: migrations that go forward only, and transactions that let go."""
+"""The database: forward-only migrations, and transactions that release their locks."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ async def test_migrating_twice_changes_nothing(database):
     assert await SCHEDULER.apply(database) == []
 
 
-async def test_an_empty_database_is_told_apart_and_migrated(postgres):
+async def test_an_empty_database_is_detected_and_migrated(postgres):
     url = await postgres.new_database(template="template1")
     database = await Database.connect(url, name="test")
     try:
@@ -88,12 +88,12 @@ async def test_an_unreachable_server_is_named_without_its_password():
 
 
 async def test_a_connection_that_the_server_has_just_ended_is_an_outage(database):
-    """The server says goodbye to whoever rests; the end of the connection itself comes later."""
-    told = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
+    """The server sends its error to an idle connection before it closes the connection."""
+    error = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
     with pytest.raises(DatabaseUnavailable, match="another operation"):
         async with database.acquire() as connection:
-            length = (4 + len(told)).to_bytes(4, "big")
-            connection._protocol.data_received(b"E" + length + told)
+            length = (4 + len(error)).to_bytes(4, "big")
+            connection._protocol.data_received(b"E" + length + error)
             try:
                 await connection.execute("SELECT 1")
             finally:
@@ -102,8 +102,8 @@ async def test_a_connection_that_the_server_has_just_ended_is_an_outage(database
         assert await connection.fetchval("SELECT 1") == 1
 
 
-async def test_a_transaction_that_is_locked_lets_go_whatever_its_end(database):
-    """By its commit, by a failure in it, and by a cancel while it waits for the lock."""
+async def test_a_locked_transaction_releases_its_lock_however_it_ends(database):
+    """The lock is released by a commit, by a failure, and by a cancel during the wait."""
     async with database.locked_transaction(1) as connection:
         assert await locks(connection) == 1
     with pytest.raises(ZeroDivisionError):
@@ -113,7 +113,9 @@ async def test_a_transaction_that_is_locked_lets_go_whatever_its_end(database):
     async with database.locked_transaction(1) as connection:
         assert await connection.fetchval("SELECT to_regclass('half_done')") is None
         waiting = asyncio.create_task(_lock_once(database))
-        await until(lambda: _somebody_waits(database), within=20, what="somebody waits")
+        await until(
+            lambda: _lock_has_waiter(database), within=20, what="a transaction waits for the lock"
+        )
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
@@ -122,10 +124,10 @@ async def test_a_transaction_that_is_locked_lets_go_whatever_its_end(database):
         assert await locks(connection) == 0
 
 
-async def test_a_shared_lock_keeps_only_those_away_who_want_it_alone(database):
-    async with database.locked_transaction(1, shared=True) as one:
+async def test_a_shared_lock_excludes_only_exclusive_locks(database):
+    async with database.locked_transaction(1, shared=True) as first:
         async with database.locked_transaction(1, shared=True):
-            assert await locks(one) == 2
+            assert await locks(first) == 2
         async with database.acquire() as other:
             assert not await other.fetchval("SELECT pg_try_advisory_xact_lock(1)")
 
@@ -157,7 +159,7 @@ async def _lock_once(database) -> None:
         pass
 
 
-async def _somebody_waits(database) -> bool:
+async def _lock_has_waiter(database) -> bool:
     async with database.acquire() as connection:
         return await connection.fetchval(
             "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)"

@@ -1,4 +1,4 @@
-"""Streams and consumers that are gone, come back, fill up, or hold what they should not."""
+"""Streams and consumers that are deleted, recreated, full, or hold stale messages."""
 
 import logging
 from uuid import uuid4
@@ -52,7 +52,7 @@ async def test_a_consumer_that_went_away_silently_is_missed_after_a_few_empty_pu
     await ensure_stream(broker, STREAM)
     await ensure_consumer(broker, CONSUMER)
     puller = Puller(broker, "S", "c")
-    # Nobody tells: as if the server that held the request had died with it.
+    # No error arrives, as if the server that held the request had died.
     monkeypatch.setattr(Puller, "_ends", lambda self, raw, inbox: False)
     assert await puller.fetch(1, wait=0.2) == []
     await broker.api("STREAM.DELETE.S")
@@ -96,7 +96,7 @@ async def test_a_new_stream_is_empty_even_if_the_storage_lost_only_its_descripti
 async def test_a_watch_sees_new_streams_and_those_that_went_back(broker):
     watch = Watch(broker, "S")
     await ensure_stream(broker, STREAM)
-    assert await watch.look(), "the first look tells nothing about the time before"
+    assert await watch.look(), "the first check has nothing to compare with"
     await broker.client.request("s.1", b"")
     assert not await watch.look()
     await broker.api("STREAM.DELETE.S")
@@ -106,7 +106,7 @@ async def test_a_watch_sees_new_streams_and_those_that_went_back(broker):
     assert not await watch.look()
 
 
-async def test_how_far_a_consumer_is(broker):
+async def test_done_through_follows_the_ack_floor_and_purges(broker):
     await ensure_stream(broker, STREAM)
     for number in range(4):
         await broker.client.request(f"s.{number}", b"")
@@ -121,13 +121,13 @@ async def test_how_far_a_consumer_is(broker):
         return await done_through(broker, "S", "c", await see(broker, "S")) == 1
 
     await until(floor, within=5, what="the floor is where the first gap is")
-    # What is purged never moves the floor, but nobody will consume it either.
+    # Purged messages do not move the ack floor, but count as done: no consumer will get them.
     await broker.api("STREAM.PURGE.S")
 
     async def done() -> bool:
         return await done_through(broker, "S", "c", await see(broker, "S")) == 4
 
-    await until(done, within=5, what="all is done")
+    await until(done, within=5, what="the consumer has caught up")
 
 
 async def test_streams_and_consumers_are_made_by_the_settings(broker):
@@ -148,11 +148,11 @@ async def test_streams_and_consumers_are_made_by_the_settings(broker):
     ]
     assert (config["ack_wait"], config["max_ack_pending"]) == (45 * 10**9, 5000)
     assert job_consumer("j", delivery_of(wanted)).config["ack_wait"] == 45 * 10**9
-    # A lease is to be heard of several times before the stream forgets it.
+    # A lease must be renewed several times before the stream deletes its messages.
     assert renew_seconds(wanted) == 14 * 86_400 / 4
 
 
-async def test_without_leave_to_make_streams_it_says_what_is_missing_and_goes_on(
+async def test_without_permission_to_create_streams_it_logs_the_missing_stream_and_continues(
     world, app, caplog
 ):
     await world.provision()
@@ -162,9 +162,11 @@ async def test_without_leave_to_make_streams_it_says_what_is_missing_and_goes_on
         await world.broker.api(f"STREAM.DELETE.{subjects.EVENTS_STREAM}")
         dispatcher.wake("streams")
         await until(
-            lambda: _said(caplog, f"NATS lacks {subjects.EVENTS_STREAM}: run 'headway provision'"),
+            lambda: _logged(
+                caplog, f"NATS lacks {subjects.EVENTS_STREAM}: run 'headway provision'"
+            ),
             within=10,
-            what="it says what is missing",
+            what="the log names the missing stream",
         )
     assert "Traceback" not in caplog.text
     status, body = await dispatcher.health.report("/readyz")
@@ -175,13 +177,13 @@ async def test_without_leave_to_make_streams_it_says_what_is_missing_and_goes_on
     await world.until_settled(within=40)
 
 
-async def _said(caplog, text: str) -> bool:
+async def _logged(caplog, text: str) -> bool:
     return text in caplog.text
 
 
 @pytest_asyncio.fixture
 async def leftovers(world, app):
-    """Orders of a finished lease, of a lease that nobody knows, and of a live one."""
+    """Publish orders of a finished lease, of an unknown lease, and of a live lease."""
     await world.dispatcher()
     await world.worker(app)
     await world.fire(app)

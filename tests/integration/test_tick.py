@@ -31,7 +31,7 @@ async def declare_due(world, *names: str, group: str = "job") -> None:
     await world.make_due(*names)
 
 
-async def test_a_manifest_that_cannot_be_judged_holds_nobody_else_up(world):
+async def test_a_manifest_that_cannot_be_judged_does_not_delay_others(world):
     await declare_due(world, "good", "bad-retry", "bad-zone", "bad-cadence")
     change = "UPDATE scheduler.manifest SET {} WHERE external_id = $1"
     await world.value(change.format('terms = \'{"retry": {"attempts": null}}\''), "bad-retry")
@@ -46,10 +46,10 @@ async def test_a_manifest_that_cannot_be_judged_holds_nobody_else_up(world):
     assert "Mars/Base" in troubles["bad-zone"]
     assert "attempts" in troubles["bad-retry"]
     assert troubles["bad-cadence"]
-    assert (await tick_of(world).run_once()).rest > 200, "looked at again in a few minutes"
+    assert (await tick_of(world).run_once()).rest > 200, "postponed for a few minutes"
 
 
-async def test_an_entry_that_cannot_be_recorded_holds_nobody_else_up(world):
+async def test_an_entry_that_cannot_be_recorded_does_not_delay_others(world):
     await declare_due(world, "good", "bad", "fine")
     await world.value(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
@@ -97,23 +97,25 @@ async def test_a_fresh_system_shows_its_leader_before_anything_is_due(world):
     assert (row["epoch"], row["holder"]) == (1, "first")
     await tick.run_once()
     assert await world.value("SELECT ticked_at FROM scheduler.leader") == row["ticked_at"], (
-        "looking again writes nothing"
+        "a second pass writes nothing"
     )
 
 
 async def test_two_leaders_at_once_decide_each_occurrence_once(world, monkeypatch):
-    """Should the lock ever fail, the leader's row and the ledger's key hold."""
+    """If the lock failed, the leader's row and the ledger's key would still prevent duplicates."""
     await declare_due(world, *(f"m-{number}" for number in range(40)))
     unlocked = leaders["lead"].replace("pg_try_advisory_xact_lock($1)", "$1::bigint > 0")
     assert unlocked != leaders["lead"]
     monkeypatch.setattr(tick_module, "leaders", {"lead": unlocked})
     results = await asyncio.gather(*(tick_of(world, holder=name).run_once() for name in "ab"))
-    assert all(one.led for one in results)
-    assert sum(one.fired for one in results) == 40
+    assert all(result.led for result in results)
+    assert sum(result.fired for result in results) == 40
     assert await world.value("SELECT count(*) FROM scheduler.work") == 40
 
 
-@pytest.mark.breaks_tables("takes the work of a decision away, so that nothing else holds it")
+@pytest.mark.breaks_tables(
+    "deletes the work of a decision, so that only the ledger prevents a duplicate"
+)
 async def test_an_occurrence_that_was_decided_is_not_decided_again(world):
     await declare_due(world, "a")
     due_at = await world.value("SELECT next_due_at FROM scheduler.manifest")
@@ -156,7 +158,7 @@ async def test_a_backlog_is_counted_once_for_several_cycles(world):
 
 
 async def test_a_backlog_of_one_group_does_not_hide_another(world, monkeypatch):
-    """What is counted is bounded; who is not among it has a share all the same."""
+    """The count is bounded, and a group outside the counted part still gets its share."""
     await declare_due(world, *(f"big-{number}" for number in range(30)), group="big")
     await declare_due(world, "small", group="small")
     await world.value("UPDATE scheduler.manifest SET wake_at = now() WHERE external_id = 'small'")
@@ -173,7 +175,7 @@ async def test_a_backlog_of_one_group_does_not_hide_another(world, monkeypatch):
     )
 
 
-async def test_whoever_lost_the_lock_forgets_what_it_had_planned(world):
+async def test_a_scheduler_that_lost_the_lock_drops_its_plan(world):
     await declare_due(world, *(f"m-{number}" for number in range(40)))
     tick = tick_of(world, max_entries=5)
     await tick.run_once()
@@ -191,8 +193,8 @@ async def explain(world, query: str, *arguments: str) -> str:
     return "\n".join(row[0] for row in rows)
 
 
-async def test_what_sleeps_costs_the_tick_nothing(world):
-    """However many are disabled, blocked or outstanding and past due: they are not in the index."""
+async def test_sleeping_manifests_cost_the_tick_nothing(world):
+    """Disabled, blocked and outstanding manifests are not in the index, even if past due."""
     await declare_due(world, *(f"m-{number}" for number in range(3000)))
     await world.value(
         "UPDATE scheduler.manifest SET wake_at = CASE WHEN external_id LIKE '%7'"
@@ -223,7 +225,7 @@ async def test_a_decision_that_the_ledger_holds_already_is_logged_and_makes_noth
     [made] = await world.rows("SELECT id, cause FROM scheduler.work")
     await world.value("DELETE FROM scheduler.work")
     await world.value("UPDATE scheduler.occurrence SET outcome = 'completed', settled_at = now()")
-    # As if the clock had been set back.
+    # Simulate a clock that was set back.
     await world.value("UPDATE scheduler.manifest SET next_due_at = $1, wake_at = $1", due_at)
     assert (await tick_of(world).run_once()).fired == 0
     [line] = [text for text in caplog.messages if "duplicate" in text]

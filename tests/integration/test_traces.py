@@ -1,4 +1,4 @@
-"""One trace follows a piece of work through all services, received over OTLP."""
+"""A trace follows a piece of work through all services; spans are received over OTLP."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from support.collector import Collector
 from support.processes import TESTS, Processes
 from support.world import until
 
-# As docs/tracing.md shows it; a service, what it does, and how that went.
+# The tree that docs/tracing.md shows: service, operation and result.
 TREE_OF_A_RETRY = """\
 scheduler decide
   scheduler publish headway.work.g
@@ -115,8 +115,8 @@ async def collector() -> AsyncIterator[Collector]:
 async def processes(
     database_url, nats_url, broker, tmp_path, collector
 ) -> AsyncIterator[Processes]:
-    """Scheduler, dispatcher and worker as processes that export their spans."""
-    # Or the relay may have to publish twice, and tell of both.
+    """Run scheduler, dispatcher and worker as processes that export their spans."""
+    # Without streams the relay might publish twice and export both spans.
     await provision(broker, replicas=1, max_bytes=64 * 1024**2)
     made = Processes(
         database_url, nats_url, tmp_path, provision="auto", app=str(TESTS / "support/traced_app.py")
@@ -152,11 +152,11 @@ async def test_one_trace_follows_a_piece_of_work(collector, processes, world, da
         assert settled[0] == top.trace, "a dependent is linked to its parent's trace"
         assert child.trace != top.trace, "and has one of its own"
 
-    async def passes_told():
+    async def passes_exported():
         names = {span.name for span in collector.spans}
         return {"tick", "relay", "gate", "projector", "intake"} <= names
 
-    await until(passes_told, within=15, what="every pass has told a span of its own")
+    await until(passes_exported, within=15, what="every pass has exported a span")
     async with database.acquire() as connection:
         traces = await connection.fetch(
             "SELECT DISTINCT trace_id FROM dispatcher.metadata WHERE work_id = $1", answer.work
@@ -164,7 +164,7 @@ async def test_one_trace_follows_a_piece_of_work(collector, processes, world, da
     assert [row["trace_id"] for row in traces] == [top.trace], "runs name their trace"
 
 
-async def test_what_a_run_wakes_is_linked_to_it(collector, processes, world):
+async def test_activated_work_is_linked_to_its_run(collector, processes, world):
     async with world.client() as client:
         await ready(client, "waker")
     top = await collector.seen(TREE_OF_AN_ACTIVATION, manifest="waker")
@@ -231,7 +231,7 @@ def test_the_guide_shows_the_tree_that_is_received():
     assert TREE_OF_A_DEPENDENT in guide
 
 
-def test_nothing_is_made_where_nothing_records():
+def test_no_span_is_created_without_a_recorder():
     assert not headway_tracing.is_recording()
     with headway_tracing.span("x", parent=APPLICATION) as current:
         assert not current.get_span_context().is_valid
@@ -246,6 +246,6 @@ def test_nothing_is_made_where_nothing_records():
         (f"{APPLICATION} 00-{'c' * 32}-{'d' * 16}-01", APPLICATION, "a" * 32),
     ],
 )
-def test_of_several_contexts_the_first_is_gone_on_from(stored, first, trace):
+def test_the_first_of_several_contexts_is_continued(stored, first, trace):
     assert headway_tracing.first_context(stored) == first
     assert headway_tracing.trace_id(stored) == trace

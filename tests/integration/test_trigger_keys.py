@@ -1,4 +1,4 @@
-"""The key of a trigger: how long it is remembered, and what it is never mistaken for."""
+"""Trigger keys: how long they are kept, and names that they never collide with."""
 
 import pytest
 import pytest_asyncio
@@ -33,7 +33,7 @@ async def trigger(timeline, manifest: str = "a", **fields):
 
 
 async def forget(timeline) -> None:
-    """What is forgotten goes last link first, so look as often as the longest chain needs."""
+    """Run retention as often as the longest chain needs: the last link is deleted first."""
     retention = Retention(timeline.database, days=30)
     for _ in range(4):
         await retention.run_once()
@@ -101,8 +101,8 @@ class TestIsRemembered:
         await forget(timeline)
         assert await timeline.ledger("a") == []
 
-    async def is_kept_with(self, timeline, work) -> None:
-        """Work of the key settles after a month, and is forgotten with it a month later."""
+    async def assert_kept_with(self, timeline, work) -> None:
+        """Assert that the key is kept until a month after its work settled."""
         timeline.at(days=31)
         await forget(timeline)
         assert (await trigger(timeline, key="k")).result == "known"
@@ -119,17 +119,17 @@ class TestIsRemembered:
         await timeline.declare(app_with(input=1))
         under_way = await trigger(timeline, key="other")
         assert (await trigger(timeline, key="k")).result == "brought_forward"
-        await self.is_kept_with(timeline, under_way.work)
+        await self.assert_kept_with(timeline, under_way.work)
 
     async def test_for_as_long_as_the_work_that_came_instead_of_coalesced(self, timeline):
         await timeline.declare(app_with(input=1))
         first = await trigger(timeline, key="k")
         await timeline.settle("a", "coalesced")
         await timeline.settle("a", "coalesced")
-        await self.is_kept_with(timeline, first.work)
+        await self.assert_kept_with(timeline, first.work)
 
-    async def test_from_its_decision_on_if_nobody_noted_when_it_was_settled(self, timeline):
-        """As what was settled before that was noted."""
+    async def test_from_its_decision_if_its_settling_was_not_recorded(self, timeline):
+        """As for rows that were settled before `settled_at` existed."""
         await timeline.declare(app_with(input=1))
         await trigger(timeline, key="k")
         timeline.at(days=20)
@@ -144,7 +144,7 @@ class TestIsRemembered:
 
 
 class TestIsNeverMistaken:
-    """What is owed again, because its work was coalesced, has a name that nobody can write."""
+    """A coalesced trigger is queued again under a name that no user key can have."""
 
     @pytest.mark.parametrize("other", ["k+1", "+1:k", "trigger+1:k"])
     async def test_for_what_is_owed_again(self, timeline, other):
@@ -152,8 +152,8 @@ class TestIsNeverMistaken:
         await trigger(timeline, key="k", input=7)
         await timeline.settle("a", "coalesced")
         [again] = await timeline.under_way("a")
-        asked = await trigger(timeline, key=other, input=8)
-        assert asked.result == "owed", "somebody else asks for something else"
+        answer = await trigger(timeline, key=other, input=8)
+        assert answer.result == "owed", "it is a different trigger"
         await timeline.settle("a")
         [after] = await timeline.under_way("a")
         assert after["cause"] == f"trigger:{other}"
@@ -165,9 +165,9 @@ class TestIsNeverMistaken:
         await timeline.settle("a")
         await trigger(timeline, key="k")
         await timeline.settle("a", "coalesced")
-        assert [one["cause"] for one in await timeline.under_way("a")] == ["trigger+1:k"]
+        assert [row["cause"] for row in await timeline.under_way("a")] == ["trigger+1:k"]
         await timeline.settle("a", "coalesced")
-        assert [one["cause"] for one in await timeline.under_way("a")] == ["trigger+2:k"]
+        assert [row["cause"] for row in await timeline.under_way("a")] == ["trigger+2:k"]
         await timeline.settle("a")
         again = await trigger(timeline, key="k+1")
         assert (again.result, again.work) == ("known", first.work)

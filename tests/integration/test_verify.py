@@ -1,4 +1,4 @@
-"""`verify` finds what is not as history says, and nothing else; `rebuild` mends it."""
+"""`verify` finds exactly the rows that differ from history; `rebuild` repairs them."""
 
 import asyncio
 import resource
@@ -20,7 +20,7 @@ from support.world import World
 
 pytestmark = pytest.mark.thorough
 
-# Columns that do not follow from history, and why not.
+# Columns that do not follow from history, with the reason.
 BOOKKEEPING = {
     "work_queue": {
         "wait_reason": "for people; the gate finds it out anew at every look",
@@ -29,7 +29,8 @@ BOOKKEEPING = {
     },
     "metadata": {
         **dict.fromkeys(
-            ("progress", "log_bytes", "log_dropped"), "told unfenced, for people, and may be lost"
+            ("progress", "log_bytes", "log_dropped"),
+            "published unfenced, for people, and may be lost",
         ),
     },
     "dead_letter": {
@@ -66,7 +67,7 @@ def demo() -> App:
 
 @pytest_asyncio.fixture
 async def settled(world: World) -> World:
-    """A world in which work completed, was retried, and became a dead letter."""
+    """Return a world in which work completed, was retried, and became a dead letter."""
     app = demo()
     await world.dispatcher()
     await world.worker(app)
@@ -77,7 +78,7 @@ async def settled(world: World) -> World:
 
 @pytest_asyncio.fixture
 async def stopped(settled: World) -> World:
-    """The same after everybody has gone home, and was gone for long enough."""
+    """Return the settled world with all services stopped for long enough."""
     await settled.stop()
     settled.services.clear()
     await settled.value("UPDATE dispatcher.witness SET last_heard_at = now() - interval '1 h'")
@@ -100,7 +101,7 @@ async def test_every_column_follows_from_history_or_says_why_not(world, row):
         table,
     )
     accounted = set(row.__struct_fields__) | set(BOOKKEEPING[table])
-    assert {one["column_name"] for one in columns} == accounted
+    assert {row["column_name"] for row in columns} == accounted
 
 
 @pytest.mark.breaks_tables("corrupts one column after the other")
@@ -142,7 +143,7 @@ async def test_it_names_the_row_the_column_and_both_values(settled, table, colum
 
 
 class TestLetters:
-    """Which runs a dead letter is of, and how its input was edited, follow from history."""
+    """The runs of a dead letter and the edits of its input follow from history."""
 
     LETTER = "SELECT runs, edit FROM dispatcher.dead_letter WHERE id = $1"
 
@@ -153,7 +154,7 @@ class TestLetters:
 
     @pytest_asyncio.fixture
     async def retried(self, ops) -> tuple[World, UUID]:
-        """A letter of two runs that was retried with another input; everybody has gone home."""
+        """Return a dead letter of two runs that was retried with another input; services stopped."""
         await ops.world.scheduler(ops.app)
         work, letter = await ops.letter(
             input={"a": 1}, retry=RetryPolicy(attempts=2, interval_seconds=0)
@@ -173,13 +174,13 @@ class TestLetters:
         world, letter = retried
         runs, edit = await self.read(world, letter)
         assert [run.attempt for run in runs] == [1, 2]
-        assert [(one["path"], one["was"], one["now"]) for one in edit] == [("/a", 1, 2)]
+        assert [(change["path"], change["was"], change["now"]) for change in edit] == [("/a", 1, 2)]
         await world.value("DELETE FROM dispatcher.dead_letter")
         assert (await rebuild(world.database)).added == {"dead_letter": 1}
         assert await self.read(world, letter) == (runs, edit)
         assert (await verify(world.database)).differences == []
 
-    async def test_what_was_changed_is_told_and_mended(self, retried):
+    async def test_changed_fields_are_found_and_repaired(self, retried):
         world, letter = retried
         before = await self.read(world, letter)
         for column, value in (
@@ -201,7 +202,7 @@ class TestLetters:
         ' edit = \'[{"path": "/a", "was": 1}]\''
     )
 
-    async def test_a_wish_that_waits_for_its_slot_is_left_alone(self, stopped):
+    async def test_a_pending_retry_is_left_alone(self, stopped):
         await stopped.value(f"UPDATE dispatcher.dead_letter SET {self.WISH}")
         assert (await verify(stopped.database)).differences == []
         wish = "SELECT retry_requested_by, retry_input, edit FROM dispatcher.dead_letter"
@@ -211,7 +212,7 @@ class TestLetters:
         assert await stopped.rows(wish) == before
         assert (await verify(stopped.database)).differences == []
 
-    async def test_a_letter_that_was_seen_to_waits_for_nothing(self, retried):
+    async def test_a_resolved_letter_waits_for_nothing(self, retried):
         world, _ = retried
         await world.value(
             "UPDATE dispatcher.dead_letter SET state = 'awaiting', resolved_at = NULL,"
@@ -221,7 +222,7 @@ class TestLetters:
         assert (await verify(world.database)).differences == []
         assert await world.value("SELECT retry_input IS NULL FROM dispatcher.dead_letter")
 
-    async def test_a_history_from_before_it_told_them_differs_from_nothing(self, retried):
+    async def test_an_older_history_without_these_fields_has_no_differences(self, retried):
         world, letter = retried
         await world.value(
             "UPDATE dispatcher.history SET data = data - 'edit'"
@@ -231,11 +232,11 @@ class TestLetters:
         assert (await verify(world.database)).differences == []
         await world.value("UPDATE dispatcher.dead_letter SET reason = 'boredom'")
         await rebuild(world.database)
-        assert await self.read(world, letter) == before, "what it does not tell stays as it was"
+        assert await self.read(world, letter) == before, "fields that history omits stay unchanged"
 
 
 @pytest.mark.breaks_tables("deletes a row and invents another")
-async def test_rows_that_are_missing_and_rows_that_nobody_told_of(settled):
+async def test_missing_rows_and_rows_without_history_are_found(settled):
     letter = await settled.value("DELETE FROM dispatcher.dead_letter RETURNING id")
     work, forged = await settled.value("SELECT id FROM dispatcher.work_queue"), uuid4()
     await settled.value(
@@ -246,7 +247,9 @@ async def test_rows_that_are_missing_and_rows_that_nobody_told_of(settled):
         work,
     )
     verified = await verify(settled.database)
-    assert {(one.table, one.row, one.kind) for one in verified.differences} == {
+    assert {
+        (difference.table, difference.row, difference.kind) for difference in verified.differences
+    } == {
         ("dead_letter", letter, "missing"),
         ("metadata", forged, "unknown"),
     }
@@ -299,7 +302,7 @@ async def test_one_corrupted_row_among_a_hundred_thousand(world, many):
     assert grown < 200
 
 
-@pytest.mark.breaks_tables("is refused before it could mend anything")
+@pytest.mark.breaks_tables("is refused before it repairs anything")
 async def test_a_rebuild_is_refused_while_services_run(settled):
     await settled.value("UPDATE dispatcher.metadata SET attempt = 7")
     with pytest.raises(ServicesRun, match="headway-dispatcher"):
@@ -329,7 +332,7 @@ async def test_a_rebuild_mends_what_was_corrupted_and_touches_nothing_else(stopp
     assert before[1:] == after[1:]
 
 
-@pytest.mark.breaks_tables("who held a lease is lost with its row")
+@pytest.mark.breaks_tables("the lease holder is lost with its row")
 async def test_a_rebuild_brings_back_what_was_lost_altogether(stopped):
     await stopped.value(
         "TRUNCATE dispatcher.work_queue, dispatcher.metadata, dispatcher.dead_letter,"
@@ -368,11 +371,11 @@ async def test_work_that_was_lost_while_it_waited_runs_after_a_rebuild(world):
 
 
 class TestARebuildUnderLiveRuns:
-    """A worker goes on with its run while the services are down and the tables are rebuilt."""
+    """A worker continues its run while the services are down and the tables are rebuilt."""
 
     @pytest_asyncio.fixture
     async def running(self, world) -> asyncio.Event:
-        """A run whose body waits to be released; the services have stopped."""
+        """Start a run whose body waits for the event; stop the services."""
         app, release = App("verify"), asyncio.Event()
 
         @app.job("job")
@@ -393,7 +396,7 @@ class TestARebuildUnderLiveRuns:
         await world.value("UPDATE dispatcher.witness SET last_heard_at = now() - interval '1 h'")
         return release
 
-    async def go_on(self, world, release: asyncio.Event, **settings) -> None:
+    async def restart_services(self, world, release: asyncio.Event, **settings) -> None:
         await world.dispatcher(**{"orphan_timeout_seconds": 60, **settings})
         await world.scheduler(self.app)
         release.set()
@@ -403,7 +406,7 @@ class TestARebuildUnderLiveRuns:
         await world.value("DELETE FROM dispatcher.metadata")
         rebuilt = await rebuild(world.database)
         assert (rebuilt.added, rebuilt.leases_made) == ({"metadata": 1}, 0)
-        await self.go_on(world, running)
+        await self.restart_services(world, running)
         [row] = await world.rows("SELECT state, attempt, output FROM dispatcher.metadata")
         assert tuple(row) == ("completed", 1, 1)
 
@@ -412,10 +415,10 @@ class TestARebuildUnderLiveRuns:
         [found] = (await verify(world.database)).differences
         assert (found.table, found.column, found.expected) == ("lease", "ended_at", None)
         assert (await rebuild(world.database)).changed == {"lease": 1}
-        await self.go_on(world, running)
+        await self.restart_services(world, running)
         assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 1
 
-    @pytest.mark.breaks_tables("who held a lease is lost with its row")
+    @pytest.mark.breaks_tables("the lease holder is lost with its row")
     async def test_without_its_lease_the_work_is_tried_again(self, world, running):
         lease = await world.value("DELETE FROM dispatcher.lease RETURNING id")
         [found] = (await verify(world.database)).differences
@@ -423,14 +426,16 @@ class TestARebuildUnderLiveRuns:
         rebuilt = await rebuild(world.database)
         assert (rebuilt.added, rebuilt.leases_made) == ({"lease": 1}, 1)
         assert (await verify(world.database)).differences == []
-        await self.go_on(world, running, stale_pending_seconds=1, orphan_timeout_seconds=1)
+        await self.restart_services(
+            world, running, stale_pending_seconds=1, orphan_timeout_seconds=1
+        )
         rows = await world.rows(
             "SELECT state, failure FROM dispatcher.metadata ORDER BY created_at"
         )
         assert [row["state"] for row in rows] == ["failed", "completed"]
         assert rows[0]["failure"]["kind"] == "undelivered"
 
-    async def test_what_work_waits_for_is_found_out_anew(self, world):
+    async def test_wait_reasons_are_computed_again(self, world):
         app = App("verify")
         app.job("job", concurrency_key="one")(lambda ctx: None)
         app.schedule("m", job="job", when=when_made_due())
@@ -451,7 +456,7 @@ class TestARebuildUnderLiveRuns:
         await world.until_settled()
 
 
-async def test_what_history_does_not_know_goes_only_if_one_says_so(stopped):
+async def test_rows_without_history_are_deleted_only_on_request(stopped):
     written = await stopped.value(
         "SELECT string_agg(column_name, ', ') FROM information_schema.columns"
         " WHERE table_schema = 'dispatcher' AND table_name = 'work_queue'"

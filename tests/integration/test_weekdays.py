@@ -1,4 +1,4 @@
-"""A filter on weekdays goes with any cadence, all the way: stored, previewed and planned."""
+"""A weekday filter works with any cadence: stored, previewed and planned."""
 
 from datetime import UTC, datetime
 
@@ -20,7 +20,7 @@ async def test_the_thirteenth_if_it_is_a_friday(world):
         shown = await client.preview("beware", 3, after=datetime(2027, 1, 1, tzinfo=UTC))
         narrowed = app_with(beware=beware, nightly=daily("01:00", weekdays="weekdays"))
         planned = await client.plan(narrowed.definitions(), days=7)
-    assert [one.local[:16] for one in shown.fires] == [
+    assert [fire.local[:16] for fire in shown.fires] == [
         "2027-08-13 09:00",
         "2028-10-13 09:00",
         "2029-04-13 09:00",
@@ -28,5 +28,5 @@ async def test_the_thirteenth_if_it_is_a_friday(world):
     assert (planned.changed, planned.unchanged) == (["nightly"], 1)
     [change] = planned.fires
     assert len(change.appear) == 0
-    days = {datetime.fromisoformat(one.local).strftime("%a") for one in change.vanish}
+    days = {datetime.fromisoformat(fire.local).strftime("%a") for fire in change.vanish}
     assert days == {"Sat", "Sun"}

@@ -1,4 +1,4 @@
-"""The worker's own part: how much it takes, how it stops, and what it does when it hears nothing."""
+"""The worker: limits, draining, and its behaviour without contact."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ from headway_contract import decode, encode, event, subjects
 from headway_contract.fields import OUTPUT_LIMIT
 from headway_contract.lifecycle import LeaseClaimed, LeaseRenewed, RunCompleted, RunFailed
 from headway_contract.work import RetryPolicy
-from headway_contract.worker_protocol import CancelPush, Heartbeat
+from headway_contract.worker_protocol import CancelPush, Heartbeat, HeartbeatReply
 from headway_dispatcher.gate import gate
 from headway_jetstream_kit import Refused, Stored
 from headway_jetstream_kit.publish import NoAnswer, publish
@@ -48,7 +48,7 @@ async def test_a_job_never_runs_more_at_once_than_it_allows_here(world):
         "SELECT count(*) = 2 FROM dispatcher.metadata"
         " WHERE job = 'narrow' AND state = 'in_progress'"
     )
-    # No more is ordered than it takes, and one that lies ready.
+    # The gate orders no more runs than the worker takes, and one spare.
     assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 3
     for _ in range(4):
         await queue(world, job="wide")
@@ -88,12 +88,14 @@ async def test_a_plain_function_is_handed_back_at_the_drain_s_deadline(world, en
     assert row["failure"]["kind"] == "worker_stopped"
     await world.worker(app)
     row = await until_run(world, "completed")
-    assert (row["output"], row["attempt"]) == ("second", 1), "not counted, so again the first"
+    assert (row["output"], row["attempt"]) == ("second", 1), (
+        "not counted, so it is the first attempt again"
+    )
     await check_invariants(world.database)
 
 
-@pytest.mark.parametrize("asked", ["cancelled", "timed_out"])
-async def test_a_run_that_was_asked_to_stop_before_has_no_longer_than_the_drain(world, asked):
+@pytest.mark.parametrize("stop_reason", ["cancelled", "timed_out"])
+async def test_a_run_that_is_already_stopping_has_no_longer_than_the_drain(world, stop_reason):
     release, heard = threading.Event(), threading.Event()
 
     def job(ctx):
@@ -104,17 +106,17 @@ async def test_a_run_that_was_asked_to_stop_before_has_no_longer_than_the_drain(
 
     await world.dispatcher(orphan_timeout_seconds=60)
     await world.worker(app_with(job), drain_seconds=0.1)
-    timeout = 0.2 if asked == "timed_out" else 60
+    timeout = 0.2 if stop_reason == "timed_out" else 60
     work = await queue(world, cancel_grace_seconds=60, timeout_seconds=timeout)
     await until_run(world, "in_progress")
-    if asked == "cancelled":
+    if stop_reason == "cancelled":
         await cancel(world, work)
     await asyncio.to_thread(heard.wait, 20)
     began = monotonic()
     await world.stop_workers()
     assert monotonic() - began < 10
     release.set()
-    if asked == "cancelled":
+    if stop_reason == "cancelled":
         await until_run(world, "cancelled")
         assert await world.value("SELECT outcome FROM dispatcher.work_queue") == "cancelled"
     else:
@@ -146,7 +148,7 @@ async def test_when_contact_is_lost_the_job_decides(world, policy):
     async def long_enough():
         return silent() > 1.5
 
-    await until(long_enough, within=20, what="nobody has answered for the orphan timeout")
+    await until(long_enough, within=20, what="no reply for the orphan timeout")
     if policy == "stop":
 
         async def stopped():
@@ -167,8 +169,8 @@ async def test_when_contact_is_lost_the_job_decides(world, policy):
     await check_invariants(world.database)
 
 
-async def test_who_has_lost_contact_claims_nothing_that_would_have_to_stop(world):
-    """It would begin one body after the other, and stop each of them at the next beat."""
+async def test_a_worker_without_contact_claims_nothing_that_it_would_have_to_stop(world):
+    """Otherwise it would begin one body after the other and stop each at the next heartbeat."""
     begun, mended = [], asyncio.Event()
 
     async def job(ctx):
@@ -186,7 +188,7 @@ async def test_who_has_lost_contact_claims_nothing_that_would_have_to_stop(world
     await dispatcher.stop()
     world.services.clear()
     await until_given_back(world, "job")
-    assert len(begun) == 1, "the other order is still there for whoever has contact"
+    assert len(begun) == 1, "the other order is still available to a worker with contact"
     mended.set()
     await world.dispatcher(orphan_timeout_seconds=60)
     await world.until(
@@ -199,7 +201,7 @@ async def test_who_has_lost_contact_claims_nothing_that_would_have_to_stop(world
 @pytest.mark.parametrize("way", ["push", "heartbeat"])
 @pytest.mark.parametrize("kind", ["async", "plain"])
 async def test_a_cancel_is_heard_by_push_or_else_by_heartbeat(world, way, kind, monkeypatch):
-    """Each way alone: nothing else could tell the worker before the test gives up."""
+    """Test each way alone: no other message reaches the worker before the test times out."""
     if way == "push":
         monkeypatch.setitem(Service.keep.__kwdefaults__, "poll", 3600.0)
     heard = threading.Event()
@@ -215,15 +217,15 @@ async def test_a_cancel_is_heard_by_push_or_else_by_heartbeat(world, way, kind, 
         finally:
             heard.set()
 
-    # By push no heartbeat is due for a minute, nor does any pass look by itself; by heartbeat no
-    # push arrives.
+    # With push, no heartbeat and no pass is due for a minute; with heartbeat, no push arrives.
     seconds = 60.0 if way == "push" else 0.3
     await world.dispatcher(heartbeat_seconds=seconds, orphan_timeout_seconds=300)
     app = app_with(plain if kind == "plain" else waits)
     worker = await world.worker(app, heartbeat_seconds=seconds)
     if way == "heartbeat":
         obey = worker.heartbeats.obey
-        worker.heartbeats.obey = lambda said: None if isinstance(said, CancelPush) else obey(said)
+        # A heartbeat reply is a CancelPush too, so keep the replies instead of dropping pushes.
+        worker.heartbeats.obey = lambda got: obey(got) if isinstance(got, HeartbeatReply) else None
     work = await queue(world, retry=RetryPolicy(attempts=3))
     await until_run(world, "in_progress")
     await cancel(world, work)
@@ -294,14 +296,14 @@ async def test_a_long_lease_is_renewed_so_that_its_last_message_stays(world, mon
         LeaseRenewed.type,
     )
     [runner] = worker._runners.values()
-    assert sum(isinstance(one.data, LeaseRenewed) for one in runner.lease._published) == 1
+    assert sum(isinstance(event.data, LeaseRenewed) for event in runner.lease._published) == 1
     await world.broker.api(f"STREAM.PURGE.{subjects.EVENTS_STREAM}")
     release.set()
     assert (await until_run(world, "completed"))["output"] == "done"
     await check_invariants(world.database)
 
 
-async def test_a_renewal_that_meets_an_empty_stream_tells_all_again(world, monkeypatch):
+async def test_a_renewal_that_finds_an_empty_stream_republishes_all_events(world, monkeypatch):
     monkeypatch.setattr(gate, "renew_seconds", lambda _settings: 0.2)
     release = asyncio.Event()
 
@@ -323,7 +325,7 @@ async def test_a_renewal_that_meets_an_empty_stream_tells_all_again(world, monke
     release.set()
     await until_run(world, "completed")
     kinds = await world.rows("SELECT type FROM dispatcher.history WHERE run_id IS NOT NULL")
-    assert len(kinds) == 3, "nothing that was told again counted again"
+    assert len(kinds) == 3, "republished events do not count twice"
     await check_invariants(world.database)
 
 
@@ -349,7 +351,7 @@ async def test_a_renewal_that_finds_the_lease_lost_stops_its_run(world, monkeypa
 
 
 class Stranger:
-    """A worker in another language, which does not look at limits."""
+    """A worker in another language that ignores limits."""
 
     def __init__(self, world, order) -> None:
         self.world = world
@@ -384,7 +386,7 @@ async def beat(world, worker: str = "stranger", nonce: str = "n") -> None:
     await world.broker.client.request(subjects.HEARTBEAT, msgspec.json.encode(heartbeat), timeout=5)
 
 
-async def test_an_output_that_is_too_large_fails_whoever_sends_it(world):
+async def test_an_output_that_is_too_large_fails_from_any_worker(world):
     await world.dispatcher()
     stranger = await Stranger.takes(world)
     output = "x" * OUTPUT_LIMIT
@@ -395,7 +397,7 @@ async def test_an_output_that_is_too_large_fails_whoever_sends_it(world):
     await check_invariants(world.database)
 
 
-async def test_a_failure_that_is_too_long_is_cut_whoever_sends_it(world):
+async def test_a_failure_that_is_too_long_is_cut_from_any_worker(world):
     await world.dispatcher()
     stranger = await Stranger.takes(world)
     failure = {
@@ -417,7 +419,7 @@ async def test_a_failure_that_is_too_long_is_cut_whoever_sends_it(world):
 
 
 async def test_a_claim_that_does_not_count_is_answered_at_once(world):
-    """The stream forgot the first claim and let a second one through."""
+    """The stream lost the first claim and accepted a second one."""
     await world.dispatcher(orphan_timeout_seconds=600)
     stranger = await Stranger.takes(world)
     await stranger.say(LeaseClaimed(**stranger.rights(), host="here"))
@@ -432,12 +434,14 @@ async def test_a_claim_that_does_not_count_is_answered_at_once(world):
     await stranger.say(LeaseClaimed(**stranger.rights("another"), host="here"))
     await stranger.say(LeaseClaimed(**stranger.rights("rival"), host="there"), worker="rival")
     push = await asyncio.wait_for(pushed.get(), 10)
-    assert [(one.lease, one.reason) for one in push.release] == [(stranger.order.lease, "another")]
-    assert pushed.empty(), "a process of the same name would hear it, too"
+    assert [(released.lease, released.reason) for released in push.release] == [
+        (stranger.order.lease, "another")
+    ]
+    assert pushed.empty(), "a process of the same name would receive it, too"
 
 
-async def test_a_worker_lets_a_lease_go_when_told_so(world, monkeypatch):
-    """Its body is stopped, and it says nothing more."""
+async def test_a_worker_releases_a_lease_on_request(world, monkeypatch):
+    """The worker stops the body and publishes nothing more."""
     stopped = asyncio.Event()
 
     async def job(ctx):
@@ -458,7 +462,7 @@ async def test_a_worker_lets_a_lease_go_when_told_so(world, monkeypatch):
     async def forgotten():
         return not worker._runners
 
-    await until(forgotten, within=10, what="the lease is forgotten")
+    await until(forgotten, within=10, what="the worker dropped the lease")
     assert await world.value("SELECT state FROM dispatcher.metadata") == "in_progress"
 
 
@@ -475,7 +479,7 @@ async def test_a_worker_lets_a_lease_go_when_told_so(world, monkeypatch):
 async def test_a_claim_with_an_answer_that_decides_nothing_is_made_again(
     world, monkeypatch, answer
 ):
-    """Never acknowledged on such an answer: the order comes again, or the claim is repeated."""
+    """The order is not acknowledged: it is redelivered, or the claim is repeated."""
     ran, answers = [], [answer, answer]
 
     async def job(ctx):
@@ -494,8 +498,8 @@ async def test_a_claim_with_an_answer_that_decides_nothing_is_made_again(
     await check_invariants(world.database)
 
 
-async def test_an_outcome_that_was_stored_although_nobody_said_so_counts_once(world, monkeypatch):
-    """Each reply of the broker is lost; the dispatcher knows what was stored."""
+async def test_an_outcome_that_was_stored_without_a_reply_counts_once(world, monkeypatch):
+    """Each reply of the broker is lost, but the dispatcher has the stored event."""
 
     async def job(ctx):
         return "done"

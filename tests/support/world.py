@@ -8,7 +8,7 @@ from typing import Any
 
 from headway import App, Client
 from headway.worker import Worker, WorkerSettings
-from headway_console.in_process import client_of
+from headway_console.wiring import client_of
 from headway_contract.definitions import PrunePolicy
 from headway_dispatcher.provisioning import provision
 from headway_dispatcher.settings import DispatcherSettings

@@ -14,7 +14,6 @@ from headway_console.access.attempts import (
 from headway_console.access.issuer import check_oidc, read_roles
 from headway_console.access.sessions import Cookies, Revoked, Seal, SigningIn
 from headway_console.access.tokens import Rejected, Tokens, as_yaml, new_token, read_tokens
-from headway_console.application import known_hosts, known_origins
 from headway_console.pages.shell import safe_path
 from headway_console.settings import AuthMissing, ConsoleSettings, check_exposure, check_key
 from headway_service_kit.settings import InvalidSettings
@@ -115,11 +114,11 @@ def test_cookies_are_bound_to_the_host_over_https_and_to_the_port_without():
 
 def test_names_and_pages_that_are_ours():
     local = settings(console_address="127.0.0.1:0")
-    assert known_hosts(local, 80) == {"127.0.0.1:80", "localhost:80", "[::1]:80"}
-    assert "http://localhost:80" in known_origins(local, 80)
+    assert local.known_hosts(80) == {"127.0.0.1:80", "localhost:80", "[::1]:80"}
+    assert "http://localhost:80" in local.known_origins(80)
     proxied = settings(console_address="0.0.0.0:8000", console_url="https://Headway.example.org/")
-    assert known_hosts(proxied, 8000) == frozenset()
-    assert known_origins(proxied, 8000) == {"https://headway.example.org"}
+    assert proxied.known_hosts(8000) == frozenset()
+    assert proxied.known_origins(8000) == {"https://headway.example.org"}
 
 
 def test_a_token_file_is_reread_and_a_broken_file_admits_no_token(tmp_path):

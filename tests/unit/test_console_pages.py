@@ -205,11 +205,11 @@ class TestCharts:
             Throughput(at=NOW, completed=0, failed=0, cancelled=0),
         ]
         drawn = charts.throughput(stretches, BERLIN)
-        assert [part.tint for part in drawn.bars[0].parts] == ["bad", "good"]
-        for part in drawn.bars[0].parts:
-            assert part.height >= 1
-            assert part.y >= 0
-            assert part.y + part.height <= drawn.height + 2
+        assert [tint for tint, _, _ in drawn.bars[0].parts] == ["bad", "good"]
+        for _, top, height in drawn.bars[0].parts:
+            assert height >= 1
+            assert top >= 0
+            assert top + height <= drawn.height + 2
         assert drawn.bars[1].parts == []
 
     def test_dots_are_over_time_and_runs_that_never_began_are_left_out(self):

@@ -122,7 +122,7 @@ def test_the_audit_shows_differences():
             {"retry": {"attempts": 5, "backoff": 2.0}, "operator_fields": ["retry"], "note": "so"},
         )
     )
-    assert [(change.name, change.before, change.after) for change in found] == [
+    assert found == [
         ("retry.attempts", "3", "5"),
         ("note", "", "so"),
         ("gone", "here", "none"),
@@ -132,4 +132,4 @@ def test_the_audit_shows_differences():
 def test_the_audit_shortens_long_changes():
     found = changes_of(entry({}, {f"value{number}": "x" * 500 for number in range(20)}))
     assert len(found) == 6
-    assert all(len(change.after) < 200 for change in found)
+    assert all(len(after) < 200 for _, _, after in found)

@@ -275,10 +275,12 @@ class TestKindsOfFailure:
     def test_exceptions_and_names_alone_or_in_a_list(self):
         class Odd(Exception): ...
 
-        policy = retry(retry_on=[TimeoutError, "Busy", Odd], abort_on=ValueError).policy
+        policy = retry(retry_on=[TimeoutError, "Busy", Odd], abort_on=ValueError).over(
+            RetryPolicy()
+        )
         assert policy.retry_on == ("TimeoutError", "Busy", "Odd")
         assert policy.abort_on == ("ValueError",)
-        assert retry(retry_on="timed_out").policy.retry_on == ("timed_out",)
+        assert retry(retry_on="timed_out").over(RetryPolicy()).retry_on == ("timed_out",)
 
     @pytest.mark.parametrize("given", [int, 3, [ValueError()], [None]])
     def test_anything_else_is_refused(self, given):

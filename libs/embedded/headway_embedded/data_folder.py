@@ -3,7 +3,6 @@
 import asyncio
 import fcntl
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -89,11 +88,6 @@ class Lock:
         # Not unlocked: that would also take the lock from processes that inherited it.
         os.close(self._descriptor)
         self._descriptor = None
-
-
-def write_password(path: Path) -> None:
-    """Write a new password that needs no quoting in a URL."""
-    write_secret(path, f"{secrets.token_urlsafe(24)}\n")
 
 
 def write_secret(path: Path, content: str) -> None:

@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 from headway_embedded.binaries import nats_program
-from headway_embedded.data_folder import write_password, write_secret
+from headway_embedded.data_folder import write_secret
 from headway_embedded.server import LOOPBACK, Server
 
 USER = "headway"
@@ -29,36 +29,31 @@ class NatsServer(Server):
     def __init__(self, folder: Path, *, port: int | None = None, config_extra: str = "") -> None:
         super().__init__(folder, port=port)
         self._config_extra = config_extra
-        self._config = self.folder / "nats.conf"
-        self.password_file = self.folder / "nats.password"
 
     @property
     def url(self) -> str:
         """The server's URL with the password."""
-        return f"nats://{USER}:{self._password()}@{LOOPBACK}:{self.port}"
-
-    def _password(self) -> str:
-        return self.password_file.read_text().strip()
+        return f"nats://{USER}:{self.password}@{LOOPBACK}:{self.port}"
 
     async def _prepare(self) -> None:
         """Generate the password at the first start."""
         if not self.password_file.exists():
-            write_password(self.password_file)
+            self._create_password()
 
     def _command(self, port: int) -> list[str | Path]:
         """Write the configuration and return the command."""
-        program = nats_program()
+        config = self.folder / "nats.conf"
         store = json.dumps(str(self.folder / "nats"), ensure_ascii=False)
         write_secret(
-            self._config,
+            config,
             f'server_name: "headway-{port}"\n'
             f'listen: "{LOOPBACK}:{port}"\n'
             f"max_payload: {MAX_PAYLOAD}\n"
-            f'authorization {{ user: "{USER}", password: "{self._password()}" }}\n'
+            f'authorization {{ user: "{USER}", password: "{self.password}" }}\n'
             f"jetstream {{ store_dir: {store}, max_file_store: {MAX_STORE} }}\n"
             f"{self._config_extra}\n",
         )
-        return [program, "-c", self._config]
+        return [nats_program(), "-c", config]
 
     def _is_ready(self, process_id: int) -> bool:
         """Return whether this process has logged that it is ready."""

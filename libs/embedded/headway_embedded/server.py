@@ -7,12 +7,19 @@ import socket
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from headway_tracing.log import get_logger
 
 from headway_embedded.accounts import Account
-from headway_embedded.data_folder import EmbeddedError, Lock, folder_errors, fresh_log, last_lines
+from headway_embedded.data_folder import (
+    EmbeddedError,
+    Lock,
+    folder_errors,
+    fresh_log,
+    last_lines,
+    write_secret,
+)
 from headway_embedded.supervised import STOP_SECONDS, SupervisedProcess
 
 log = get_logger(__name__)
@@ -41,6 +48,7 @@ class Server(ABC):
     def __init__(self, folder: Path, *, port: int | None = None) -> None:
         self.folder = folder.absolute()
         self.log = self.folder / "logs" / f"{self.name}.log"
+        self.password_file = self.folder / f"{self.name}.password"
         self.recovered = False
         self.notes: list[str] = []
         self._port = port
@@ -66,6 +74,11 @@ class Server(ABC):
     def process_id(self) -> int:
         """The server's process id."""
         return self.process.process_id
+
+    @property
+    def password(self) -> str:
+        """The password of the server's only user."""
+        return self.password_file.read_text().strip()
 
     async def start(self) -> None:
         """Start the server and return when it is ready."""
@@ -145,22 +158,34 @@ class Server(ABC):
 
     async def _run(self, port: int) -> SupervisedProcess:
         """Start the program with its log, and wait until it is ready."""
-        with fresh_log(self.log) as output:
-            process = await SupervisedProcess.start(
-                self._command(port),
-                stop_signal=self.stop_signal,
-                env=self.environment,
-                user=self._account,
-                stdout=output,
-                stderr=output,
-                held=(self._lock.descriptor,),
-            )
+        process = await self._start_program(
+            self._command(port), self.log, stop_signal=self.stop_signal
+        )
         try:
             await self._until_ready(process)
         except BaseException:
             await process.stop()
             raise
         return process
+
+    async def _start_program(
+        self, command: list[str | Path], log_file: Path, **options: Any
+    ) -> SupervisedProcess:
+        """Start a program with its log; it holds the server's lock."""
+        with fresh_log(log_file) as output:
+            return await SupervisedProcess.start(
+                command,
+                env=self.environment,
+                user=self._account,
+                stdout=output,
+                stderr=output,
+                held=(self._lock.descriptor,),
+                **options,
+            )
+
+    def _create_password(self) -> None:
+        """Write a new password that needs no quoting in a URL."""
+        write_secret(self.password_file, f"{secrets.token_urlsafe(24)}\n")
 
     async def _until_ready(self, process: SupervisedProcess) -> None:
         """Wait until the server is ready; raise if it ends or is too slow."""

@@ -32,12 +32,11 @@ async def run_servers(
     *,
     postgres: bool = True,
     nats: bool = True,
-    postgres_port: int | None = None,
     nats_port: int | None = None,
     durable: bool = True,
 ) -> AsyncIterator[Servers]:
     """Run the servers on data in `folder`, which one process at a time can use."""
-    database = PostgresServer(folder, port=postgres_port, durable=durable) if postgres else None
+    database = PostgresServer(folder, durable=durable) if postgres else None
     broker = NatsServer(folder, port=nats_port) if nats else None
     running: list[Server] = [server for server in (database, broker) if server is not None]
     lock = _lock(folder)

@@ -84,14 +84,13 @@ class SupervisedProcess:
             if word == "started":
                 return cls(process, reader, writer, int(rest))
             await process.wait()
+            raise EmbeddedError(
+                f"cannot start program {argv[0]} ({rest or 'its supervisor ended at once'}); "
+                "check that it exists and is executable"
+            )
         except BaseException:
             writer.close()
             raise
-        writer.close()
-        raise EmbeddedError(
-            f"cannot start program {argv[0]} ({rest or 'its supervisor ended at once'}); "
-            "check that it exists and is executable"
-        )
 
     @property
     def returncode(self) -> int | None:

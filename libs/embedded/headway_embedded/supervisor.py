@@ -72,9 +72,9 @@ def guard(child: Child, channel: int, wake: int, parent: int, grace: float) -> i
     poll = select.poll()
     poll.register(wake, select.POLLIN)
     poll.register(channel, select.POLLIN)
-    watched_parent = watch_process(parent)
-    if watched_parent is not None:
-        poll.register(watched_parent, select.POLLIN)
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # too old a kernel, or the parent is gone
+            poll.register(os.pidfd_open(parent), select.POLLIN)
     if os.getppid() != parent:
         child.stop(grace)
     while True:
@@ -158,14 +158,6 @@ def find_prctl() -> Callable[..., int] | None:
         return None
     prctl: Callable[..., int] = ctypes.CDLL(None).prctl
     return prctl
-
-
-def watch_process(process_id: int) -> int | None:
-    """Return a descriptor that becomes readable when the process ends; `None` if unsupported."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):
-            return os.pidfd_open(process_id)
-    return None
 
 
 def wake_on_signals() -> int:

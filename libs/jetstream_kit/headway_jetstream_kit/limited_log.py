@@ -2,38 +2,37 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from headway_clock import monotonic
 from headway_tracing.log import Log
 
 
+@dataclass
 class LimitedLog:
     """Writes at most one entry per event and period; the next one counts the suppressed ones."""
 
-    def __init__(
-        self, log: Log, *, period: float = 60.0, now: Callable[[], float] = monotonic
-    ) -> None:
-        self._log = log
-        self._period = period
-        self._now = now
-        self._written_at: dict[str, float] = {}
-        self._suppressed: Counter[str] = Counter()
+    log: Log
+    period: float = 60.0
+    now: Callable[[], float] = monotonic
+    _written_at: dict[str, float] = field(default_factory=dict, init=False)
+    _suppressed: Counter[str] = field(default_factory=Counter, init=False)
 
     def warning(self, event: str, /, *, count: int = 1, **fields: Any) -> None:
         """Log at level WARNING; the entry stands for `count` faults."""
-        self._write(self._log.warning, event, count, fields)
+        self._write(self.log.warning, event, count, fields)
 
     def error(self, event: str, /, *, count: int = 1, **fields: Any) -> None:
         """Log at level ERROR; the entry stands for `count` faults."""
-        self._write(self._log.error, event, count, fields)
+        self._write(self.log.error, event, count, fields)
 
     def _write(
         self, write: Callable[..., None], event: str, count: int, fields: dict[str, Any]
     ) -> None:
-        now = self._now()
+        now = self.now()
         last = self._written_at.get(event)
-        if last is not None and now - last < self._period:
+        if last is not None and now - last < self.period:
             self._suppressed[event] += count
             return
         self._written_at[event] = now

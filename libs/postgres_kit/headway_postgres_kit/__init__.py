@@ -1,16 +1,16 @@
 """Access to PostgreSQL through asyncpg; independent of the domain.
 
-- `database`: a pool with timeouts, JSON codecs and translated errors.
+- `database`: a pool with timeouts, JSON codecs, translated errors and a clock for schedule time.
 - `hot_connections`: connections that are reused without the pool.
-- `clock`: schedule time, from PostgreSQL unless a test sets another clock.
 - `sql`: named queries from `.sql` files.
 - `poolers`: rejects connection poolers that share sessions.
 - `statement_batch`: several writes in one statement.
 - `migrations`: forward-only numbered migrations with checksums.
 """
 
-from headway_postgres_kit.clock import DATABASE_CLOCK, Clock
 from headway_postgres_kit.database import (
+    DATABASE_CLOCK,
+    Clock,
     Database,
     DatabaseUnavailable,
     json_array,

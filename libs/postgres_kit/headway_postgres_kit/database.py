@@ -12,13 +12,13 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
 import asyncpg
 import msgspec
 
-from headway_postgres_kit.clock import DATABASE_CLOCK, Clock
 from headway_postgres_kit.hot_connections import Connection, HotConnections
 from headway_postgres_kit.poolers import refuse_shared_sessions
 
@@ -32,9 +32,14 @@ ANSWER_SECONDS = 30.0
 _PING_SECONDS = 2.0
 # Longest pause between two statements of a transaction; longer than any publish takes.
 _IDLE_IN_TRANSACTION_SECONDS = 20.0
-# Either side detects a dead peer after some 25 s.
-_KEEPALIVE = {"idle": 10, "interval": 5, "count": 3}
-_UNACKNOWLEDGED_SECONDS = 25
+# Either side detects a dead peer after some 25 s: the server's setting, the option of the client's
+# socket, and the value of both.
+_KEEPALIVE = (
+    ("tcp_keepalives_idle", "TCP_KEEPIDLE", 10),
+    ("tcp_keepalives_interval", "TCP_KEEPINTVL", 5),
+    ("tcp_keepalives_count", "TCP_KEEPCNT", 3),
+    ("tcp_user_timeout", "TCP_USER_TIMEOUT", 25_000),
+)
 
 # $1 names and $2 values of settings of the session.
 _SET_SESSION = """
@@ -98,6 +103,22 @@ async def savepoint(connection: Connection) -> AsyncIterator[None]:
 
 class DatabaseUnavailable(Exception):
     """PostgreSQL is unreachable, closed the connection, or rejected a statement for now."""
+
+
+class Clock:
+    """Schedule time: PostgreSQL's own clock, the same for every process."""
+
+    async def now(self, connection: Connection) -> datetime:
+        """Read the server's wall clock; call it after the transaction has taken its locks."""
+        now: datetime = await connection.fetchval("SELECT clock_timestamp()")
+        return now
+
+    def passed(self, measured: timedelta) -> timedelta:
+        """Convert a duration that PostgreSQL measured to a duration of this clock."""
+        return measured
+
+
+DATABASE_CLOCK = Clock()
 
 
 class Database:
@@ -215,7 +236,8 @@ class Database:
 
         if self._pinging is None or self._pinging.done():
             self._pinging = asyncio.create_task(select())
-            self._pinging.add_done_callback(_retrieve_exception)
+            # Retrieved, so that the event loop does not warn of a ping that fails after a timeout.
+            self._pinging.add_done_callback(lambda ping: ping.cancelled() or ping.exception())
         done, _ = await asyncio.wait({self._pinging}, timeout=_PING_SECONDS)
         if not done:
             raise DatabaseUnavailable(f"{self.where}: no answer within {_PING_SECONDS:g} s")
@@ -254,12 +276,6 @@ def _translated(where: str) -> Iterator[None]:
         raise DatabaseUnavailable(f"{where}: {_reason(error)}") from error
 
 
-def _retrieve_exception(ping: "asyncio.Task[None]") -> None:
-    """Avoid the event loop's warning about a ping that fails after its caller timed out."""
-    if not ping.cancelled():
-        ping.exception()
-
-
 def _reason(error: BaseException) -> str:
     """Return the first error: a rollback over a dead connection hides it with another."""
     while isinstance(error, asyncpg.InterfaceError) and isinstance(error.__context__, _OUTAGES):
@@ -273,10 +289,7 @@ def _limits(answer_seconds: float) -> dict[str, str]:
         "statement_timeout": f"{answer_seconds * 5 / 6 * 1000:.0f}",
         "lock_timeout": f"{answer_seconds / 3 * 1000:.0f}",
         "idle_in_transaction_session_timeout": f"{_IDLE_IN_TRANSACTION_SECONDS * 1000:.0f}",
-        "tcp_keepalives_idle": f"{_KEEPALIVE['idle']}",
-        "tcp_keepalives_interval": f"{_KEEPALIVE['interval']}",
-        "tcp_keepalives_count": f"{_KEEPALIVE['count']}",
-        "tcp_user_timeout": f"{_UNACKNOWLEDGED_SECONDS * 1000}",
+        **{setting: str(value) for setting, _, value in _KEEPALIVE},
     }
 
 
@@ -289,7 +302,7 @@ async def _init_connection(connection: Any, settings: Mapping[str, str]) -> None
         schema="pg_catalog",
         format="binary",
         encoder=_encode_jsonb,
-        decoder=_decode_jsonb,
+        decoder=lambda data: msgspec.json.decode(memoryview(data)[1:]),
     )
 
 
@@ -298,12 +311,7 @@ def _keep_alive(link: socket.socket) -> None:
     if link.family not in (socket.AF_INET, socket.AF_INET6):
         return
     link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (
-        ("TCP_KEEPIDLE", _KEEPALIVE["idle"]),
-        ("TCP_KEEPINTVL", _KEEPALIVE["interval"]),
-        ("TCP_KEEPCNT", _KEEPALIVE["count"]),
-        ("TCP_USER_TIMEOUT", _UNACKNOWLEDGED_SECONDS * 1000),
-    ):
+    for _, option, value in _KEEPALIVE:
         if hasattr(socket, option):  # some systems lack some of them
             link.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
@@ -321,10 +329,6 @@ def json_array(values: Iterable[Any]) -> list[Json | None]:
 
 def _encode_jsonb(value: Any) -> bytes:
     return _JSONB_VERSION + msgspec.json.encode(value.value if isinstance(value, Json) else value)
-
-
-def _decode_jsonb(data: bytes) -> Any:
-    return msgspec.json.decode(memoryview(data)[1:])
 
 
 def storable(text: str) -> str:

@@ -31,6 +31,5 @@ def parse(text: str, *, schema: str | None = None) -> dict[str, str]:
         if not _IDENTIFIER.fullmatch(schema):
             raise ValueError(f"{schema!r} is not a schema name")
         text = text.replace("{schema}", schema)
-    heads = list(_HEAD.finditer(text))
-    ends = [head.start() for head in heads[1:]] + [len(text)]
-    return {head[1]: text[head.end() : end].strip() for head, end in zip(heads, ends, strict=True)}
+    _, *parts = _HEAD.split(text)
+    return {name: query.strip() for name, query in zip(parts[::2], parts[1::2], strict=True)}

@@ -7,7 +7,7 @@ from headway_contract import Event, Malformed, decode
 from headway_jetstream_kit import Broker, BrokerUnavailable, Message, Puller
 from headway_jetstream_kit.consume import Intake, Unreadable
 from headway_postgres_kit import Database, DatabaseUnavailable, Queries, storable
-from headway_service_kit.ignored_messages import IGNORED_MESSAGES
+from headway_service_kit.ignored_messages import count_ignored
 
 
 class Rejected:
@@ -65,5 +65,5 @@ def events_in(message: Message) -> list[Event]:
     except Malformed as error:
         raise Unreadable(str(error)) from error
     known = [event for event in events if isinstance(event, Event)]
-    IGNORED_MESSAGES.add("events_of_unknown_type", len(events) - len(known))
+    count_ignored("events_of_unknown_type", len(events) - len(known))
     return known

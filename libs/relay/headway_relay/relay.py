@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -29,23 +30,17 @@ _ANY_AGE = timedelta()
 _COLUMNS = ("id", "message_id", "subject", "body", "traceparent", "created_at")
 
 
+@dataclass(eq=False)
 class Relay:
     """Publishes the outbox of one schema."""
 
-    def __init__(
-        self,
-        database: Database,
-        broker: Broker,
-        outbox: Outbox,
-        handover: Handover | None = None,
-        *,
-        batch: int = 500,
-    ) -> None:
-        self._database = database
-        self._broker = broker
-        self._outbox = outbox
-        self._handover = handover or Handover()
-        self._batch = batch
+    database: Database
+    broker: Broker
+    outbox: Outbox
+    handover: Handover = field(default_factory=Handover)
+    batch: int = 500
+
+    def __post_init__(self) -> None:
         # When to read the outbox while messages are handed over continuously.
         self._look_at = monotonic() + SAFETY_POLL
 
@@ -55,7 +50,7 @@ class Relay:
         While messages are handed over continuously, the relay still reads the outbox for rows
         that were left behind: at every safety poll, and soon after the broker refused a message.
         """
-        handed, is_called = self._handover.take()
+        handed, is_called = self.handover.take()
         refused = await self._deliver(handed) if handed else 0
         if refused:
             self._look_at = min(self._look_at, monotonic() + _LEFT_BEHIND.total_seconds())
@@ -63,7 +58,7 @@ class Relay:
         if is_called or not handed:
             rest = await self._publish_batch(_ANY_AGE, is_outage=is_outage)
             if rest == 0.0:  # a full batch: read the rest of the outbox in the next pass
-                self._handover.call()
+                self.handover.call()
         elif monotonic() >= self._look_at:
             rest = await self._publish_batch(_LEFT_BEHIND, is_outage=is_outage)
         else:
@@ -79,8 +74,8 @@ class Relay:
             if _is_stored(answer)
         ]
         if stored:
-            async with self._database.acquire() as connection:
-                await connection.execute(self._outbox.queries["published"], stored)
+            async with self.database.acquire() as connection:
+                await connection.execute(self.outbox.queries["published"], stored)
         return len(messages) - len(stored)
 
     async def _publish_batch(self, age: timedelta, *, is_outage: bool) -> float | None:
@@ -90,8 +85,8 @@ class Relay:
         stored no other message in this pass.
         """
         self._look_at = monotonic() + _RETRY_SECONDS
-        async with self._database.transaction() as connection:
-            rows = await connection.fetch(self._outbox.queries["take"], self._batch, age)
+        async with self.database.transaction() as connection:
+            rows = await connection.fetch(self.outbox.queries["take"], self.batch, age)
             messages = [
                 OutboxMessage(**{name: row[name] for name in OutboxMessage.__struct_fields__})
                 for row in rows
@@ -112,10 +107,10 @@ class Relay:
                     raise BrokerUnavailable(f"none of {failed} messages was published: {reason}")
                 log.warning("messages not published", failed=failed, batch=len(rows), reason=reason)
                 columns = _columns([row for row, _ in left], *_COLUMNS)
-                await connection.execute(self._outbox.queries["put_back"], *columns)
+                await connection.execute(self.outbox.queries["put_back"], *columns)
         if left:
             return _RETRY_SECONDS
-        if len(rows) == self._batch:
+        if len(rows) == self.batch:
             self._look_at = monotonic()
             return 0.0
         self._look_at = monotonic() + SAFETY_POLL
@@ -126,13 +121,13 @@ class Relay:
         log.error(
             "messages too large for NATS moved to the rejected table",
             messages=len(rows),
-            table=f"{self._outbox.schema}.rejected",
+            table=f"{self.outbox.schema}.rejected",
             first_bytes=len(rows[0]["body"]),
             first_subject=rows[0]["subject"],
             remedy="raise max_payload of NATS, or max_msg_size of the stream",
         )
         columns = _columns(rows, "message_id", "subject", "body")
-        await connection.execute(self._outbox.queries["put_aside"], *columns)
+        await connection.execute(self.outbox.queries["put_aside"], *columns)
 
     async def _publish_all(self, messages: Sequence[OutboxMessage]) -> list[Answer]:
         with span("relay", messages=len(messages)):
@@ -146,7 +141,7 @@ class Relay:
             headers = {MESSAGE_ID_HEADER: message.message_id}
             if traces[0]:
                 headers[TRACEPARENT_HEADER] = traces[0]
-            return await publish(self._broker, message.subject, message.body, headers=headers)
+            return await publish(self.broker, message.subject, message.body, headers=headers)
 
 
 def _columns(rows: Sequence[asyncpg.Record], *names: str) -> list[list[Any]]:

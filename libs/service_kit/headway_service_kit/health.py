@@ -8,8 +8,8 @@ Counts are the ignored messages by reason.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 
-from headway_service_kit.ignored_messages import Counts
 from headway_service_kit.metrics import CONTENT_TYPE as METRICS_TYPE
 from headway_service_kit.metrics import Meter, scrape
 
@@ -24,25 +24,17 @@ class AddressInUse(Exception):
     """Another process listens on the address."""
 
 
+@dataclass(eq=False)
 class Health:
     """The health server of a service."""
 
-    def __init__(
-        self,
-        service: str,
-        *,
-        live: Sequence[Check],
-        ready: Sequence[Check],
-        meters: Sequence[Meter] = (),
-        counts: Sequence[Counts] = (),
-    ) -> None:
-        self.service = service
-        self.port = 0
-        self._live = live
-        self._ready = ready
-        self._meters = meters
-        self._counts = counts
-        self._server: asyncio.Server | None = None
+    service: str
+    live: Sequence[Check]
+    ready: Sequence[Check]
+    meters: Sequence[Meter] = ()
+    counts: Sequence[Counter[str]] = ()
+    port: int = field(default=0, init=False)
+    _server: asyncio.Server | None = field(default=None, init=False)
 
     async def start(self, address: str) -> None:
         """Listen on `host:port`; port 0 takes a free port."""
@@ -64,13 +56,13 @@ class Health:
     async def report(self, path: str) -> tuple[int, str]:
         """Return status and body for a path."""
         if path == "/livez":
-            return await self._run_checks("live", self._live)
+            return await self._run_checks("live", self.live)
         if path == "/readyz":
-            return await self._run_checks("ready", [*self._live, *self._ready])
+            return await self._run_checks("ready", [*self.live, *self.ready])
         if path == "/metrics":
-            return 200, await scrape(self._meters)
+            return 200, await scrape(self.meters)
         if path == "/counts":
-            total = sum((Counter(counts.read()) for counts in self._counts), Counter[str]())
+            total = sum(self.counts, Counter[str]())
             return 200, "\n".join(f"{name} {total[name]}" for name in sorted(total))
         return 404, "there are /livez, /readyz, /metrics and /counts"
 

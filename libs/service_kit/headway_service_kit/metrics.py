@@ -9,6 +9,7 @@ A source that does not answer in time is left out and reported; its old values w
 import asyncio
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Any, Literal
 
@@ -32,31 +33,25 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 Labels = tuple[str, ...]
+Kind = Literal["counter", "gauge", "histogram"]
 
 
 class Measure(Struct, frozen=True, kw_only=True):
     """The definition of a metric; histograms are of seconds."""
 
     name: str
-    kind: Literal["counter", "gauge", "histogram"]
+    kind: Kind
     description: str
     labels: Labels = ()
 
 
-def counter(name: str, description: str, *labels: str) -> Measure:
-    """Define a number that only rises while the process runs."""
-    return Measure(name=name, kind="counter", description=description, labels=labels)
+def _define(kind: Kind, name: str, description: str, *labels: str) -> Measure:
+    return Measure(name=name, kind=kind, description=description, labels=labels)
 
 
-def gauge(name: str, description: str, *labels: str) -> Measure:
-    """Define a number that rises and falls."""
-    return Measure(name=name, kind="gauge", description=description, labels=labels)
-
-
-def histogram(name: str, description: str, *labels: str) -> Measure:
-    """Define a distribution of durations in seconds."""
-    return Measure(name=name, kind="histogram", description=description, labels=labels)
-
+counter = partial(_define, "counter")  # a number that only rises while the process runs
+gauge = partial(_define, "gauge")
+histogram = partial(_define, "histogram")
 
 Readings = Mapping[Measure, Mapping[Labels, float]]
 

@@ -1,12 +1,6 @@
 """Metrics that every service has: passes, connections and ignored messages."""
 
-from collections.abc import Sequence
-
-from headway_jetstream_kit import Broker
-from headway_postgres_kit import Database
-
-from headway_service_kit.ignored_messages import Counts
-from headway_service_kit.metrics import Measure, Readings, counter, gauge, histogram
+from headway_service_kit.metrics import Measure, counter, gauge, histogram
 
 
 class OwnMeasures:
@@ -50,16 +44,3 @@ class OwnMeasures:
     def all(self) -> list[Measure]:
         """List all of them."""
         return list(vars(self).values())
-
-
-def read_connections(
-    own: OwnMeasures, pools: Sequence[Database], broker: Broker, counts: Counts
-) -> Readings:
-    """Read the connections of a service and its counts."""
-    return {
-        own.database_connections: {(): sum(pool.connections for pool in pools)},
-        own.database_connections_in_use: {(): sum(pool.connections_in_use for pool in pools)},
-        own.nats_connected: {(): float(broker.client.is_connected)},
-        own.nats_reconnects: {(): broker.reconnects},
-        own.passed_over: {(name,): number for name, number in counts.read().items()},
-    }

@@ -7,6 +7,7 @@ records for health when the pass last succeeded.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from headway_clock import jitter, monotonic
@@ -90,6 +91,7 @@ class Wakeup:
             self._event.clear()
 
 
+@dataclass(eq=False)
 class Pass:
     """Runs a pass until cancelled, and answers for its health.
 
@@ -97,22 +99,14 @@ class Pass:
     with the name, and with the duration of a success.
     """
 
-    def __init__(
-        self,
-        name: str,
-        run_once: RunOnce,
-        wakeup: Wakeup | None = None,
-        *,
-        poll: float = SAFETY_POLL,
-        longest_backoff: float = 10.0,
-        on_end: Callable[[str, float | None], None] | None = None,
-    ) -> None:
-        self.name = name
-        self.wakeup = wakeup or Wakeup()
-        self._run_once = run_once
-        self._poll = poll
-        self._longest_backoff = longest_backoff
-        self._on_end = on_end
+    name: str
+    run_once: RunOnce
+    wakeup: Wakeup = field(default_factory=Wakeup)
+    poll: float = SAFETY_POLL
+    longest_backoff: float = 10.0
+    on_end: Callable[[str, float | None], None] | None = None
+
+    def __post_init__(self) -> None:
         self._ended_at = self._succeeded_at = monotonic()
         self._error: str | None = None
 
@@ -122,7 +116,7 @@ class Pass:
         while True:
             began = monotonic()
             try:
-                rest = await self._run_once()
+                rest = await self.run_once()
             except Exception as error:
                 self._end(None, f"{type(error).__name__}: {error}")
                 fields = {"name": self.name, "error": error, "retry_seconds": round(backoff, 1)}
@@ -131,18 +125,18 @@ class Pass:
                 else:
                     log.exception("pass failed", **fields)
                 await asyncio.sleep(backoff * (1 + jitter(0.2)))
-                backoff = min(backoff * 2, self._longest_backoff)
+                backoff = min(backoff * 2, self.longest_backoff)
             else:
                 self._end(monotonic() - began, None)
                 backoff = _FIRST_BACKOFF
-                await self.wakeup.rest(self._poll if rest is None else min(rest, self._poll))
+                await self.wakeup.rest(self.poll if rest is None else min(rest, self.poll))
 
     def _end(self, seconds: float | None, error: str | None) -> None:
         self._ended_at, self._error = monotonic(), error
         if error is None:
             self._succeeded_at = self._ended_at
-        if self._on_end is not None:
-            self._on_end(self.name, seconds)
+        if self.on_end is not None:
+            self.on_end(self.name, seconds)
 
     def age(self) -> float:
         """Return the seconds since the last success, or since the start."""
@@ -151,7 +145,7 @@ class Pass:
     async def silence(self) -> str | None:
         """Return a problem if the pass hangs: it neither succeeds nor fails."""
         silent = monotonic() - self._ended_at
-        is_hanging = silent > self._poll + _PATIENCE
+        is_hanging = silent > self.poll + _PATIENCE
         return f"{self.name}: no result for {silent:.0f} s" if is_hanging else None
 
     async def trouble(self) -> str | None:

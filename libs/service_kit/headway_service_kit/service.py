@@ -12,7 +12,7 @@ from headway_postgres_kit import Database, DatabaseUnavailable
 from headway_service_kit.health import Check, Health
 from headway_service_kit.ignored_messages import new_counts
 from headway_service_kit.metrics import Measure, Meter, Readings
-from headway_service_kit.own_metrics import OwnMeasures, read_connections
+from headway_service_kit.own_metrics import OwnMeasures
 from headway_service_kit.passes import SAFETY_POLL, Pass, RunOnce, Wakeup
 from headway_service_kit.process import keep_trying
 from headway_service_kit.settings import ServiceSettings
@@ -45,10 +45,7 @@ class Service:
         self._watchers: dict[str, Callable[[], None]] = {}
         self._own = OwnMeasures(name)
         self.meter = Meter([*self._own.all(), *measures], answers=self._own.answers)
-        self.meter.read_from(self._read_passes)
-        self.meter.read_from(
-            partial(read_connections, self._own, self._databases, broker, self.counts)
-        )
+        self.meter.read_from(self._read_own_metrics)
 
     def keep(
         self,
@@ -63,7 +60,7 @@ class Service:
         self._passes[name] = kept = Pass(
             name,
             run_once,
-            wakeup,
+            wakeup or Wakeup(),
             poll=poll,
             longest_backoff=longest_backoff,
             on_end=self._record_pass,
@@ -176,8 +173,16 @@ class Service:
             if name in self._watchers:
                 self._watchers[name]()
 
-    def _read_passes(self) -> Readings:
-        return {self._own.pass_age: {(name,): kept.age() for name, kept in self._passes.items()}}
+    def _read_own_metrics(self) -> Readings:
+        own, pools = self._own, self._databases
+        return {
+            own.pass_age: {(name,): kept.age() for name, kept in self._passes.items()},
+            own.database_connections: {(): sum(pool.connections for pool in pools)},
+            own.database_connections_in_use: {(): sum(pool.connections_in_use for pool in pools)},
+            own.nats_connected: {(): float(self.broker.client.is_connected)},
+            own.nats_reconnects: {(): self.broker.reconnects},
+            own.passed_over: {(reason,): number for reason, number in self.counts.items()},
+        }
 
     def _pass(self, name: str) -> Pass:
         if name not in self._passes:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 from headway import App
@@ -16,16 +16,18 @@ from headway_scheduler.wiring import start_scheduler
 from headway_service_kit.service import Service
 
 from headway_testing.clock import VirtualClock
-from headway_testing.outages import ServiceName
 from headway_testing.servers import Servers
+
+ServiceName = Literal["scheduler", "dispatcher", "worker"]
+SERVICES: tuple[ServiceName, ...] = get_args(ServiceName)
 
 # A pass that depends on schedule time: its service and its name.
 TimedPass = tuple[ServiceName, str]
 
 # A test may simulate years, and all of their history is kept.
 _HISTORY_DAYS = 36_500.0
-_SCHEDULER_DEFAULTS = {"max_entries_per_cycle": None, "history_days": _HISTORY_DAYS}
-_DISPATCHER_DEFAULTS = {
+_DEFAULTS = {
+    "max_entries_per_cycle": None,
     "provision": "manual",
     "dead_letter_days": _HISTORY_DAYS,
     "history_days": _HISTORY_DAYS,
@@ -53,7 +55,8 @@ class Processes:
         self._app = app
         self._clock = clock
         self._slots = slots
-        self._settings = {**settings, **msgspec.structs.asdict(servers)}
+        urls = {"database_url": servers.database_url, "nats_url": servers.nats_url}
+        self._settings = _DEFAULTS | settings | urls
         self._services: dict[ServiceName, Service] = {}
         self._worker: tuple[asyncio.Event, asyncio.Task[None], Broker] | None = None
         self._outcomes = asyncio.Event()
@@ -110,17 +113,16 @@ class Processes:
     async def _begin(self, name: ServiceName) -> None:
         if name == "scheduler":
             scheduler = await start_scheduler(
-                SchedulerSettings(**self._fields(SchedulerSettings, _SCHEDULER_DEFAULTS)),
+                SchedulerSettings(**self._fields(SchedulerSettings)),
                 self._app.definitions(),
                 clock=self._clock,
             )
+            self._services[name] = scheduler
             scheduler.watch("relay", self._count_relay)
             scheduler.watch("intake", self._count_outcome)
-            self._services[name] = scheduler
         elif name == "dispatcher":
             dispatcher = await start_dispatcher(
-                DispatcherSettings(**self._fields(DispatcherSettings, _DISPATCHER_DEFAULTS)),
-                clock=self._clock,
+                DispatcherSettings(**self._fields(DispatcherSettings)), clock=self._clock
             )
             dispatcher.watch("relay", self._count_relay)
             dispatcher.watch("intake", self._count_intake)
@@ -131,11 +133,10 @@ class Processes:
             stop = asyncio.Event()
             self._worker = (stop, asyncio.create_task(worker.run(stop)), broker)
 
-    def _fields(self, struct: type[msgspec.Struct], defaults: dict[str, Any]) -> dict[str, Any]:
+    def _fields(self, struct: type[msgspec.Struct]) -> dict[str, Any]:
         """Return the settings of a service."""
         known = struct.__struct_fields__
-        given = {name: value for name, value in self._settings.items() if name in known}
-        return {**defaults, **given}
+        return {name: value for name, value in self._settings.items() if name in known}
 
     def _count_relay(self) -> None:
         self.relayed += 1
@@ -170,7 +171,7 @@ def check_settings(settings: dict[str, Any], *, slots: int) -> None:
         field.name: field.type
         for struct in (SchedulerSettings, DispatcherSettings)
         for field in msgspec.structs.fields(struct)
-        if field.name not in Servers.__struct_fields__
+        if field.name not in ("database_url", "nats_url")
     }
     unknown = set(settings) - set(types)
     if unknown:

@@ -23,21 +23,26 @@ _STREAM_BYTES = 64 * 1024**2
 
 # A world repeats the same small statements, so each is planned once.
 _SETTINGS = {"plan_cache_mode": "force_generic_plan"}
+# Little is in flight, but PostgreSQL plans full scans of small tables and keeps these plans when
+# the tables grow.
+_OWN_SETTINGS = {"enable_seqscan": "off"}
 
 # The clusters of this session, and whether a world uses them.
 _clusters: dict[str, bool] = {}
 
 
 class Servers(Struct, frozen=True, kw_only=True):
-    """The URLs of the servers."""
+    """The URLs of the servers, and the world's own connections to them."""
 
     database_url: str
     nats_url: str
+    database: Database
+    broker: Broker
 
 
 @asynccontextmanager
 async def run_servers(folder: Path) -> AsyncIterator[Servers]:
-    """Run a migrated, empty database and an empty NATS."""
+    """Run a migrated, empty database, and a NATS with empty streams in memory."""
     cluster = _borrow_cluster()
     postgres = PostgresServer(Path(cluster), durable=False, settings=_SETTINGS)
     nats = NatsServer(folder / "nats")
@@ -46,9 +51,20 @@ async def run_servers(folder: Path) -> AsyncIterator[Servers]:
             for server in (postgres, nats):
                 await server.start()
                 stack.push_async_callback(server.stop)
-            await _reset_database(postgres.socket_url)
-            await _create_streams(nats.url)
-            yield Servers(database_url=postgres.socket_url, nats_url=nats.url)
+            database = await Database.connect(
+                postgres.socket_url, name="headway-world", settings=_OWN_SETTINGS
+            )
+            stack.push_async_callback(database.close)
+            broker = await Broker.connect(nats.url, name="headway-world")
+            stack.push_async_callback(broker.close)
+            await _reset(database)
+            await provision(broker, replicas=1, max_bytes=_STREAM_BYTES, storage="memory")
+            yield Servers(
+                database_url=postgres.socket_url,
+                nats_url=nats.url,
+                database=database,
+                broker=broker,
+            )
     finally:
         _clusters[cluster] = False
 
@@ -72,23 +88,10 @@ def _borrow_cluster() -> str:
     return cluster
 
 
-async def _create_streams(url: str) -> None:
-    """Create the streams in memory; nothing outlives the world."""
-    broker = await Broker.connect(url, name="headway-testing")
-    try:
-        await provision(broker, replicas=1, max_bytes=_STREAM_BYTES, storage="memory")
-    finally:
-        await broker.close()
-
-
-async def _reset_database(url: str) -> None:
+async def _reset(database: Database) -> None:
     """Drop the data of the previous world and migrate."""
-    database = await Database.connect(url, name="headway-testing")
-    try:
-        async with database.acquire() as connection:
-            for migrations in (SCHEDULER_MIGRATIONS, DISPATCHER_MIGRATIONS):
-                await connection.execute(f"DROP SCHEMA IF EXISTS {migrations.schema} CASCADE")
+    async with database.acquire() as connection:
         for migrations in (SCHEDULER_MIGRATIONS, DISPATCHER_MIGRATIONS):
-            await migrations.apply(database)
-    finally:
-        await database.close()
+            await connection.execute(f"DROP SCHEMA IF EXISTS {migrations.schema} CASCADE")
+    for migrations in (SCHEDULER_MIGRATIONS, DISPATCHER_MIGRATIONS):
+        await migrations.apply(database)

@@ -1,19 +1,15 @@
 """Reads the state of a world from its tables and streams."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
 
 from headway_contract import subjects
-from headway_jetstream_kit import Broker
 from headway_jetstream_kit.provisioning import consumer_info
-from headway_postgres_kit import Database, Queries
+from headway_postgres_kit import Queries
 from msgspec import Struct
 
-from headway_testing.outages import ServiceName
-from headway_testing.processes import Processes
+from headway_testing.processes import SERVICES, Processes, ServiceName
 
 queries = Queries("headway_testing", "world.sql")
 
@@ -37,29 +33,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 class Watch:
     """Reads the tables and the streams of a world."""
 
-    def __init__(self, database: Database, broker: Broker, processes: Processes) -> None:
+    def __init__(self, processes: Processes) -> None:
         self.processes = processes
-        self._database = database
-        self._broker = broker
-
-    @classmethod
-    @asynccontextmanager
-    async def open(cls, processes: Processes) -> AsyncIterator["Watch"]:
-        """Connect to the servers of these processes."""
-        servers = processes.servers
-        # Little is in flight, but PostgreSQL plans full scans of small tables and keeps these plans
-        # when the tables grow.
-        database = await Database.connect(
-            servers.database_url, name="headway-world", settings={"enable_seqscan": "off"}
-        )
-        try:
-            broker = await Broker.connect(servers.nats_url, name="headway-world")
-            try:
-                yield cls(database, broker, processes)
-            finally:
-                await broker.close()
-        finally:
-            await database.close()
 
     async def look(self, now: datetime) -> Snapshot:
         """Return what is in flight.
@@ -89,19 +64,18 @@ class Watch:
 
     async def fetch(self, query: str, *arguments: Any) -> list[Any]:
         """Run a query and return its rows."""
-        async with self._database.acquire() as connection:
+        async with self.processes.servers.database.acquire() as connection:
             return list(await connection.fetch(query, *arguments))
 
     async def _read(self, now: datetime) -> Snapshot:
         up = self.processes.up
-        services: tuple[ServiceName, ...] = ("scheduler", "dispatcher", "worker")
-        running = [service in up for service in services]
+        running = [service in up for service in SERVICES]
         [row] = await self.fetch(queries["look"], now, *running, self.processes.ticks)
         return Snapshot(**row)
 
     async def _has_pending(self) -> bool:
         """Return whether a service that is up has messages to receive."""
-        up = self.processes.up
+        up, broker = self.processes.up, self.processes.servers.broker
         consumers = [names for service, names in _CONSUMERS.items() if service in up]
-        found = await asyncio.gather(*(consumer_info(self._broker, *names) for names in consumers))
+        found = await asyncio.gather(*(consumer_info(broker, *names) for names in consumers))
         return any(info is None or info["num_pending"] or info["num_ack_pending"] for info in found)

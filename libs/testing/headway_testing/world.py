@@ -11,12 +11,11 @@ from uuid import UUID
 from headway import App, Client
 from headway.define.calendar import did_you_mean
 from headway_clock import monotonic
-from headway_console.in_process import open_client
+from headway_console.wiring import open_client
 from msgspec import Struct
 
 from headway_testing.clock import VirtualClock, instant
-from headway_testing.outages import SERVICES, Outage, ServiceName, down_at, next_change
-from headway_testing.processes import Processes, TimedPass, check_settings
+from headway_testing.processes import SERVICES, Processes, ServiceName, TimedPass, check_settings
 from headway_testing.servers import run_servers
 from headway_testing.watch import Watch, queries
 
@@ -50,6 +49,14 @@ class Skip(Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class _Outage(Struct, frozen=True, kw_only=True):
+    """A service is down from a time until just before another."""
+
+    service: ServiceName
+    begins_at: datetime
+    ends_at: datetime
+
+
 class World:
     """Runs the real services of an app under a clock that a test sets."""
 
@@ -62,7 +69,7 @@ class World:
         self._folder = folder
         self._slots = slots
         self._settings = settings
-        self._outages: list[Outage] = []
+        self._outages: list[_Outage] = []
         self._stack = AsyncExitStack()
         self._open_watch: Watch | None = None
         self._has_begun = False
@@ -95,13 +102,12 @@ class World:
             processes = Processes(
                 self.app, self.clock, servers, slots=self._slots, settings=self._settings
             )
-            watch = await self._stack.enter_async_context(Watch.open(processes))
             self._stack.push_async_callback(processes.run_only, set())
             await processes.run_only(set(SERVICES))
         except BaseException:
             await self._stack.aclose()
             raise
-        self._open_watch = watch
+        self._open_watch = Watch(processes)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -128,7 +134,7 @@ class World:
         ends_at = begins_at + timedelta(**duration)
         if ends_at <= begins_at:
             raise ValueError("an outage needs a duration: say how long, as in hours=3")
-        self._outages.append(Outage(service=service, begins_at=begins_at, ends_at=ends_at))
+        self._outages.append(_Outage(service=service, begins_at=begins_at, ends_at=ends_at))
 
     async def run_for(self, **duration: float) -> None:
         """Let a duration pass: `await world.run_for(days=7)`."""
@@ -201,7 +207,10 @@ class World:
             due = await self._until_quiet()
             if moment % _VACUUM_AFTER_MOMENTS == 0:
                 await self._watch.fetch(queries["vacuum"])
-            times = (*due.values(), next_change(self._outages, self.now))
+            changes = {
+                time for outage in self._outages for time in (outage.begins_at, outage.ends_at)
+            }
+            times = (*due.values(), *(time for time in changes if time > self.now))
             upcoming = min((time for time in times if time), default=None)
             if upcoming is None or upcoming > until:
                 break
@@ -213,7 +222,7 @@ class World:
         """Set the clock, and let the passes run that are due then."""
         processes = self._processes
         # A service that goes down at that time must not see it, and one that comes back must.
-        await processes.run_only(processes.up - down_at(self._outages, at))
+        await processes.run_only(processes.up - self._down_at(at))
         self.clock.advance(at)
         await self._apply_outages()
         self._moved_at = monotonic()
@@ -222,7 +231,12 @@ class World:
 
     async def _apply_outages(self) -> None:
         """Stop the services that are down now, and start the others."""
-        await self._processes.run_only(set(SERVICES) - down_at(self._outages, self.now))
+        await self._processes.run_only(set(SERVICES) - self._down_at(self.now))
+
+    def _down_at(self, at: datetime) -> set[ServiceName]:
+        return {
+            outage.service for outage in self._outages if outage.begins_at <= at < outage.ends_at
+        }
 
     async def _until_quiet(self) -> _Due:
         """Wait until nothing is in flight; returns when the timed passes are due."""

@@ -37,12 +37,8 @@ _REPLAY_BATCH = 5_000
 _MAX_STREAMS = 1_000
 # Keep-alive for proxies and clients of a quiet system.
 _KEEP_ALIVE_SECONDS = 15.0
-
-
 _LARGEST_NUMBER = 2**63 - 1
 RECHECK_SECONDS = 2.0
-# Returns whether the subscriber is still authorized.
-IsAuthorized = Callable[[], Awaitable[bool]]
 
 
 class News(Struct, frozen=True):
@@ -137,7 +133,7 @@ class Feed:
         self._database = database
         self._followers: set[Follower] = set()
         self._watchers: set[Watcher] = set()
-        self._pulse: tuple[Any, ...] | None = None
+        self._pulse: Any = None
         self._polling: asyncio.Task[None] | None = None
         self._numbers: Numbers | None = None
         self._ended = False
@@ -245,7 +241,7 @@ async def follow_events(
     filters: EventFilter,
     *,
     after: int | None,
-    is_authorized: IsAuthorized,
+    is_authorized: Callable[[], Awaitable[bool]],
     seconds: float,
 ) -> AsyncGenerator[EventBatch]:
     """Yield events while authorized; the first batch is empty, and so are keep-alives."""

@@ -13,8 +13,8 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException
 from msgspec import Struct
 
-from headway_console.access.attempts import TooManyAttempts
-from headway_console.access.guards import Forbidden, Forged, SignInNeeded
+from headway_console.access.authentication import SignInNeeded
+from headway_console.access.guards import Forbidden, Forged
 from headway_console.feed import FeedFull
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,6 @@ _NAMES: dict[ErrorKind, tuple[str, str]] = {
     ErrorKind.NOT_FOUND: ("not-there", "Not found"),
     ErrorKind.CONFLICT: ("refused", "Not possible in the current state"),
     ErrorKind.TOO_LARGE: ("too-large", "The request is too large"),
-    ErrorKind.TOO_MANY: ("too-many", "Too many failed sign-ins"),
     ErrorKind.FAILED: ("service-failed", "The service failed"),
     ErrorKind.UNAVAILABLE: ("not-answered", "No service answers"),
     ErrorKind.TIMED_OUT: ("timed-out", "No service answered in time"),
@@ -58,7 +57,6 @@ _KINDS: tuple[tuple[type[Exception], ErrorKind], ...] = (
     (Forbidden, ErrorKind.FORBIDDEN),
     (InvalidDefinitions, ErrorKind.INVALID),
     (asyncpg.DataError, ErrorKind.INVALID),
-    (TooManyAttempts, ErrorKind.TOO_MANY),
 )
 # Exceptions that the API names more exactly than by their kind.
 _SPECIAL: tuple[tuple[type[Exception], int, str, str], ...] = (
@@ -75,7 +73,7 @@ _CHECK_OTHERS = "The console itself runs: check the scheduler, the dispatcher an
 
 def problem_of(error: Exception) -> Problem:
     """Return the problem document of an exception."""
-    if isinstance(error, SignInNeeded) and error.unknown.unavailable:
+    if isinstance(error, SignInNeeded) and error.unavailable:
         return _problem(503, "issuer-unavailable", "The OIDC issuer does not answer", error)
     if isinstance(error, HTTPException):
         kind_and_title = _HTTP.get(error.status_code, _NAMES[ErrorKind.INVALID])
@@ -84,8 +82,7 @@ def problem_of(error: Exception) -> Problem:
         if isinstance(error, special):
             return _problem(status, name, title, error)
     kind = next((kind for known, kind in _KINDS if isinstance(error, known)), None)
-    if isinstance(error, RequestFailed):
-        kind = error.kind
+    kind = error.kind if isinstance(error, RequestFailed) else kind
     if kind is None:
         logger.error("unexpected exception in a request", exc_info=error)
         text = "this is a defect of the console; see its log"
@@ -100,8 +97,6 @@ def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     headers = {"WWW-Authenticate": 'Bearer realm="headway"'} if problem.status == 401 else {}
     if problem.status in _TRY_AGAIN:
         headers["Retry-After"] = _TRY_AGAIN_AFTER
-    if isinstance(error, TooManyAttempts):
-        headers["Retry-After"] = str(error.wait)
     if isinstance(error, HTTPException) and error.headers:
         headers |= {name: value for name, value in error.headers.items() if name == "Allow"}
     return Response(

@@ -3,30 +3,25 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
-from headway.client.control import USUAL_SECONDS
+from headway.client.control import PATIENT_SECONDS, USUAL_SECONDS, Answer
 from headway_jetstream_kit import ask as nats
 from headway_postgres_kit import Connection
 from litestar import Request
 from msgspec import Struct, structs
 
 HttpRequest: TypeAlias = Request[Any, Any, Any]
-Answer = TypeVar("Answer", bound=Struct)
 Found = TypeVar("Found")
 Arguments = ParamSpec("Arguments")
 
 
 async def ask(
-    request: HttpRequest,
-    subject: str,
-    question: Struct,
-    answer: type[Answer],
-    *,
-    timeout: float = USUAL_SECONDS,
+    request: HttpRequest, subject: str, question: Struct, kind: type[Answer], *, slow: bool = False
 ) -> Answer:
     """Send a request to a service and return its answer; the actor is the person signed in."""
     if "actor" in question.__struct_fields__:
         question = structs.replace(question, actor=request.user.name)
-    return await nats.ask(request.app.state.broker, subject, question, answer, timeout=timeout)
+    timeout = PATIENT_SECONDS if slow else USUAL_SECONDS
+    return await nats.ask(request.app.state.broker, subject, question, kind, timeout=timeout)
 
 
 async def read(

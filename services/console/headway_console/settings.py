@@ -88,14 +88,27 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
     ] = ""
 
     @property
-    def has_auth(self) -> bool:
-        """Tell whether authentication is configured."""
-        return bool(self.api_tokens_file or self.oidc_issuer)
-
-    @property
     def is_secure(self) -> bool:
         """Tell whether people reach the console over HTTPS."""
         return (self.console_url or "").startswith("https://")
+
+    def known_hosts(self, port: int) -> frozenset[str]:
+        """Return the accepted values of the Host header; empty accepts any.
+
+        On loopback only local names are accepted, against DNS rebinding by foreign pages. Elsewhere
+        every request needs a credential, so any name is accepted.
+        """
+        if not is_loopback(self.console_address.rpartition(":")[0]):
+            return frozenset()
+        ours = {f"{host}:{port}" for host in ("127.0.0.1", "localhost", "[::1]")}
+        return frozenset(ours | ({host_of(self.console_url)} if self.console_url else set()))
+
+    def known_origins(self, port: int) -> frozenset[str]:
+        """Return the origins of this console; empty if its URL is not configured."""
+        if self.console_url:
+            scheme = "https" if self.is_secure else "http"
+            return frozenset({f"{scheme}://{host_of(self.console_url)}"})
+        return frozenset(f"http://{host}" for host in self.known_hosts(port))
 
 
 class AuthMissing(Exception):
@@ -105,7 +118,7 @@ class AuthMissing(Exception):
 def check_exposure(settings: ConsoleSettings) -> None:
     """Raise `AuthMissing` if the console listens beyond this machine without authentication."""
     host = settings.console_address.rpartition(":")[0]
-    if settings.has_auth or is_loopback(host):
+    if settings.api_tokens_file or settings.oidc_issuer or is_loopback(host):
         return
     raise AuthMissing(
         f"HEADWAY_CONSOLE_ADDRESS={settings.console_address} is reachable from other machines, and "

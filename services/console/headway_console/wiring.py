@@ -1,31 +1,48 @@
 """Composition root of the console."""
 
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import datetime
 from pathlib import Path
+from typing import Any, cast
 
+import httpx
 from asyncpg.exceptions import InsufficientPrivilegeError, InvalidParameterValueError
-from headway_clock import new_secret
-from headway_contract.http import Role
+from headway import Client
+from headway_clock import new_secret, utc_now
 from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
 from headway_service_kit.service import Service, open_service
 from headway_service_kit.settings import ServiceSettings
 from headway_tracing.log import get_logger
 from litestar import Litestar
+from litestar.datastructures import CacheControlHeader, State
+from litestar.middleware import DefineMiddleware
+from litestar.static_files import create_static_files_router
 from msgspec import Struct, convert
 
 from headway_console.access.attempts import Attempts, read_networks
-from headway_console.access.authentication import Authenticator
+from headway_console.access.authentication import Authentication, Authenticator
+from headway_console.access.guards import check_declared, guard, open_to_anyone
 from headway_console.access.issuer import Issuer, check_oidc, read_roles
 from headway_console.access.sessions import Cookies, Revoked, Seal, Tickets
-from headway_console.access.tokens import Token, Tokens, fingerprint
-from headway_console.application import known_hosts, known_origins, make_application
+from headway_console.access.tokens import Token, Tokens, fingerprint, new_token
+from headway_console.api import ENDPOINTS
+from headway_console.api.endpoints import handler_of
+from headway_console.api.openapi import document_handler
 from headway_console.envelope import Envelope
 from headway_console.feed import Feed
+from headway_console.pages import HANDLERS, PAGES
+from headway_console.pages.shell import answer_error
 from headway_console.reading import connect_reader
 from headway_console.server import HttpServer, listen
 from headway_console.settings import ConsoleSettings, check_exposure, check_key
 
 log = get_logger(__name__)
+
+# Room for definitions of thousands of manifests.
+_MAX_BYTES = 4 * 1024 * 1024
+_CACHE_SECONDS = 300
 
 
 class LocalCredentials(Struct, frozen=True, kw_only=True):
@@ -34,7 +51,6 @@ class LocalCredentials(Struct, frozen=True, kw_only=True):
     name: str
     token: str
     ticket_key: str
-    role: Role = "admin"
 
 
 class ConsoleService(Service):
@@ -69,7 +85,7 @@ async def start_console(
     check_oidc(settings)
     given: tuple[Token, ...] = ()
     if local is not None:
-        given = (Token(name=local.name, role=local.role, sha256=fingerprint(local.token)),)
+        given = (Token(name=local.name, role="admin", sha256=fingerprint(local.token)),)
     tokens = Tokens(Path(settings.api_tokens_file) if settings.api_tokens_file else None, given)
     listening = listen(settings.console_address)
     try:
@@ -88,7 +104,7 @@ async def start_console(
         service.issuer = Issuer(settings.oidc_issuer) if settings.oidc_issuer else None
         app = Envelope(
             application=console_application(settings, service, tokens, local),
-            hosts=known_hosts(settings, service.port),
+            hosts=settings.known_hosts(service.port),
             secure=settings.is_secure,
         )
         service.server = HttpServer(app, listening)
@@ -110,7 +126,7 @@ def console_application(
     tokens: Tokens,
     local: LocalCredentials | None = None,
 ) -> Litestar:
-    """Return the application of a console that has its connections."""
+    """Return the application of a console: every route behind one guard."""
     authenticator = Authenticator(
         tokens=tokens,
         seal=Seal((settings.session_key or new_secret()).encode()),
@@ -124,14 +140,35 @@ def console_application(
         proxies=read_networks(settings.trusted_proxies),
         signed_out=Revoked(),
     )
-    return make_application(
-        settings=settings,
-        authenticator=authenticator,
-        database=service.database,
-        feed=service.feed,
-        origins=known_origins(settings, service.port),
-        broker=service.broker,
+    static = create_static_files_router(
+        path="/static",
+        directories=[Path(__file__).parent / "static"],
+        opt=open_to_anyone(),
+        cache_control=CacheControlHeader(max_age=_CACHE_SECONDS, private=True),
+        include_in_schema=False,
     )
+    parts = {
+        "settings": settings,
+        "authenticator": authenticator,
+        "database": service.database,
+        "feed": service.feed,
+        "origins": settings.known_origins(service.port),
+        "broker": service.broker,
+        "navigation": PAGES,
+    }
+    app = Litestar(
+        route_handlers=[*map(handler_of, ENDPOINTS), document_handler, *HANDLERS, static],
+        guards=[guard],
+        middleware=[DefineMiddleware(Authentication)],
+        exception_handlers={Exception: answer_error},
+        state=State(parts),
+        request_max_body_size=_MAX_BYTES,
+        openapi_config=None,
+        logging_config=None,
+        debug=False,
+    )
+    check_declared(app)
+    return app
 
 
 async def _connect_reader(settings: ConsoleSettings) -> Database:
@@ -146,3 +183,39 @@ async def _connect_reader(settings: ConsoleSettings) -> Database:
             error=error,
         )
         return await connect_reader(url, role="")
+
+
+@asynccontextmanager
+async def open_client(
+    database_url: str, nats_url: str, *, actor: str, **options: Any
+) -> AsyncIterator[Client]:
+    """Connect a console in this process, and open a client of it."""
+    async with AsyncExitStack() as opened:
+        database = await Database.connect(database_url, name="headway-client", max_connections=4)
+        opened.push_async_callback(database.close)
+        broker = await Broker.connect(nats_url, name="headway-client")
+        opened.push_async_callback(broker.close)
+        yield await opened.enter_async_context(client_of(database, broker, actor=actor, **options))
+
+
+@asynccontextmanager
+async def client_of(
+    database: Database,
+    broker: Broker,
+    *,
+    actor: str,
+    now: Callable[[], datetime] = utc_now,
+    **settings: Any,
+) -> AsyncIterator[Client]:
+    """Open a client of a console that uses these connections; the audit names the actor."""
+    token, entry = new_token(actor, "admin")
+    service = ConsoleService(database, broker)
+    app = console_application(
+        ConsoleSettings(database_url="", nats_url="", **settings), service, Tokens(None, (entry,))
+    )
+    transport = httpx.ASGITransport(app=cast("Any", app))
+    try:
+        async with Client("http://127.0.0.1", token=token, transport=transport, now=now) as client:
+            yield client
+    finally:
+        await service.feed.stop()

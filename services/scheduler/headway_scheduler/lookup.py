@@ -1,11 +1,18 @@
-"""Find the manifests that a request names, or explain why there are none."""
+"""Read requests: find the manifests that they name, and check times and inputs."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any
 
+import msgspec
+from headway.define.inputs import problem_of_input
+from headway.define.jobs import holds_nul
+from headway_contract.fields import INPUT_LIMIT
 from headway_contract.manifests import Selection
 from headway_decisions.declaring.lookup import deleted_message, missing_message
 from headway_errors import Invalid, NotFound
-from headway_postgres_kit import Connection, Queries
+from headway_postgres_kit import Connection, Database, Queries
 
 from headway_scheduler.store import manifests
 
@@ -13,6 +20,21 @@ queries = Queries("headway_scheduler", "sql/questions.sql")
 
 # Ids that are compared to suggest similar names.
 _MOST_COMPARED = 2000
+# Calendars and zones are uncertain outside of these years.
+_KNOWN_YEARS = range(1970, 2200)
+
+
+@asynccontextmanager
+async def reading(database: Database) -> AsyncIterator[tuple[Connection, datetime]]:
+    """Open a read-only transaction on one snapshot.
+
+    Long computations come after it: the server ends a transaction that stays idle.
+    """
+    async with (
+        database.acquire() as connection,
+        connection.transaction(isolation="repeatable_read", readonly=True),
+    ):
+        yield connection, await database.clock.now(connection)
 
 
 async def find_manifest(connection: Connection, external_id: str) -> Any:
@@ -59,3 +81,30 @@ async def select_manifests(
     if not rows and not paused:
         raise NotFound("no manifest matches: see 'headway manifests'")
     return rows
+
+
+def aware(at: datetime) -> datetime:
+    """Return a time that has an offset and a plausible year; raises `Invalid` otherwise."""
+    if at.tzinfo is None:
+        raise Invalid(
+            f"the time {at.isoformat()} has no offset: write one, as in {at.isoformat()}Z"
+        )
+    if at.year not in _KNOWN_YEARS:
+        first, last = _KNOWN_YEARS[0], _KNOWN_YEARS[-1]
+        raise Invalid(f"the year of {at.isoformat()} is not between {first} and {last}")
+    return at
+
+
+def input_problem(
+    job: str, schema: dict[str, Any] | None, takes_input: bool, value: Any
+) -> str | None:
+    """Return why a job cannot take an input from a request, or `None`."""
+    problem = problem_of_input(schema, takes_input, value)
+    if problem is not None:
+        return f"the input does not fit job {job!r}: {problem}"
+    encoded = msgspec.json.encode(value)
+    if len(encoded) > INPUT_LIMIT:
+        return f"the input is larger than {INPUT_LIMIT} bytes: send where it is found"
+    if holds_nul(encoded):
+        return "the input holds a NUL character, which cannot be stored"
+    return None

@@ -5,6 +5,7 @@ scraped: with one query, and from the state of the consumer.
 """
 
 from functools import partial
+from typing import Any
 
 from headway_contract import subjects
 from headway_jetstream_kit import Broker
@@ -93,34 +94,12 @@ MEASURES: tuple[Measure, ...] = (
 )
 
 
-class Fired(Struct, frozen=True):
-    """Work was queued for a manifest; `late` in seconds if a schedule caused it."""
+class Count(Struct, frozen=True):
+    """A fact to count, or with a value to observe, once its transaction is committed."""
 
-    group: str
-    cause: str
-    late: float | None
-
-
-class Skipped(Struct, frozen=True):
-    """A decision made no work."""
-
-    reason: str
-
-
-class TakenUp(Struct, frozen=True):
-    """Enqueued work was queued or refused."""
-
-    job: str
-    verdict: str
-
-
-class Notified(Struct, frozen=True):
-    """An attempt to send a notification ended; `pending` ones are sent again."""
-
-    state: str
-
-
-Fact = Fired | Skipped | TakenUp | Notified
+    measure: Measure
+    labels: tuple[str, ...]
+    value: float | None = None
 
 
 def measure(service: Service, settings: SchedulerSettings, *, holder: str) -> None:
@@ -138,19 +117,13 @@ def measure(service: Service, settings: SchedulerSettings, *, holder: str) -> No
         service.meter.ask(source, at_most_every=settings.metrics_age_seconds)
 
 
-def _count(meter: Meter, facts: list[Fact]) -> None:
+def _count(meter: Meter, facts: list[Any]) -> None:
     for fact in facts:
         match fact:
-            case Fired(group=group, cause=cause, late=late):
-                meter.add(FIRES, group, cause)
-                if late is not None:
-                    meter.observe(FIRE_LATENESS, late, group)
-            case Skipped(reason=reason):
-                meter.add(SKIPS, reason)
-            case TakenUp(job=job, verdict=verdict):
-                meter.add(ENQUEUED, job, verdict)
-            case Notified(state=state):
-                meter.add(NOTIFICATIONS, "failed" if state == "pending" else state)
+            case Count(measure=counter, labels=labels, value=None):
+                meter.add(counter, *labels)
+            case Count(measure=histogram, labels=labels, value=float(value)):
+                meter.observe(histogram, value, *labels)
 
 
 async def _read_database(database: Database, holder: str) -> Readings:

@@ -1,8 +1,8 @@
 """Answer read-only requests: plan, preview, explain, ledger checks, inputs, and origins of work."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -23,7 +23,6 @@ from headway_decisions.capacity.keys import InvalidKey
 from headway_decisions.timing import timing
 from headway_decisions.timing.timing import Timing
 from headway_errors import Conflict
-from headway_jetstream_kit.endpoints import Endpoint
 from headway_postgres_kit import Connection, Database
 from msgspec import UNSET, UnsetType
 
@@ -32,34 +31,36 @@ from headway_scheduler.explain.explain import explain
 from headway_scheduler.explain.ledger_check import check_page
 from headway_scheduler.fire.manifest import concurrency_key, hold_of
 from headway_scheduler.fire.preview import note_of, previewed
-from headway_scheduler.lookup import find_manifest, queries
-from headway_scheduler.requests import aware, input_problem, typed
+from headway_scheduler.lookup import aware, find_manifest, input_problem, queries, reading
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.store import manifests
 from headway_scheduler.text import utc
 
+# The type of a request and the function that answers it, by subject.
+Answers = dict[str, tuple[type[Any], Callable[[Any], Awaitable[Any]]]]
 
+
+@dataclass(frozen=True)
 class Questions:
     """Answers questions for one scheduler process."""
 
-    def __init__(self, database: Database, settings: SchedulerSettings) -> None:
-        self._database = database
-        self._settings = settings
+    database: Database
+    settings: SchedulerSettings
 
-    def endpoints(self) -> dict[str, Endpoint]:
-        """Return the endpoints by subject."""
+    def answers(self) -> Answers:
+        """Return the questions and the functions that answer them, by subject."""
         return {
-            subjects.PREVIEW_QUESTION: typed(PreviewQuestion, self.preview),
-            subjects.EXPLAIN_QUESTION: typed(ExplainQuestion, self.explain),
-            subjects.LEDGER_QUESTION: typed(LedgerQuestion, self.ledger),
-            subjects.PLAN_QUESTION: typed(ApplyRequest, self.plan),
-            subjects.INPUT_QUESTION: typed(InputQuestion, self.input),
-            subjects.ORIGIN_QUESTION: typed(WorkQuestion, self.origin),
+            subjects.PREVIEW_QUESTION: (PreviewQuestion, self.preview),
+            subjects.EXPLAIN_QUESTION: (ExplainQuestion, self.explain),
+            subjects.LEDGER_QUESTION: (LedgerQuestion, self.ledger),
+            subjects.PLAN_QUESTION: (ApplyRequest, self.plan),
+            subjects.INPUT_QUESTION: (InputQuestion, self.input),
+            subjects.ORIGIN_QUESTION: (WorkQuestion, self.origin),
         }
 
     async def preview(self, question: PreviewQuestion) -> PreviewAnswer:
         """Return the next fire times of a manifest."""
-        async with self._reading() as (connection, now):
+        async with reading(self.database) as (connection, now):
             row = await find_manifest(connection, question.manifest)
         kept = _timing_of(row)
         after = None if question.after is None else aware(question.after)
@@ -77,30 +78,27 @@ class Questions:
     async def explain(self, question: ExplainQuestion) -> ExplainAnswer:
         """Explain why a manifest ran, or did not."""
         at = None if question.at is None else aware(question.at)
-        async with self._reading() as (connection, now):
+        async with reading(self.database) as (connection, now):
             row = await find_manifest(connection, question.manifest)
             _timing_of(row)
             return await explain(
-                connection, row, at=at, now=now, kept_days=self._settings.history_days
+                connection, row, at=at, now=now, kept_days=self.settings.history_days
             )
 
     async def ledger(self, question: LedgerQuestion) -> LedgerAnswer:
         """Compare expected fire times with the ledger."""
         if question.since is not None:
             question = msgspec.structs.replace(question, since=aware(question.since))
-        async with self._reading() as (connection, now):
-            return await check_page(
-                connection, question, kept=timedelta(days=self._settings.history_days), now=now
-            )
+        kept = timedelta(days=self.settings.history_days)
+        return await check_page(self.database, question, kept=kept)
 
     async def plan(self, request: ApplyRequest) -> ApplyAnswer:
         """Return what applying definitions would change."""
-        async with self._reading() as (connection, now):
-            return await plan(connection, request, policy=self._settings.prune, now=now)
+        return await plan(self.database, request, policy=self.settings.prune)
 
     async def input(self, question: InputQuestion) -> InputAnswer:
         """Return whether a job takes an input, and the concurrency key of work with it."""
-        async with self._database.acquire() as connection:
+        async with self.database.acquire() as connection:
             job = await connection.fetchrow(manifests["jobs"], [question.job])
             keyed = await connection.fetchrow(
                 manifests["key_templates"], question.job, question.manifest_id
@@ -125,17 +123,8 @@ class Questions:
 
     async def origin(self, question: WorkQuestion) -> OriginAnswer:
         """Describe work that the dispatcher does not know."""
-        async with self._database.acquire() as connection:
+        async with self.database.acquire() as connection:
             return await origin(connection, question.work)
-
-    @asynccontextmanager
-    async def _reading(self) -> AsyncIterator[tuple[Connection, datetime]]:
-        """Open a read-only transaction on one snapshot."""
-        async with (
-            self._database.acquire() as connection,
-            connection.transaction(isolation="repeatable_read", readonly=True),
-        ):
-            yield connection, await self._database.clock.now(connection)
 
 
 def _timing_of(row: Any) -> Timing:
@@ -165,16 +154,12 @@ async def origin(connection: Connection, work: UUID) -> OriginAnswer:
 
 
 def _state(row: Any) -> tuple[str, str, datetime]:
-    match row["enqueued_state"]:
-        case "waiting":
-            since = row["enqueued_at"]
-            text = "waits for a scheduler to take it up"
-            return "enqueued", f"was enqueued at {utc(since)} and {text}", since
-        case "refused":
-            since = row["enqueued_at"]
+    if row["enqueued_state"] in ("waiting", "refused"):
+        since, state, text = row["enqueued_at"], "enqueued", "waits for a scheduler to take it up"
+        if row["enqueued_state"] == "refused":
             remedy = "enqueue it again once that is fixed, see 'headway enqueued'"
-            text = f"was enqueued at {utc(since)} and refused: {row['reason']}; {remedy}"
-            return "refused", text, since
+            state, text = "refused", f"refused: {row['reason']}; {remedy}"
+        return state, f"was enqueued at {utc(since)} and {text}", since
     if row["queued_at"] is None:
         since = row["settled_at"] or row["decided_at"]
         return "settled", f"was settled at {utc(since)}, and its details are deleted", since

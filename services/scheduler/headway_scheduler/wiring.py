@@ -2,6 +2,7 @@
 
 import os
 import socket
+from functools import partial
 
 from headway.define.definitions import Definitions
 from headway_clock import new_nonce
@@ -18,7 +19,7 @@ from headway_scheduler.declare.startup import apply_at_start
 from headway_scheduler.fire.tick import Tick
 from headway_scheduler.healing.healing import Healing
 from headway_scheduler.notifications.delivery import Delivery
-from headway_scheduler.notifications.recorder import Recorder
+from headway_scheduler.notifications.recorder import write_notifications
 from headway_scheduler.notifications.webhook import Webhook, webhook_of
 from headway_scheduler.operate.desk import Desk
 from headway_scheduler.operate.enqueue import Enqueue
@@ -47,7 +48,9 @@ async def start_scheduler(
     try:
         await MIGRATIONS.check(service.database)
         if webhook is not None:
-            service.database.before_commit = Recorder(service.database)
+            # A request may find missed fires: `apply` decides times of replaced timings.
+            for database in (service.database, service.requests):
+                database.before_commit = partial(write_notifications, clock)
         if definitions is not None:
             if settings.generation is not None:
                 definitions = replace(definitions, generation=settings.generation)

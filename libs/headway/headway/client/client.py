@@ -59,9 +59,7 @@ class Client(Schedules):
             priority=priority,
             start_within_seconds=start_within,
         )
-        return await self._ask(
-            "POST", "/manifests/{manifest}/trigger", request, manifests.TriggerAnswer
-        )
+        return await self._ask("/manifests/{manifest}/trigger", request, manifests.TriggerAnswer)
 
     async def enqueue(
         self,
@@ -87,13 +85,12 @@ class Client(Schedules):
             key=key,
             traceparent=traceparent(),
         )
-        return await self._ask("POST", "/jobs/{job}/enqueue", request, work_queue.EnqueueAnswer)
+        return await self._ask("/jobs/{job}/enqueue", request, work_queue.EnqueueAnswer)
 
     async def dismiss(self, work: UUID) -> Changed:
         """Delete enqueued work that was refused; its key may then be used again."""
-        return await self._ask(
-            "DELETE", "/enqueued/{work}", work_queue.DismissRequest(work=work), Changed
-        )
+        request = work_queue.DismissRequest(work=work)
+        return await self._ask("/enqueued/{work}", request, Changed, "DELETE")
 
     async def retry(self, *dead_letters: UUID, input: Any = UNSET) -> list[letters.LetterResult]:  # noqa: A002
         """Run the work of dead letters again; only a single one may get another input."""
@@ -129,13 +126,13 @@ class Client(Schedules):
     async def cancel(self, id: UUID, *, reason: str = "") -> work_queue.CancelResult:  # noqa: A002
         """End a run or work early, even if the dispatcher has not received it yet."""
         request = work_queue.CancelRequest(ids=[id], reason=reason)
-        answer = await self._ask("POST", "/work/cancel", request, work_queue.CancelAnswer)
+        answer = await self._ask("/work/cancel", request, work_queue.CancelAnswer)
         [result] = answer.results
         if result.result != "unknown":
             return result
         outstanding = work_queue.CancelOutstandingRequest(work=id, reason=reason)
         path = "/work/{work}/cancel"
-        found = await self._ask("POST", path, outstanding, work_queue.CancelAnswer)
+        found = await self._ask(path, outstanding, work_queue.CancelAnswer)
         return found.results[0] if found.results else result
 
     async def cancel_manifest(
@@ -143,19 +140,17 @@ class Client(Schedules):
     ) -> work_queue.CancelAnswer:
         """End all work of a manifest early, and drop its pending triggers."""
         request = work_queue.CancelOutstandingRequest(manifest=external_id, reason=reason)
-        return await self._ask(
-            "POST", "/manifests/{manifest}/cancel", request, work_queue.CancelAnswer
-        )
+        return await self._ask("/manifests/{manifest}/cancel", request, work_queue.CancelAnswer)
 
     async def cancel_group(self, name: str, *, reason: str = "") -> work_queue.CancelAnswer:
         """End all work of a group early, and drop its pending triggers."""
         request = work_queue.CancelOutstandingRequest(group=name, reason=reason)
-        return await self._ask("POST", "/groups/{group}/cancel", request, work_queue.CancelAnswer)
+        return await self._ask("/groups/{group}/cancel", request, work_queue.CancelAnswer)
 
     async def drain(self, *workers: str) -> list[operations.DrainResult]:
         """Let workers finish their runs, take no more orders, and exit."""
         request = operations.DrainRequest(workers=list(workers))
-        return (await self._ask("POST", "/workers/drain", request, operations.DrainAnswer)).results
+        return (await self._ask("/workers/drain", request, operations.DrainAnswer)).results
 
     async def pause(
         self,
@@ -170,7 +165,7 @@ class Client(Schedules):
         """Pause manifests: those named, those of a group or with labels, or all."""
         chosen = _selection(external_ids, group, labels, everything)
         request = manifests.PauseRequest(**chosen, until=until, reason=reason, dry_run=dry_run)
-        return await self._ask("POST", "/pause", request, manifests.PauseAnswer)
+        return await self._ask("/pause", request, manifests.PauseAnswer)
 
     async def resume(
         self,
@@ -183,7 +178,7 @@ class Client(Schedules):
         """Resume paused manifests; the answer lists what they catch up on."""
         chosen = _selection(external_ids, group, labels, everything)
         request = manifests.ResumeRequest(**chosen, dry_run=dry_run)
-        return await self._ask("POST", "/resume", request, manifests.ResumeAnswer)
+        return await self._ask("/resume", request, manifests.ResumeAnswer)
 
     async def enable(self, external_id: str) -> Changed:
         """Let a manifest fire; this overrides the code."""
@@ -227,7 +222,7 @@ class Client(Schedules):
         request = manifests.ChangeManyRequest(**chosen, action=action, dry_run=dry_run, key=key)
         results: list[manifests.ManifestResult] = []
         for page in itertools.count(2):
-            answer = await self._ask("POST", "/manifests/many", request, manifests.ManyChanged)
+            answer = await self._ask("/manifests/many", request, manifests.ManyChanged)
             results += answer.results
             if not answer.more:
                 break
@@ -255,7 +250,7 @@ class Client(Schedules):
             rate=parse_rate(rate) if isinstance(rate, str) else rate,
             give_back=list(give_back),
         )
-        return await self._ask("PATCH", "/groups/{group}", request, Changed)
+        return await self._ask("/groups/{group}", request, Changed, "PATCH")
 
     async def change_job(
         self,
@@ -272,37 +267,34 @@ class Client(Schedules):
             rate=parse_rate(rate) if isinstance(rate, str) else rate,
             give_back=list(give_back),
         )
-        return await self._ask("PATCH", "/jobs/{job}", request, Changed)
+        return await self._ask("/jobs/{job}", request, Changed, "PATCH")
 
     async def test_notification(self) -> Changed:
         """Send a test notification to the webhook; raise `Rejected` if it is not accepted."""
-        return await self._ask(
-            "POST", "/notifications/test", operations.NotifyTestRequest(), Changed
-        )
+        return await self._ask("/notifications/test", operations.NotifyTestRequest(), Changed)
 
     async def delete(self, external_id: str, *, key: str | None = None) -> Changed:
         """Delete a manifest that no code declares, with its work, dead letters and runs."""
         request = manifests.DeleteRequest(manifest=external_id, key=key)
-        return await self._ask("DELETE", "/manifests/{manifest}", request, Changed)
+        return await self._ask("/manifests/{manifest}", request, Changed, "DELETE")
 
     async def rename_app(self, name: str, to: str, *, key: str | None = None) -> Changed:
         """Move all that an application owns to another name, with its history."""
         request = definitions.RenameAppRequest(app=name, to=to, key=key)
-        return await self._ask("POST", "/apps/{app}/rename", request, Changed)
+        return await self._ask("/apps/{app}/rename", request, Changed)
 
     async def retire_app(self, name: str, *, key: str | None = None) -> Changed:
         """Delete the manifests of an application with all runs, and retire its jobs."""
-        return await self._ask(
-            "POST", "/apps/{app}/retire", definitions.RetireAppRequest(app=name, key=key), Changed
-        )
+        request = definitions.RetireAppRequest(app=name, key=key)
+        return await self._ask("/apps/{app}/retire", request, Changed)
 
     async def give_back_app(self, name: str, *, key: str | None = None) -> Changed:
         """Let code declare an application again that files took over."""
         request = definitions.GiveBackAppRequest(app=name, key=key)
-        return await self._ask("POST", "/apps/{app}/give-back", request, Changed)
+        return await self._ask("/apps/{app}/give-back", request, Changed)
 
     async def _change(self, request: manifests.ChangeRequest) -> Changed:
-        return await self._ask("PATCH", "/manifests/{manifest}", request, Changed)
+        return await self._ask("/manifests/{manifest}", request, Changed, "PATCH")
 
     async def _change_letters(
         self, path: str, request: Any, on_page: OnPage = lambda _: None
@@ -310,7 +302,7 @@ class Client(Schedules):
         """Change dead letters page by page; later dead letters are left out."""
         results: list[letters.LetterResult] = []
         while True:
-            page = await self._ask("POST", path, request, letters.LettersChanged)
+            page = await self._ask(path, request, letters.LettersChanged)
             results += page.results
             on_page(results)
             if not page.more:

@@ -94,8 +94,7 @@ class HttpControl:
         while page.next is not None and (most is None or len(found) < most):
             limit = _PAGE if most is None else min(_PAGE, most - len(found))
             bounded = {**query, "limit": limit, "cursor": page.next or None}
-            body = await self.call("GET", API + path, query=_spelled(bounded))
-            page = _read(path, body, _Page)
+            page = await self.show(path, _Page, bounded)
             found += _read(path, page.items, list[item])  # type: ignore[valid-type]
         return found
 
@@ -206,11 +205,9 @@ async def _events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, bytes]]
 
 def _failure(status: int, body: bytes, url: str) -> RequestFailed:
     """Return the failure that the server describes."""
-    problem: Any = None
+    problem: dict[str, Any] = {}
     with suppress(msgspec.DecodeError):
-        problem = msgspec.json.decode(body)
-    if not isinstance(problem, dict):
-        problem = {}
+        problem = msgspec.json.decode(body, type=dict[str, Any])
     text = str(problem.get("detail") or problem.get("title") or f"status {status}")
     if status == 401:
         return RequestFailed(f"Headway at {url} does not know you: {text}")

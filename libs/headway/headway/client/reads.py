@@ -42,12 +42,10 @@ class Reads:
         self._opened: HttpControl | None = None
 
     async def __aenter__(self) -> Self:
-        """Open the connection."""
         self._opened = self._open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close the connection."""
         await self._console.close()
 
     @property
@@ -56,7 +54,9 @@ class Reads:
             raise RequestFailed("the client is not connected: use it as 'async with Client(...)'")
         return self._opened
 
-    async def _ask(self, method: str, path: str, request: Struct, answer: type[Answer]) -> Answer:
+    async def _ask(
+        self, path: str, request: Struct, answer: type[Answer], method: str = "POST"
+    ) -> Answer:
         return await self._console.ask(method, path, request, answer)
 
     async def manifests(self) -> list[ManifestStatus]:

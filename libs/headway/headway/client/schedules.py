@@ -33,7 +33,7 @@ class Schedules(Reads):
         """Return what `apply` would change, and which fire times in the next days."""
         packed = pack(definitions)
         request = ApplyRequest(definitions=packed, prune=prune, days=days, take_over=take_over)
-        return await self._ask("POST", "/plan", request, ApplyAnswer)
+        return await self._ask("/plan", request, ApplyAnswer)
 
     async def apply(
         self, definitions: Definitions, *, prune: PrunePolicy | None = None, take_over: bool = False
@@ -44,7 +44,7 @@ class Schedules(Reads):
         """
         packed = pack(definitions)
         request = ApplyRequest(definitions=packed, prune=prune, days=0, take_over=take_over)
-        return await self._ask("POST", "/apply", request, ApplyAnswer)
+        return await self._ask("/apply", request, ApplyAnswer)
 
     async def schedule(
         self,
@@ -101,7 +101,7 @@ class Schedules(Reads):
     ) -> str:
         """Run a job once, at a time or after a delay in seconds; return the manifest's id."""
         external_id = id or f"once-{new_nonce()}"
-        when = cadences.once(_wall_time(at, delay, self._now), tz="UTC")
+        when = cadences.once(_wall_time(at, delay, self._now()), tz="UTC")
         await self.schedule(external_id, job=job, when=when, input=input, **terms)
         return external_id
 
@@ -128,12 +128,10 @@ class Schedules(Reads):
             priority=priority,
             dry_run=dry_run,
         )
-        return await self._ask("POST", "/manifests/{manifest}/backfill", request, BackfillAnswer)
+        return await self._ask("/manifests/{manifest}/backfill", request, BackfillAnswer)
 
 
-def _wall_time(
-    at: datetime | None, delay: float | timedelta | None, now: Callable[[], datetime]
-) -> datetime:
+def _wall_time(at: datetime | None, delay: float | timedelta | None, now: datetime) -> datetime:
     """Return the time of a one-shot in UTC, rounded up to whole seconds."""
     if (at is None) == (delay is None):
         raise ValueError("once() takes either at= or delay=")
@@ -144,7 +142,7 @@ def _wall_time(
             raise ValueError(f"once(delay={delay!r}): write a number of seconds") from error
         if not timedelta(0) <= length <= _LONGEST_DELAY:
             raise ValueError(f"once(delay={delay!r}): use a delay from 0 to ten years")
-        at = now() + length
+        at = now + length
     if not isinstance(at, datetime) or at.tzinfo is None:
         raise ValueError(f"once(at=...) takes a datetime with a zone, not {at!r}")
     at = at.astimezone(UTC)

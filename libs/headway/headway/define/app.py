@@ -45,9 +45,8 @@ class App:
         refuse_unknown("the defaults of App", defaults or {}, DefaultTerms)
         terms: DefaultTerms = {**defaults} if defaults else {}
         if tz is not None and terms.setdefault("tz", tz) != tz:
-            raise TypeError(
-                f"App() takes tz={tz!r} and defaults={{'tz': {terms['tz']!r}}}: set one zone"
-            )
+            other = terms["tz"]
+            raise TypeError(f"App() takes tz={tz!r} and defaults={{'tz': {other!r}}}: set one zone")
         self._declared = Declarations(owner=self.name, generation=generation, defaults=terms)
 
     @property
@@ -142,12 +141,9 @@ class App:
     ) -> None:
         """Set limits of a group and its priority from 0 to 31; operators decide the others."""
         wrong: list[str] = []
+        limit = read_rate(rate, wrong)
         group = GroupDefinition(
-            name=name,
-            max_active=max_active,
-            priority=priority,
-            enabled=enabled,
-            rate=read_rate(rate, wrong),
+            name=name, max_active=max_active, priority=priority, enabled=enabled, rate=limit
         )
         self._declared.problems += [f"group {name!r}: {problem}" for problem in wrong]
         self._declared.groups.append(("", group))
@@ -196,11 +192,11 @@ class App:
                     f"{draft.called}: it has a cadence and a depends_on: declare it with "
                     "include_many instead"
                 )
-        return Chain(self._declared, root=None, cursor=None, after=name)
+        return Chain(self._declared, None, after=name)
 
     def manifest(self, external_id: str) -> Chain:
         """Return the chain of a manifest of this app, to add dependents to it."""
-        return Chain(self._declared, root=external_id, cursor=external_id)
+        return Chain(self._declared, external_id)
 
     def definitions(self, defaults: Defaults = BUILT_IN) -> Definitions:
         """Return all declarations as plain data, or raise with all problems at once."""

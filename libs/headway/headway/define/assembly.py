@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 from headway_contract.fitting import problem_of
 from headway_contract.work import terms_of
-from headway_decisions.firing.manifest_state import Misfire
 from headway_decisions.timing.cadence import Manual
 from headway_decisions.timing.timing import Timing
 
@@ -36,10 +35,7 @@ _DEPENDENT = When(timing=Timing(cadence=Manual()), name="dependent")
 
 
 def assemble(declared: Declarations, defaults: Defaults = BUILT_IN) -> Definitions:
-    """Return all declarations as plain data, or raise with all problems at once.
-
-    `defaults` apply where neither a definition nor the app sets a value.
-    """
+    """Return all declarations as plain data, or raise with all problems at once."""
     assembly = _Assembly(declared, defaults)
     # A manifest for each cadence that decorates a job; its id contains the cadence.
     decorated = [
@@ -68,25 +64,20 @@ def assemble(declared: Declarations, defaults: Defaults = BUILT_IN) -> Definitio
 
 
 def assemble_at_run_time(draft: Draft | BatchDraft) -> Definitions:
-    """Return the definitions of a manifest or a batch that belongs to no application.
-
-    Its job is known only by name. The scheduler has its input schema and its terms: `inherited`
-    names the fields that it fills in.
-    """
+    """Return the definitions of a manifest or a batch that belongs to no application."""
     declared = Declarations(owner=API_OWNER)
+    # Only the scheduler knows the terms of the job: it fills in the `inherited` fields.
     job: Any = draft.job
     declared.add_job(DeclaredJob(name=job, group=job))
     if draft.depends_on is None:
         if draft.dormant:
-            declared.problems.append(
-                f"{draft.called} is dormant and has no parent: set depends_on="
-            )
+            problem = "is dormant and has no parent: set depends_on="
+            declared.problems.append(f"{draft.called} {problem}")
         when = read_when(draft.when, draft.called, declared.problems)
         draft = msgspec.structs.replace(draft, when=when)
     elif draft.when is not None:
-        declared.problems.append(
-            f"{draft.called} has a cadence and a parent: leave out when= or depends_on="
-        )
+        problem = "has a cadence and a parent: leave out when= or depends_on="
+        declared.problems.append(f"{draft.called} {problem}")
         draft = msgspec.structs.replace(draft, when=None)
     if isinstance(draft, BatchDraft):
         add_batch(declared, draft)
@@ -117,8 +108,7 @@ class _Assembly:
         # Manifests inherit problems of the app and of their job, and must not report them again.
         self._reported = defaultdict[str, frozenset[str]](lambda: frozenset(wrong))
         self.problems = [*declared.problems, *(f"defaults of the app: {each}" for each in wrong)]
-        of_generation = problem_of(declared.generation, Generation)
-        if of_generation is not None:
+        if (of_generation := problem_of(declared.generation, Generation)) is not None:
             self.problems.append(f"generation {of_generation}")
 
     def job(self, job: DeclaredJob) -> JobDefinition:
@@ -139,9 +129,7 @@ class _Assembly:
 
     def manifest(self, draft: Draft) -> ManifestDefinition:
         """Return the definition of a manifest."""
-        job = self._find(draft)
-        if job is None:
-            job = _UNKNOWN_JOB
+        job = self._find(draft) or _UNKNOWN_JOB
         wrong: list[str] = []
         at_run_time = self._declared.at_run_time
         manifest = _manifest(draft, job, self._defaults, wrong, at_run_time=at_run_time)
@@ -168,21 +156,17 @@ class _Assembly:
         """Return the job of a manifest or a batch, by its name or its function."""
         target, jobs = draft.job, self._declared.jobs
         if isinstance(target, str):
-            found = jobs.get(target)
+            name, found = target, jobs.get(target)
         else:
+            name = getattr(target, "__qualname__", repr(target))
             bodies = [job for job in jobs.values() if isinstance(job, Job)]
             found = next((job for job in bodies if job.function is target), None)
         # The reader of a file has reported a missing key `job`.
         if found is None and (target is not None or not draft.where):
-            name = (
-                target if isinstance(target, str) else getattr(target, "__qualname__", repr(target))
-            )
-            remedy = (
-                "declare it under jobs" if draft.where else "put @app.job(...) over its function"
-            )
-            self.problems.append(
-                f"{draft.called} names the job {name!r}, which is not declared: {remedy}"
-            )
+            python = "put @app.job(...) over its function"
+            remedy = "declare it under jobs" if draft.where else python
+            problem = f"names the job {name!r}, which is not declared: {remedy}"
+            self.problems.append(f"{draft.called} {problem}")
         return found
 
     def groups(self, manifests: list[ManifestDefinition]) -> tuple[GroupDefinition, ...]:
@@ -191,7 +175,7 @@ class _Assembly:
         for where, stated in self._declared.groups:
             self.problems += checks.problems_of_group(where, stated)
             known = groups.get(stated.name, GroupDefinition(name=stated.name))
-            self.problems += checks.problems_of_two_statements(where, known, stated)
+            self.problems += checks.conflicts_of(where, known, stated)
             settings = msgspec.structs.asdict(stated)
             own = {name: value for name, value in settings.items() if value is not None}
             groups[stated.name] = msgspec.structs.replace(known, **own)
@@ -217,6 +201,9 @@ def _manifest(
         timing = msgspec.structs.replace(timing, zone=usual.tz)
     if excluded:
         timing = msgspec.structs.replace(timing, exclusions=(*timing.exclusions, *excluded))
+    # A policy given by name has the threshold of the defaults.
+    misfire = _first(terms.get("misfire"), when.misfire, usual.misfire)
+    threshold = defaults.misfire.threshold_seconds
     return ManifestDefinition(
         **{**terms_of(job.resolve_terms(defaults)), **stated},
         external_id=draft.external_id,
@@ -224,7 +211,7 @@ def _manifest(
         group=_first(terms.get("group"), job.group),
         timing=timing,
         input=_as_json(draft.input),
-        misfire=_misfire((terms.get("misfire"), when.misfire, usual.misfire), defaults, wrong),
+        misfire=read_misfire(misfire, wrong, threshold=threshold) or defaults.misfire,
         overlap=_first(read_overlap(terms.get("overlap"), wrong), when.overlap, defaults.overlap),
         jitter_seconds=_first(terms.get("jitter"), when.jitter, usual.jitter_seconds),
         enabled=_first(terms.get("enabled"), when.enabled, True),  # noqa: FBT003
@@ -240,12 +227,6 @@ def _inherited(draft: Draft) -> tuple[Inheritable, ...]:
     """List the fields that a manifest inherits from its job; labels are merged."""
     stated = {FIELDS.get(name, name) for name, value in draft.terms.items() if value is not None}
     return tuple(field for field in INHERITABLE if field == "labels" or field not in stated)
-
-
-def _misfire(given: tuple[object, ...], defaults: Defaults, wrong: list[str]) -> Misfire:
-    """Read the first policy; a policy given by name has the threshold of the defaults."""
-    threshold = defaults.misfire.threshold_seconds
-    return read_misfire(_first(*given), wrong, threshold=threshold) or defaults.misfire
 
 
 def _labels(of_job: object, own: object, wrong: list[str]) -> dict[str, str]:

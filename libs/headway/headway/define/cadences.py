@@ -14,15 +14,7 @@ from headway_contract.fitting import show
 from headway_decisions.timing import cadence
 
 from headway.define import calendar
-from headway.define.when import (
-    DayOptions,
-    PlainOptions,
-    TimedOptions,
-    WeekOptions,
-    When,
-    make_when,
-    refuse_unknown,
-)
+from headway.define.when import DayOptions, PlainOptions, TimedOptions, WeekOptions, When, make_when
 
 
 def cron(expression: str, **options: Unpack[DayOptions]) -> When:
@@ -31,8 +23,7 @@ def cron(expression: str, **options: Unpack[DayOptions]) -> When:
     Five fields (minute hour day month weekday), six with seconds first, or a name such as
     `@daily`.
     """
-    refuse_unknown("cron", options, DayOptions)
-    return make_when(cadence.Cron(expression), options, [])
+    return make_when("cron", cadence.Cron(expression), options, DayOptions)
 
 
 def every(
@@ -50,15 +41,15 @@ def every(
     of day. Any other value of `days` is the filter `weekdays`, as in
     `every(minutes=5, days="weekdays")`.
     """
-    refuse_unknown("every", options, WeekOptions)
     problems: list[str] = []
     step = _step("every", problems, seconds=seconds, minutes=minutes, hours=hours)
     if not _is_number(days):
         if at is not None:
             problems.append("every(at=...) goes with days=: a grid within the day has no time")
+        given = {**options, "days": days}
         # The checks of the timing report a step that is not a whole number.
         whole = int(step) if float(step).is_integer() else cast("int", step)
-        return make_when(cadence.Every(whole), {**options, "days": days}, problems)
+        return make_when("every", cadence.Every(whole), given, DayOptions, problems)
     if step:
         problems.append("every(days=...) takes no hours, minutes or seconds beside it")
     counted = cadence.Daily(
@@ -66,7 +57,7 @@ def every(
         every=cast("int", days),
         anchor=_anchor(options.get("start")),
     )
-    return make_when(counted, options, problems)
+    return make_when("every", counted, options, WeekOptions, problems)
 
 
 def spaced(
@@ -81,18 +72,16 @@ def spaced(
 
     A number of `days` is a distance, any other value a filter on weekdays.
     """
-    refuse_unknown("spaced", options, WeekOptions)
-    filtered = None if _is_number(days) else days
+    given = {**options, "days": None if _is_number(days) else days}
     count = cast("float", days) if _is_number(days) else 0
     problems: list[str] = []
     step = _step("spaced", problems, seconds=seconds, minutes=minutes, hours=hours, days=count)
-    return make_when(cadence.Spaced(float(step)), {**options, "days": filtered}, problems)
+    return make_when("spaced", cadence.Spaced(float(step)), given, DayOptions, problems)
 
 
 def daily(at: calendar.TimeGiven, **options: Unpack[DayOptions]) -> When:
     """Fire once a day at a time such as "03:15"."""
-    refuse_unknown("daily", options, DayOptions)
-    return make_when(cadence.Daily(calendar.time_of_day(at)), options, [])
+    return make_when("daily", cadence.Daily(calendar.time_of_day(at)), options, DayOptions)
 
 
 def weekly(
@@ -103,12 +92,11 @@ def weekly(
     **options: Unpack[WeekOptions],
 ) -> When:
     """Fire on weekdays at a time, in every nth week counted from that of the `start` date."""
-    refuse_unknown("weekly", options, WeekOptions)
     problems: list[str] = []
     chosen = calendar.weekdays(days, problems)
     anchor = _anchor(options.get("start")) if every != 1 else cadence.ANCHOR
     kept = cadence.Weekly(chosen, calendar.time_of_day(at), every, anchor)
-    return make_when(kept, options, problems)
+    return make_when("weekly", kept, options, WeekOptions, problems)
 
 
 def monthly(
@@ -118,10 +106,10 @@ def monthly(
 
     Every Friday the 13th is `monthly(13, "09:00", weekdays="fri")`.
     """
-    refuse_unknown("monthly", options, WeekOptions)
     problems: list[str] = []
     chosen = calendar.month_days(days, problems)
-    return make_when(cadence.Monthly(chosen, calendar.time_of_day(at)), options, problems)
+    kept = cadence.Monthly(chosen, calendar.time_of_day(at))
+    return make_when("monthly", kept, options, WeekOptions, problems)
 
 
 def monthly_dow(
@@ -131,23 +119,22 @@ def monthly_dow(
     **options: Unpack[TimedOptions],
 ) -> When:
     """Fire on the first, second, third, fourth or last of a weekday in each month."""
-    refuse_unknown("monthly_dow", options, TimedOptions)
     problems: list[str] = []
     chosen = calendar.weeks(weeks, problems), calendar.weekdays(days, problems)
-    return make_when(cadence.MonthlyDow(*chosen, calendar.time_of_day(at)), options, problems)
+    kept = cadence.MonthlyDow(*chosen, calendar.time_of_day(at))
+    return make_when("monthly_dow", kept, options, TimedOptions, problems)
 
 
 def once(at: str | datetime, **options: Unpack[DayOptions]) -> When:
     """Fire once, at a wall-clock time such as "2027-06-01 09:00"."""
-    refuse_unknown("once", options, DayOptions)
     problems: list[str] = []
-    return make_when(cadence.Once(calendar.wall_time(at, problems) or ""), options, problems)
+    kept = cadence.Once(calendar.wall_time(at, problems) or "")
+    return make_when("once", kept, options, DayOptions, problems)
 
 
 def manual(**options: Unpack[PlainOptions]) -> When:
     """Fire only when triggered."""
-    refuse_unknown("manual", options, PlainOptions)
-    return make_when(cadence.Manual(), options, [])
+    return make_when("manual", cadence.Manual(), options, PlainOptions)
 
 
 def _anchor(start: calendar.WallGiven) -> date:

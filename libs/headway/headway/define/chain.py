@@ -53,13 +53,12 @@ def _items(batch: BatchDraft, problems: list[str]) -> Iterator[Item]:
     pairs = batch.items.items() if isinstance(batch.items, Mapping) else None
     for position, entry in enumerate(batch.items if pairs is None else pairs, start=1):
         item = _item(batch, entry, is_pair=pairs is not None)
-        is_id = isinstance(item, Item) and isinstance(item.id, str | int)
-        if isinstance(item, Item) and (not is_id or isinstance(item.id, bool)):
+        if isinstance(item, Item):
+            if isinstance(item.id, str | int) and not isinstance(item.id, bool):
+                yield item
+                continue
             item = f"has the id {show(item.id)}, which is neither text nor a whole number"
-        if isinstance(item, str):
-            problems.append(f"{called}: its item {position} {item}")
-        else:
-            yield item
+        problems.append(f"{called}: its item {position} {item}")
 
 
 def _item(batch: BatchDraft, entry: Any, *, is_pair: bool) -> Item | str:
@@ -83,10 +82,8 @@ def _draft(batch: BatchDraft, item: Item, problems: list[str]) -> Draft:
     external_id = f"{batch.name}-{item.id}"
     called = f"manifest {external_id!r}"
     own = _own_terms(batch, item, called, problems)
-    when = batch.when
     shared = {name: value for name, value in batch.terms.items() if value is not None}
-    if "when" in own:
-        when = read_when(own.pop("when"), called, problems)
+    when = read_when(own.pop("when"), called, problems) if "when" in own else batch.when
     parent = batch.depends_on if item.depends_on is None else item.depends_on
     own_manual = when is not batch.when and when is not None and isinstance(when.cadence, Manual)
     if parent is not None or own_manual:
@@ -127,12 +124,10 @@ def _own_terms(batch: BatchDraft, item: Item, called: str, problems: list[str]) 
 class Chain:
     """Declares dependents, relative to a root and to a cursor that moves along."""
 
-    def __init__(
-        self, declared: Declarations, *, root: str | None, cursor: str | None, after: str = ""
-    ) -> None:
+    def __init__(self, declared: Declarations, root: str | None, *, after: str = "") -> None:
         self._declared = declared
         self.root = root
-        self.cursor = cursor
+        self.cursor = root
         # The batch that removed the cursor, for messages.
         self._after = after
 
@@ -146,11 +141,7 @@ class Chain:
         **terms: Unpack[DependentTerms],
     ) -> "Chain":
         """Run a job after each success of the root; a dormant one when the root's run wakes it."""
-        refuse_unknown("include", terms, DependentTerms)
-        parent = self.root
-        draft = Draft(
-            external_id, job, input=input, terms=terms, depends_on=parent, dormant=dormant
-        )
+        draft = Draft(external_id, job, None, input, terms, self.root, dormant)
         return self._add_dependent("include", draft)
 
     def then_include(
@@ -163,11 +154,7 @@ class Chain:
         **terms: Unpack[DependentTerms],
     ) -> "Chain":
         """Run a job after each success of the manifest that was declared last."""
-        refuse_unknown("then_include", terms, DependentTerms)
-        parent = self.cursor
-        draft = Draft(
-            external_id, job, input=input, terms=terms, depends_on=parent, dormant=dormant
-        )
+        draft = Draft(external_id, job, None, input, terms, self.cursor, dormant)
         return self._add_dependent("then_include", draft)
 
     then = then_include
@@ -185,12 +172,11 @@ class Chain:
         **terms: Unpack[DependentTerms],
     ) -> "Chain":
         """Run a batch, each item after its `depends_on` or, without one, after the root."""
-        refuse_unknown("include_many", terms, DependentTerms)
         batch = BatchDraft(
             name=name, job=job, items=items, key=key, prune=prune, depends_on=self.root,
             dormant=dormant, configure=configure, terms=terms,
         )  # fmt: skip
-        return self._add_batch(batch, "or call include_many after a schedule")
+        return self._add_batch("include_many", batch, "or call include_many after a schedule")
 
     def then_include_many(
         self,
@@ -205,35 +191,34 @@ class Chain:
         **terms: Unpack[DependentTerms],
     ) -> "Chain":
         """Run a batch, each item after its `depends_on`, which is required."""
-        refuse_unknown("then_include_many", terms, DependentTerms)
         batch = BatchDraft(
             name=name, job=job, items=items, key=key, prune=prune,
             dormant=dormant, configure=configure, terms=terms,
         )  # fmt: skip
-        return self._add_batch(batch, "or use include_many to run them after the root")
+        remedy = "or use include_many to run them after the root"
+        return self._add_batch("then_include_many", batch, remedy)
 
     def _add_dependent(self, method: str, draft: Draft) -> "Chain":
+        refuse_unknown(method, draft.terms, DependentTerms)
         if draft.depends_on is not None:
             self._declared.drafts.append(draft)
-        elif self._after:
-            self._declared.problems.append(
-                f"{draft.called}: {method} cannot follow the batch {self._after!r}, which has "
-                f"many manifests: start from one, as in "
-                f"app.manifest('{self._after}-<item>').then(...)"
-            )
         else:
-            self._declared.problems.append(
-                f"{draft.called}: {method} follows no manifest: name one in app.manifest(...)"
-            )
+            problem = "follows no manifest: name one in app.manifest(...)"
+            if self._after:
+                problem = (
+                    f"cannot follow the batch {self._after!r}, which has many manifests: start "
+                    f"from one, as in app.manifest('{self._after}-<item>').then(...)"
+                )
+            self._declared.problems.append(f"{draft.called}: {method} {problem}")
         self.cursor = draft.external_id
         return self
 
-    def _add_batch(self, batch: BatchDraft, remedy: str) -> "Chain":
+    def _add_batch(self, method: str, batch: BatchDraft, remedy: str) -> "Chain":
+        refuse_unknown(method, batch.terms, DependentTerms)
         for draft in add_batch(self._declared, batch):
             if draft.depends_on is None:
-                self._declared.problems.append(
-                    f"{draft.called}: it has no parent: give its Item a depends_on, {remedy}"
-                )
+                problem = f"it has no parent: give its Item a depends_on, {remedy}"
+                self._declared.problems.append(f"{draft.called}: {problem}")
         self.cursor = None
         self._after = batch.name
         return self

@@ -24,14 +24,8 @@ from headway.define.jobs import DeclaredJob, holds_nul
 INPUT_TOO_LARGE = (
     f"its input is larger than {INPUT_LIMIT} bytes: store it elsewhere and send a reference"
 )
-_LOST_IN_JSON = (
-    "changes when it is encoded as JSON: NaN and infinity cannot be sent; write them as text"
-)
-
 # Fields that other checks report.
-_CHECKED_ELSEWHERE = frozenset(
-    {"external_id", "group", "job", "concurrency_key", "depends_on", "batch"}
-)
+_CHECKED_ELSEWHERE = {"external_id", "group", "job", "concurrency_key", "depends_on", "batch"}
 
 
 class TimingChecks:
@@ -41,11 +35,7 @@ class TimingChecks:
         self._known: dict[bytes, list[str]] = {}
 
     def problems_of(self, timing: Timing, *, unreadable: bool = False) -> list[str]:
-        """Return the problems of a timing.
-
-        An `unreadable` timing lacks parts, whose problems are reported already: check only the
-        parts that it has.
-        """
+        """Return the problems of a timing; `unreadable` parts are missing and reported already."""
         if unreadable:
             return timings.problems_of_parts(timing)
         try:
@@ -65,11 +55,7 @@ def problems_of_manifest(
     timing_is_sound: bool,
     inherited: Iterable[str] = (),
 ) -> list[str]:
-    """Return the problems of a manifest besides its timing.
-
-    `inherited` problems are reported for its job or its app, and are repeated only if the manifest
-    sets the same option.
-    """
+    """Return the problems of a manifest besides its timing and those of its job and app."""
     problems = [f"{draft.where}{problem}" for problem in _problems_of_names(draft, manifest)]
     of_input = _problems_of_input(manifest, job)
     checked = set(_CHECKED_ELSEWHERE)
@@ -81,6 +67,7 @@ def problems_of_manifest(
     found = [("concurrency_key", problem) for problem in keys]
     found += [(misfit.path[0], str(misfit)) for misfit in misfits_of(manifest, checked)]
     wrong = [*of_input, *_useless_terms(draft)]
+    # A problem of the job or the app is repeated only if the manifest sets the same option.
     wrong += [problem for name, problem in found if problem not in inherited or name in draft.terms]
     return problems + [f"{draft.called}: {problem}" for problem in wrong]
 
@@ -89,23 +76,23 @@ def _problems_of_names(draft: Draft, manifest: ManifestDefinition) -> Iterator[s
     """Yield invalid names, except those derived from an invalid name of a job or a batch."""
     derived = [manifest.job] if draft.decorated else [draft.batch] if draft.batch else []
     if all(_is_name(name) for name in derived):
-        yield from problems_of_name(check_manifest_id, manifest.external_id)
+        yield from problem_raised(check_manifest_id, manifest.external_id)
     stated = draft.terms.get("group")
     if stated is not None and not (stated == draft.batch and not _is_name(draft.batch)):
-        yield from problems_of_name(check_name, "group", manifest.group)
+        yield from problem_raised(check_name, "group", manifest.group)
 
 
-def problems_of_name(check: Callable[..., str], *given: object) -> list[str]:
-    """Return the problem that the check of a name raises, if it does."""
+def problem_raised(check: Callable[..., object], *given: object, **named: object) -> list[str]:
+    """Return the problem that the check of a name or a key raises, if it does."""
     try:
-        check(*given)
-    except InvalidName as error:
+        check(*given, **named)
+    except (InvalidName, InvalidKey) as error:
         return [str(error)]
     return []
 
 
 def _is_name(given: object) -> bool:
-    return not problems_of_name(check_name, "", given)
+    return not problem_raised(check_name, "", given)
 
 
 def _useless_terms(draft: Draft) -> Iterator[str]:
@@ -132,11 +119,7 @@ def problems_of_key(manifest: ManifestDefinition, *, input_is_sound: bool = True
     if template is None or problems or manifest.dormant or not input_is_sound:
         return problems
     names = {"manifest": manifest.external_id, "group": manifest.group, "job": manifest.job}
-    try:
-        keys.render_key(template, input=manifest.input, **names)
-    except InvalidKey as error:
-        return [str(error)]
-    return []
+    return problem_raised(keys.render_key, template, input=manifest.input, **names)
 
 
 def _problems_of_template(template: object) -> list[str]:
@@ -144,11 +127,7 @@ def _problems_of_template(template: object) -> list[str]:
         return []
     if not isinstance(template, str):
         return [f"concurrency_key={template!r} is not text such as 'customer:{{input.id}}'"]
-    try:
-        keys.check_template(template)
-    except InvalidKey as error:
-        return [str(error)]
-    return []
+    return problem_raised(keys.check_template, template)
 
 
 def _problems_of_input(manifest: ManifestDefinition, job: DeclaredJob) -> list[str]:
@@ -161,7 +140,8 @@ def _problems_of_input(manifest: ManifestDefinition, job: DeclaredJob) -> list[s
     if trouble:
         return [f"its input does not fit job {job.name!r}: {trouble}"]
     if not survives:
-        return [f"its input {_LOST_IN_JSON}"]
+        remedy = "NaN and infinity cannot be sent; write them as text"
+        return [f"its input changes when it is encoded as JSON: {remedy}"]
     if len(encoded) > INPUT_LIMIT:
         return [INPUT_TOO_LARGE]
     return []
@@ -222,23 +202,19 @@ def problems_of_parents(drafts: list[Draft], *, any_parent: bool = False) -> lis
 
 def problems_of_group(where: str, group: GroupDefinition) -> list[str]:
     """Return the problems of a group's settings."""
-    problems = problems_of_name(check_name, "group", group.name)
+    problems = problem_raised(check_name, "group", group.name)
     called = f"group {group.name!r}"
     problems += [f"{called}: {misfit}" for misfit in misfits_of(group, {"name"})]
     return [f"{where}{problem}" for problem in problems]
 
 
-def problems_of_two_statements(
-    where: str, known: GroupDefinition, stated: GroupDefinition
-) -> Iterator[str]:
+def conflicts_of(where: str, known: GroupDefinition, stated: GroupDefinition) -> Iterator[str]:
     """Yield settings of a group that are declared twice with different values."""
     for setting in ("max_active", "priority", "enabled", "rate"):
         before, now = getattr(known, setting), getattr(stated, setting)
         if None not in (before, now) and before != now:
-            yield (
-                f"{where}group {stated.name!r} sets {setting} twice, to {before} and to {now}: "
-                "set it once"
-            )
+            twice = f"sets {setting} twice, to {before} and to {now}: set it once"
+            yield f"{where}group {stated.name!r} {twice}"
 
 
 def problems_of_job(job: JobDefinition) -> list[str]:
@@ -249,9 +225,9 @@ def problems_of_job(job: JobDefinition) -> list[str]:
 
 def problems_of_job_names(job: DeclaredJob) -> list[str]:
     """Return the problems of the names of a job and of its group."""
-    problems = problems_of_name(check_name, "job", job.name)
+    problems = problem_raised(check_name, "job", job.name)
     if job.group != job.name:
-        problems += problems_of_name(check_name, "group", job.group)
+        problems += problem_raised(check_name, "group", job.group)
     return problems
 
 

@@ -43,9 +43,7 @@ class DefaultTerms(TypedDict, total=False):
 
 
 class DefinitionSettings(Struct, frozen=True, kw_only=True):
-    """Defaults from the environment of the process that declares an app: `scheduler`, `up`, `plan`
-    or `apply`. Values in the code of an app override them.
-    """
+    """Defaults from the environment of the process that declares an app; its code wins."""
 
     priority: Annotated[
         Priority, Meta(description="Priority of work, from 0 to 31, the most urgent.")

@@ -4,14 +4,9 @@ import hashlib
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
+from headway_contract import work
 from headway_contract.fields import Priority, Rate
-from headway_contract.work import (
-    LONGEST_GRACE_SECONDS,
-    LONGEST_TIMEOUT_SECONDS,
-    MOST_RUNS_OF_A_LEASE,
-    WorkTerms,
-    terms_of,
-)
+from headway_contract.work import WorkTerms, terms_of
 from headway_decisions.declaring import ownership
 from headway_decisions.firing.manifest_state import LONGEST_JITTER_SECONDS, Misfire, Overlap
 from headway_decisions.timing.timing import Timing
@@ -21,8 +16,8 @@ from msgspec import Meta, Struct, field
 Cap = Annotated[int, Meta(ge=0, le=1_000_000)]
 
 Generation = Annotated[int, Meta(ge=0)]
-Timeout = Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS)]
-Grace = Annotated[float, Meta(ge=0, le=LONGEST_GRACE_SECONDS)]
+Timeout = Annotated[float, Meta(gt=0, le=work.LONGEST_TIMEOUT_SECONDS)]
+Grace = Annotated[float, Meta(ge=0, le=work.LONGEST_GRACE_SECONDS)]
 Jitter = Annotated[float, Meta(ge=0, le=LONGEST_JITTER_SECONDS)]
 
 # Labels, by which operators find manifests and pause them together.
@@ -60,11 +55,7 @@ class JobTerms(WorkTerms, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class JobDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job: the name that workers serve, the schema of its input, its title and its limits.
-
-    The limits apply over all manifests and groups. `terms` apply to enqueued work, and to manifests
-    created at run time that set no others; a manifest from code has its own.
-    """
+    """A job: the name that workers serve, its input, and its limits over all manifests."""
 
     name: str
     title: str = ""
@@ -75,7 +66,8 @@ class JobDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_active: Cap | None = None
     rate: Rate | None = None
     counts_globally: bool = True
-    batch: Annotated[int, Meta(ge=1, le=MOST_RUNS_OF_A_LEASE)] = 1
+    batch: Annotated[int, Meta(ge=1, le=work.MOST_RUNS_OF_A_LEASE)] = 1
+    # For enqueued work, and manifests created at run time; a manifest from code has its own.
     terms: JobTerms = JobTerms()
 
 
@@ -92,9 +84,6 @@ class ManifestDefinition(WorkTerms, frozen=True, kw_only=True, omit_defaults=Tru
 
     A dependent has no cadence: it names its parent in `depends_on` and fires at the parent's
     success. A `dormant` one fires only when the parent's run wakes it.
-
-    `inherited` names the fields that the scheduler copies from the declared job, because the
-    client that made the manifest does not know the job. Labels are merged.
     """
 
     external_id: str
@@ -110,6 +99,7 @@ class ManifestDefinition(WorkTerms, frozen=True, kw_only=True, omit_defaults=Tru
     dormant: bool = False
     batch: str | None = None
     labels: Labels = field(default_factory=dict)
+    # The fields that the scheduler copies from the job, which the client does not know.
     inherited: tuple[Inheritable, ...] = ()
 
     def with_terms_of(self, job: JobDefinition) -> "ManifestDefinition":

@@ -58,11 +58,6 @@ class Retry(Struct, frozen=True):
 
     stated: dict[str, Any]
 
-    @property
-    def policy(self) -> RetryPolicy:
-        """Return the policy with the built-in defaults."""
-        return self.over(RetryPolicy())
-
     def over(self, weaker: RetryPolicy) -> RetryPolicy:
         """Return the policy, completed by a weaker one."""
         return replace(weaker, **self.stated)

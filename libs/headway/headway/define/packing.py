@@ -3,6 +3,7 @@
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -48,14 +49,11 @@ def unpack(packed: bytes) -> Definitions:
         raise UnreadableDefinitions("not definitions: the message is truncated")
     try:
         return msgspec.json.decode(body, type=Definitions)
-    except msgspec.ValidationError as error:
-        try:
-            problems = problems_of_body(body)
-        except (msgspec.DecodeError, RecursionError):
-            problems = [f"not definitions: {error}"]
-        raise UnreadableDefinitions("\n".join(problems)) from error
     except msgspec.DecodeError as error:
-        raise UnreadableDefinitions(f"not definitions: {error}") from error
+        problems = [f"not definitions: {error}"]
+        with suppress(msgspec.DecodeError, RecursionError):
+            problems = problems_of_body(body)
+        raise UnreadableDefinitions("\n".join(problems)) from error
 
 
 # The kind and the type of the definitions in each part.
@@ -99,10 +97,7 @@ def problems_of(definitions: Definitions) -> list[str]:
 
 
 def problems_of_body(body: bytes) -> list[str]:
-    """Return all problems of JSON that does not decode to definitions.
-
-    Fields that do not fit are reported; the rest is checked without them.
-    """
+    """Return all problems of JSON that does not fit definitions; fields that fit are checked."""
     given = msgspec.json.decode(body)
     if not isinstance(given, Mapping):
         return [f"not definitions: {show(given)} is not a mapping"]
@@ -139,9 +134,9 @@ def _names(definitions: Definitions) -> Iterator[str]:
     if definitions.owner != API_OWNER:
         named.append(("app", definitions.owner))
     for kind, name in dict.fromkeys(named):
-        yield from checks.problems_of_name(check_name, kind, name)
+        yield from checks.problem_raised(check_name, kind, name)
     for manifest in definitions.manifests:
-        yield from checks.problems_of_name(check_manifest_id, manifest.external_id)
+        yield from checks.problem_raised(check_manifest_id, manifest.external_id)
 
 
 def _manifest(manifest: ManifestDefinition, batches: set[str]) -> Iterator[str]:

@@ -7,7 +7,7 @@ may change while operators' settings and history should stay: the zone, `start`,
 jitter and policies. Two cadences that differ only in those need a `name=`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict, TypeVar, assert_never
 
 from headway_decisions.firing.manifest_state import Overlap
@@ -105,9 +105,16 @@ def read_when(given: object, called: str, problems: list[str]) -> When | None:
     return None
 
 
-def make_when(cadence: kinds.Cadence, options: Mapping[str, Any], problems: list[str]) -> When:
+def make_when(
+    function: str,
+    cadence: kinds.Cadence,
+    options: Mapping[str, Any],
+    accepted: type,
+    problems: Iterable[str] = (),
+) -> When:
     """Read the options of a cadence; `problems` are those of the cadence itself."""
-    tz = options.get("tz")
+    refuse_unknown(function, options, accepted)
+    problems, tz = list(problems), options.get("tz")
     timing = Timing(
         cadence=cadence,
         zone="UTC" if tz is None else tz,

@@ -163,16 +163,14 @@ class Activations:
                 f"the activations have {size} bytes together, more than {most}: "
                 "activate fewer at once"
             )
-        subject = subjects.ACTIVATION_QUESTION
+        broker, subject = self._broker, subjects.ACTIVATION_QUESTION
         question = ActivationQuestion(manifest=manifest, activations=activations)
         trouble = ""
         for number in range(TRIES):
             if number:
                 await asyncio.sleep(0.1 * 2**number * (1 + jitter(0.2)))
             try:
-                answer = await ask(
-                    self._broker, subject, question, ActivationAnswer, timeout=_TIMEOUT
-                )
+                answer = await ask(broker, subject, question, ActivationAnswer, timeout=_TIMEOUT)
                 break
             except Invalid as error:
                 raise ActivationRefused(str(error)) from error
@@ -187,14 +185,13 @@ class Activations:
             raise ActivationRefused("\n".join(answer.problems))
 
     async def _publish(self, activations: list[Activation]) -> None:
-        activated = RunActivated(
-            **self._lease.credentials, run=self._ordered.run, activations=activations
-        )
+        run = self._ordered.run
+        activated = RunActivated(**self._lease.credentials, run=run, activations=activations)
         context = traceparent() or self._ordered.traceparent
         event = self._lease.event(activated, traceparent=context)
         if await self._lease.publish(event) == "lost":
             self._on_lost()
-            raise LeaseLost(f"run {self._ordered.run} was taken away from this worker")
+            raise LeaseLost(f"run {run} was taken away from this worker")
 
 
 def _read_inputs(requests: list[ActivationRequest]) -> list[Any]:

@@ -32,11 +32,9 @@ class Reporter(Protocol):
 
     def progress(self, percent: float | None, message: str | None) -> None:
         """Keep how far the run is."""
-        ...
 
     def line(self, level: Level, message: str, fields: dict[str, Any]) -> None:
         """Keep one log line."""
-        ...
 
 
 class RunLog:
@@ -123,7 +121,6 @@ class Activator(Protocol):
 
     def activate(self, requests: list[ActivationRequest]) -> Awaitable[None]:
         """Activate all of them or none; done when awaited, or at once in a plain function."""
-        ...
 
 
 class Context:

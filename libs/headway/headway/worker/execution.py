@@ -75,18 +75,14 @@ class Execution:
 
     async def run(self) -> Outcome | None:
         """Run to the end; return `None` if the lease was taken away."""
-        fields = {"run": self.ordered.run, "work": self.ordered.work}
+        ordered, job, run = self.ordered, self._job.name, str(self.ordered.run)
         with (
-            log_context(**fields),
+            log_context(run=ordered.run, work=ordered.work),
             span(
-                "run",
-                parent=self.ordered.traceparent,
-                job=self._job.name,
-                run=str(self.ordered.run),
-                attempt=self.ordered.attempt,
+                "run", parent=ordered.traceparent, job=job, run=run, attempt=ordered.attempt
             ) as current,
         ):
-            self.traceparent = traceparent() or self.ordered.traceparent
+            self.traceparent = traceparent() or ordered.traceparent
             try:
                 outcome = await self._attempt()
             finally:
@@ -103,8 +99,8 @@ class Execution:
             given = self._job.read_input(self.ordered.input)
             body = self._start(given)
         except msgspec.ValidationError as error:
-            message = str(error)
-            return self._failed(Failure(kind="invalid_input", message=message, retryable=False))
+            failure = Failure(kind="invalid_input", message=str(error), retryable=False)
+            return self._failed(failure)
         except Exception as error:  # noqa: BLE001 - a type's own code, or no thread is available
             return self._failed(failure_of(error))
         if not await self._ends_in_time(body):

@@ -84,9 +84,7 @@ class ForkServer:
                 ready = await asyncio.get_running_loop().sock_recv(ours, 1)
         if not ready:
             await self.stop()
-            raise RuntimeError(
-                "the fork server for jobs with process=True did not start: see its output above"
-            )
+            raise RuntimeError("fork server for process=True jobs did not start: see its output")
 
     async def stop(self) -> None:
         """Stop it; processes that still run end by themselves when their socket closes."""
@@ -153,14 +151,13 @@ class BodyProcess:
         """Run the body; raise `BodyFailed` if it does not return."""
         reader, self._writer = await self.fork_server.fork()
         try:
-            self._send(
-                pipe_frames.Begin(
-                    function=function_path(self.job.function),
-                    job=self.job.name,
-                    ordered=self.ordered,
-                    capture_logging=self.job.capture_logging,
-                )
+            begin = pipe_frames.Begin(
+                function=function_path(self.job.function),
+                job=self.job.name,
+                ordered=self.ordered,
+                capture_logging=self.job.capture_logging,
             )
+            self._send(begin)
             if self._stop_requested:
                 self._send(pipe_frames.Stop())
             return await self._read_until_end(reader)

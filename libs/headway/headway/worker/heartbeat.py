@@ -16,7 +16,7 @@ from nats.aio.msg import Msg
 
 log = get_logger(__name__)
 
-Instructions = HeartbeatReply | CancelPush
+Instructions = CancelPush
 
 # A heartbeat this late means that a body blocked the event loop.
 _LATE_SECONDS = 1.0
@@ -55,21 +55,19 @@ class HeartbeatSender:
     async def beat(self) -> None:
         """Send one heartbeat; report the silence if it is not answered."""
         try:
-            subject, heartbeat = subjects.HEARTBEAT, self.describe()
-            instructions = await ask(
-                self.broker, subject, heartbeat, HeartbeatReply, timeout=self.interval
-            )
+            broker, subject, heartbeat = self.broker, subjects.HEARTBEAT, self.describe()
+            reply = await ask(broker, subject, heartbeat, HeartbeatReply, timeout=self.interval)
         except RequestFailed as error:
             log.debug("heartbeat was not answered", error=error)
             self.unanswered += 1
             self.on_silence(self.silence())
             return
         self.last_reply = monotonic()
-        if instructions.error:
-            log.error("dispatcher cannot read the heartbeat", error=instructions.error)
-        if instructions.heartbeat_seconds:
-            self.interval = instructions.heartbeat_seconds
-        self.obey(instructions)
+        if reply.error:
+            log.error("dispatcher cannot read the heartbeat", error=reply.error)
+        if reply.heartbeat_seconds:
+            self.interval = reply.heartbeat_seconds
+        self.obey(reply)
 
     def silence(self) -> float:
         """Return the seconds since the last answer."""

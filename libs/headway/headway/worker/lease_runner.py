@@ -142,9 +142,8 @@ class LeaseRunner:
             return lifecycle.RunCancelled(**fields, reason=self._cancelled[run])
         if self._start_no_more is not None:
             kind, message = _NOT_STARTED[self._start_no_more]
-            return lifecycle.RunFailed(
-                **fields, failure=lifecycle.Failure(kind=kind, message=message)
-            )
+            failure = lifecycle.Failure(kind=kind, message=message)
+            return lifecycle.RunFailed(**fields, failure=failure)
         return None
 
     async def _add(self, event: Event) -> None:

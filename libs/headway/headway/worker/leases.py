@@ -217,8 +217,7 @@ class Lease:
     async def _ask(self) -> LeaseAnswer:
         question = LeaseQuestion(lease=self.order.lease, worker=self.worker, nonce=self.nonce)
         try:
-            subject = subjects.LEASE_QUESTION
-            return await ask(self.broker, subject, question, LeaseAnswer, timeout=3)
+            return await ask(self.broker, subjects.LEASE_QUESTION, question, LeaseAnswer, timeout=3)
         except RequestFailed as error:
             return LeaseAnswer(answer="undecided", reason=str(error))
 

@@ -33,9 +33,8 @@ def encode_output(output: Any, most: int = fields.OUTPUT_LIMIT) -> msgspec.Raw |
     try:
         encoded = msgspec.json.encode(output)
         if isinstance(output, msgspec.Raw):
-            msgspec.json.decode(
-                encoded, type=msgspec.Raw
-            )  # invalid JSON would make the event unreadable
+            # Invalid JSON would make the event unreadable.
+            msgspec.json.decode(encoded, type=msgspec.Raw)
         if holds_nul(encoded):
             raise ValueError("the output holds a NUL character, which cannot be stored")
     except Exception as error:  # noqa: BLE001 - an output may run code of its own

@@ -92,12 +92,13 @@ class Reports:
 
     def _publish_soon(self) -> None:
         """Publish after a short delay, together with later reports."""
-        if self._timer is None and not self._closed:
-            self._timer = self._loop.call_later(_DELAY_SECONDS, self._begin)
 
-    def _begin(self) -> None:
-        self._timer = None
-        self._soon = self._loop.create_task(self._publish())
+        def begin() -> None:
+            self._timer = None
+            self._soon = self._loop.create_task(self._publish())
+
+        if self._timer is None and not self._closed:
+            self._timer = self._loop.call_later(_DELAY_SECONDS, begin)
 
     async def _publish(self) -> None:
         async with self._publishing:

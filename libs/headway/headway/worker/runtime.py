@@ -12,7 +12,7 @@ from uuid import UUID
 from headway_clock import jitter, monotonic, new_nonce, utc_now
 from headway_contract import Event, Malformed, decode, subjects
 from headway_contract.orders import RunDispatched
-from headway_contract.worker_protocol import CancelPush, Heartbeat
+from headway_contract.worker_protocol import Heartbeat, HeartbeatReply
 from headway_jetstream_kit import Broker, BrokerUnavailable, ConsumerMissing, Message, Puller
 from headway_jetstream_kit.limited_log import LimitedLog
 from headway_jetstream_kit.pull import ack, nak
@@ -159,7 +159,8 @@ class Worker:
                 raise BrokerUnavailable(f"{self._broker.where}: the connection was closed for good")
         finally:
             self._draining.set()
-            self._start_no_more()
+            for runner in self._runners.values():
+                runner.start_no_more("worker_stopped")
             # At once: until the dispatcher knows of the drain, it orders handed-back runs from this
             # worker again.
             leaving = asyncio.create_task(self.heartbeats.beat())
@@ -173,8 +174,7 @@ class Worker:
             await self.heartbeats.beat()
 
     async def _drain(self, seconds: float) -> None:
-        """Let runs finish; hand back runs that have not begun or do not end in time."""
-        self._start_no_more()
+        """Let runs finish; hand back runs that do not end in time."""
         if self._tasks:
             log.info("worker draining", leases=len(self._tasks))
             await asyncio.wait(self._tasks, timeout=seconds)
@@ -183,10 +183,6 @@ class Worker:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=HAND_BACK_SECONDS + _LAST_EVENTS_SECONDS)
         await end(self._tasks)
-
-    def _start_no_more(self) -> None:
-        for runner in self._runners.values():
-            runner.start_no_more("worker_stopped")
 
     async def _serve(self, job: str) -> None:
         """Fetch orders of one job while there are free slots."""
@@ -338,7 +334,7 @@ class Worker:
             if release.lease in self._runners:
                 log.warning("lease taken away", lease=release.lease, reason=release.reason)
                 self._runners[release.lease].release()
-        if isinstance(instructions, CancelPush):
+        if not isinstance(instructions, HeartbeatReply):
             return
         for lease in instructions.renew:
             if lease in self._runners:

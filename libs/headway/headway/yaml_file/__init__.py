@@ -40,10 +40,6 @@ from headway.yaml_file.nodes import FileReader
 from headway.yaml_file.parse import FILTERS, read_file
 from headway.yaml_file.records import CADENCES
 
-_NO_BODIES = (
-    "declares jobs without bodies, so no worker can run it: start the workers of those jobs, in "
-    "any language, or give a Python app with jobs of the same names"
-)
 SUFFIXES = (".yaml", ".yml")
 
 # Keys of a file whose field in a definition may have another name.
@@ -62,8 +58,12 @@ class YamlApp(App):
     @property
     def jobs(self) -> dict[str, Job]:
         """Raise: the bodies of its jobs are in other programs."""
-        called = self._source or "the YAML"
-        raise InvalidDefinitions([f"{called} {_NO_BODIES}"])
+        problem = (
+            f"{self._source or 'the YAML'} declares jobs without bodies, so no worker can run it: "
+            "start the workers of those jobs, in any language, or give a Python app with jobs of "
+            "the same names"
+        )
+        raise InvalidDefinitions([problem])
 
 
 def load_yaml(path_or_text: str | Path) -> Definitions:
@@ -95,11 +95,8 @@ def load_manifest(
     external_id: str, record: Mapping[str, Any], defaults: Defaults = BUILT_IN
 ) -> Definitions:
     """Return the definitions of a manifest, or raise with all problems at once."""
-    file = {
-        "app": "at-run-time",
-        "jobs": {str(record.get("job")): None},
-        "manifests": {external_id: record},
-    }
+    jobs, manifests = {str(record.get("job")): None}, {external_id: record}
+    file = {"app": "at-run-time", "jobs": jobs, "manifests": manifests}
     # JSON is YAML, so the reader of files checks it.
     text = json.dumps(msgspec.to_builtins(file), indent=1)
     return without_application(parse(text, FileReader("")), defaults)
@@ -129,14 +126,9 @@ def change_manifest(
     else:
         timing = _timing(stored, new, record, zone)
     stated = {_FIELDS.get(key, key) for key in record if key not in _OF_TIMING}
-    changed = structs.replace(
-        stored,
-        **timing,
-        **{field: getattr(new, field) for field in stated},
-        inherited=tuple(
-            field for field in stored.inherited if field not in stated or field == "labels"
-        ),
-    )
+    own = {field: getattr(new, field) for field in stated}
+    inherited = tuple(name for name in stored.inherited if name == "labels" or name not in stated)
+    changed = structs.replace(stored, **timing, **own, inherited=inherited)
     batches = () if changed.batch is None else (Batch(name=changed.batch, prune=False),)
     return Definitions(owner=API_OWNER, manifests=(changed,), batches=batches)
 

@@ -124,9 +124,8 @@ class _Reader:
 
     def _fresh(self, event: Any) -> Node:
         if event.tag not in (None, "!", _TEXT_TAG):
-            raise Unreadable(
-                _line(event), f"the tag {event.tag!r} is not supported: write plain data"
-            )
+            problem = f"the tag {event.tag!r} is not supported: write plain data"
+            raise Unreadable(_line(event), problem)
         if isinstance(event, yaml.ScalarEvent):
             is_plain = event.implicit[0] and event.tag is None
             return Node(_line(event), _scalar(event.value) if is_plain else event.value)
@@ -201,16 +200,15 @@ def _line(event: Any) -> int:
 BROKEN: Any = object()
 
 
-class FileReader:
+class FileReader(Struct):
     """Reads nodes as records and collects problems. `source` is the name of the file, if any."""
 
-    def __init__(self, source: str) -> None:
-        self._source = source
-        self.problems: list[str] = []
+    source: str
+    problems: list[str] = []
 
     def where(self, line: int) -> str:
         """Return the prefix of a message about a line."""
-        return f"{self._source}:{line}: " if self._source else f"line {line}: "
+        return f"{self.source}:{line}: " if self.source else f"line {line}: "
 
     def report(self, line: int, problem: str) -> None:
         """Add a problem."""
@@ -235,11 +233,10 @@ class FileReader:
                 self.report(node.line, f"{called} lacks the key {field.name!r}")
         return found
 
-    def section(
-        self, node: Node, kind: type[Record], called: str, *, may_be_empty: bool = False
-    ) -> "Section":
-        """Read a record of the file that has a name."""
-        empty = may_be_empty and node.value is None
+    def section(self, node: Node, kind: type[Record], called: str) -> "Section":
+        """Read a record of the file that has a name; it may be empty if no key is required."""
+        required = any(field.required for field in msgspec.structs.fields(kind))
+        empty = node.value is None and not required
         return Section(self, node, {} if empty else self.record(node, kind, called), called)
 
     def value(self, node: Node, kind: Any, called: str) -> Any:

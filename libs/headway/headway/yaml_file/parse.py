@@ -29,8 +29,6 @@ _NOT_FOR_DEPENDENTS = (*FILTERS, "misfire", "jitter", "exclude")
 # Positional arguments of cadences; the short form of a cadence is the first of them.
 _POSITIONAL = {
     "cron": ("expression",),
-    "every": (),
-    "spaced": (),
     "daily": ("at",),
     "weekly": ("days", "at"),
     "monthly": ("days", "at"),
@@ -61,11 +59,11 @@ def read_file(root: Node, reader: FileReader) -> Declarations:
             reader.report(plain["app"].line, str(error))
     groups, jobs, manifests, batches = (reader.children(top.get(key), key) for key in _SECTIONS)
     for name, node in groups.items():
-        group = reader.section(node, records.GroupRecord, f"group {name!r}", may_be_empty=True)
+        group = reader.section(node, records.GroupRecord, f"group {name!r}")
         settings = {**group.found, "rate": _rate(group)}
         declared.groups.append((group.where, GroupDefinition(name=name, **settings)))
     for name, node in jobs.items():
-        job = reader.section(node, records.JobRecord, f"job {name!r}", may_be_empty=True)
+        job = reader.section(node, records.JobRecord, f"job {name!r}")
         declared.add_job(_job(name, job))
     for name, node in manifests.items():
         manifest = reader.section(node, records.ManifestRecord, f"manifest {name!r}")
@@ -99,9 +97,9 @@ def _job(name: str, section: Section) -> DeclaredJob:
 
 
 def _rate(section: Section) -> Rate | None:
-    wrong: list[str] = []
-    rate = read_rate(section.found.get("rate"), wrong)
-    for problem in wrong:
+    problems: list[str] = []
+    rate = read_rate(section.found.get("rate"), problems)
+    for problem in problems:
         section.report(f": {problem}", key="rate")
     return rate
 
@@ -227,7 +225,7 @@ def _cadence(section: Section, name: str) -> When | None:
         if beside or not given:
             section.report(": manual takes only true, and no filters")
         return cadences.manual()
-    positional = _POSITIONAL[name]
+    positional = _POSITIONAL.get(name, ())
     own = given if isinstance(given, dict) else {positional[0]: given}
     for key in own.keys() & beside.keys():
         # The days of a cadence may be part of it, and not a filter.

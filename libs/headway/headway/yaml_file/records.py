@@ -50,19 +50,15 @@ Expression = Annotated[str, _text(rf"^\s*(\S+(\s+\S+){{4,5}}|{_NICKNAMES})\s*$",
 DayWord = Annotated[str, _word(Days)]
 MonthWord = Annotated[str, _word(Months)]
 WeekWord = Annotated[str, _word(Weeks)]
-MonthNumber = Annotated[int, Meta(ge=1, le=12)]
+Month = MonthWord | Annotated[int, Meta(ge=1, le=12)]
 MonthDay = Annotated[int, Meta(ge=1, le=31)] | Literal["last"]
 DayWords = DayWord | Annotated[list[DayWord], _FILLED]
 WeekWords = WeekWord | Annotated[list[WeekWord], _FILLED]
 Seconds = Annotated[float, Meta(ge=0)]
 Kind = Annotated[str, Meta(min_length=1, max_length=255)]
 Kinds = Kind | list[Kind]
-RateText = Annotated[
-    str,
-    _text(
-        rf"^\s*{_COUNT}\s*(/|per)\s*({_ABOVE_ZERO}\s*)?(second|minute|hour|day)s?\s*$", "100/minute"
-    ),
-]
+_RATE = rf"^\s*{_COUNT}\s*(/|per)\s*({_ABOVE_ZERO}\s*)?(second|minute|hour|day)s?\s*$"
+RateText = Annotated[str, _text(_RATE, "100/minute")]
 KeyTemplate = Annotated[
     str, Meta(extra_json_schema={"minLength": 1, "examples": ["customer:{input.id}"]})
 ]
@@ -87,9 +83,7 @@ class Bounds(Record):
     """Filters, and the zone of the wall clock."""
 
     weekdays: DayWords | None = None
-    months: MonthWord | MonthNumber | Annotated[list[MonthWord | MonthNumber], _FILLED] | None = (
-        None
-    )
+    months: Month | Annotated[list[Month], _FILLED] | None = None
     between: Window | None = None
     start: Moment | None = None
     end: Moment | None = None

@@ -16,7 +16,7 @@ import psutil
 from headway import Client
 from headway.client.client import RequestFailed
 from headway_clock import monotonic
-from headway_console.in_process import open_client
+from headway_console.wiring import open_client
 from headway_embedded import NatsServer, PostgresServer, SupervisedProcess, free_port, last_lines
 from headway_postgres_kit import Database, Queries
 

@@ -7,6 +7,7 @@ Sessions and bearer tokens are not limited. Each process counts for itself, in b
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from headway_service_kit.settings import InvalidSettings
@@ -25,33 +26,27 @@ class TooManyAttempts(Exception):
         super().__init__(f"too many failed sign-ins: try again in {self.wait} s")
 
 
+@dataclass(kw_only=True)
 class Attempts:
     """The failed sign-ins of the last minutes; times are monotonic seconds."""
 
-    def __init__(
-        self,
-        *,
-        per_address: int = 10,
-        in_all: int = 100,
-        within: float = 300.0,
-    ) -> None:
-        self._per_address = per_address
-        self._in_all = in_all
-        self._within = within
-        self._failed: deque[tuple[float, str]] = deque()
+    per_address: int = 10
+    in_all: int = 100
+    within: float = 300.0
+    _failed: deque[tuple[float, str]] = field(default_factory=deque, init=False)
 
     def begin(self, address: str, now: float) -> None:
         """Count an attempt as failed until it succeeds; raises `TooManyAttempts`."""
-        while self._failed and self._failed[0][0] <= now - self._within:
+        while self._failed and self._failed[0][0] <= now - self.within:
             self._failed.popleft()
         here = [at for at, where in self._failed if where == address]
         ends = []
-        if len(here) >= self._per_address:
-            ends.append(here[-self._per_address])
-        if len(self._failed) >= self._in_all:
+        if len(here) >= self.per_address:
+            ends.append(here[-self.per_address])
+        if len(self._failed) >= self.in_all:
             ends.append(self._failed[0][0])
         if ends:
-            raise TooManyAttempts(max(ends) + self._within - now)
+            raise TooManyAttempts(max(ends) + self.within - now)
         self._failed.append((now, address))
 
     def succeeded(self, address: str) -> None:

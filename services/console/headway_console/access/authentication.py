@@ -20,11 +20,10 @@ _SESSION = "session"
 _BEARER = "bearer "
 
 
-class Unknown(Struct, frozen=True, kw_only=True):
-    """No known person, with the reason; `unavailable` if the issuer could not be asked."""
+class SignInNeeded(Exception):
+    """The request is not authenticated; `unavailable` if the issuer does not answer."""
 
-    reason: str
-    unavailable: bool = False
+    unavailable = False
 
 
 class Authenticator(Struct, frozen=True, kw_only=True):
@@ -42,7 +41,7 @@ class Authenticator(Struct, frozen=True, kw_only=True):
     proxies: tuple[Network, ...] = ()
     signed_out: Revoked
 
-    async def recognise(self, connection: Connection) -> Person | Unknown:
+    async def recognise(self, connection: Connection) -> Person | SignInNeeded:
         """Return the person by their token, or else by their cookie."""
         header = connection.headers.get("authorization")
         try:
@@ -55,9 +54,11 @@ class Authenticator(Struct, frozen=True, kw_only=True):
                 return self.tokens.person(token, utc_now())
             return self._by_cookie(connection.cookies.get(self.cookies.session))
         except Rejected as error:
-            return Unknown(reason=str(error))
+            return SignInNeeded(str(error))
         except IssuerUnavailable as error:
-            return Unknown(reason=f"the OIDC issuer does not answer: {error}", unavailable=True)
+            unknown = SignInNeeded(f"the OIDC issuer does not answer: {error}")
+            unknown.unavailable = True
+            return unknown
 
     def begin_attempt(self, connection: Connection, now: float) -> str:
         """Count a sign-in attempt and return its address; raises `TooManyAttempts`."""

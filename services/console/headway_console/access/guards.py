@@ -16,7 +16,7 @@ from litestar.connection import Request
 from litestar.handlers import BaseRouteHandler
 from litestar.routes import HTTPRoute
 
-from headway_console.access.authentication import Authenticator, Connection, Unknown
+from headway_console.access.authentication import Authenticator, Connection, SignInNeeded
 from headway_console.access.roles import Person, may
 from headway_console.access.sessions import Seal
 
@@ -34,14 +34,6 @@ class RouteUndeclared(Exception):
 
 class Forged(Exception):
     """A request that no page of this console made."""
-
-
-class SignInNeeded(Exception):
-    """The request is not authenticated."""
-
-    def __init__(self, unknown: Unknown) -> None:
-        super().__init__(unknown.reason)
-        self.unknown = unknown
 
 
 class Forbidden(Exception):
@@ -65,8 +57,7 @@ async def guard(connection: Connection, handler: BaseRouteHandler) -> None:
         return
     person: Person | None = connection.scope.get("user")
     if person is None:
-        unknown: Unknown | None = connection.scope.get("auth")
-        raise SignInNeeded(unknown or Unknown(reason="sign in first"))
+        raise connection.scope.get("auth") or SignInNeeded("sign in first")
     if needed not in ROLES or not may(person, needed):
         if person.role is None:
             raise Forbidden(
@@ -80,15 +71,13 @@ async def guard(connection: Connection, handler: BaseRouteHandler) -> None:
         await refuse_forged(connection, person)
 
 
-def still_authorized(
-    connection: Connection, role: Role = "viewer"
-) -> Callable[[], Awaitable[bool]]:
-    """Return a check whether the person behind an open stream still has a role."""
+def still_authorized(connection: Connection) -> Callable[[], Awaitable[bool]]:
+    """Return a check whether the person behind an open stream may still read."""
     authenticator: Authenticator = connection.app.state.authenticator
 
     async def check() -> bool:
         found = await authenticator.recognise(connection)
-        return isinstance(found, Person) and may(found, role)
+        return isinstance(found, Person) and may(found, "viewer")
 
     return check
 

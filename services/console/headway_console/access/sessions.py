@@ -20,9 +20,8 @@ from msgspec import Struct
 
 Sealed = TypeVar("Sealed", bound=Struct)
 
-SIGNING_IN_LASTS = timedelta(minutes=10)
+SIGN_IN_LASTS = timedelta(minutes=10)
 _TICKET = "local sign-in"
-_TICKET_LASTS = timedelta(minutes=10)
 
 
 class Session(Struct, frozen=True, kw_only=True):
@@ -140,7 +139,7 @@ class _Ticket(Struct, frozen=True, kw_only=True):
 
 def sign_in_path(key: str, now: datetime) -> str:
     """Make the path of a link that signs the person in."""
-    ticket = _Ticket(id=new_secret(), until=now + _TICKET_LASTS)
+    ticket = _Ticket(id=new_secret(), until=now + SIGN_IN_LASTS)
     return f"/sign-in/local/{Seal(key.encode()).close(_TICKET, ticket)}"
 
 

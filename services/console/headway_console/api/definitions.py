@@ -2,7 +2,6 @@
 
 from typing import Annotated, Any
 
-from headway.client.control import PATIENT_SECONDS
 from headway.define.definitions import Definitions
 from headway.define.packing import pack
 from headway.yaml_file import load_manifest, load_yaml
@@ -61,7 +60,7 @@ async def _send(
     request: HttpRequest, subject: str, definitions: Definitions, **terms: Any
 ) -> ApplyAnswer:
     question = ApplyRequest(definitions=pack(definitions), **terms)
-    return await ask(request, subject, question, ApplyAnswer, timeout=PATIENT_SECONDS)
+    return await ask(request, subject, question, ApplyAnswer, slow=True)
 
 
 _PATH = "/manifests/{manifest}"

@@ -70,7 +70,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     @property
     def takes_key(self) -> bool:
         """Tell whether the header Idempotency-Key fills the field `key`."""
-        return self.role != "viewer" and "key" in self.shape.names
+        fields = (self.shape.body or self.shape.query).__struct_fields__
+        return self.role != "viewer" and "key" in fields
 
 
 def endpoint(

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from headway.client.control import PATIENT_SECONDS, USUAL_SECONDS
 from headway_contract import dead_letters as letters
 from headway_contract import definitions, manifests, operations, subjects, work_queue
 from headway_contract.fields import Changed
@@ -28,14 +27,10 @@ def _forward(
     slow: bool = False,
     hidden: tuple[str, ...] = (),
 ) -> Endpoint:
-    """Make the endpoint of a request to a service; only services send the hidden fields.
-
-    The summary defaults to the first line of the request's docstring.
-    """
+    """Make the endpoint of a request to a service; only services send the hidden fields."""
 
     async def respond(request: HttpRequest, fields: dict[str, Any]) -> Any:
-        seconds = PATIENT_SECONDS if slow else USUAL_SECONDS
-        return await ask(request, subject, question(**fields), answer, timeout=seconds)
+        return await ask(request, subject, question(**fields), answer, slow=slow)
 
     return Endpoint(
         name=name,

@@ -1,13 +1,7 @@
-"""The OpenAPI document, made of the endpoints.
-
-python -m headway_console.api.openapi proto-schemas/openapi.json            write it
-python -m headway_console.api.openapi proto-schemas/openapi.json --check    fail if it has drifted
-"""
+"""The OpenAPI document, made of the endpoints."""
 
 import functools
 import inspect
-import sys
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -40,7 +34,6 @@ _RETRY_AFTER = {
         "schema": {"type": "integer", "minimum": 0},
     }
 }
-_AGAIN = ("503", "504")
 _IDEMPOTENCY_KEY = {
     "name": IDEMPOTENCY_KEY,
     "in": "header",
@@ -110,7 +103,7 @@ def _operation(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
     for code, text in _ERRORS.items():
         problem: dict[str, Any] = {"description": text}
         problem["content"] = {MEDIA_TYPE: {"schema": schemas[Problem]}}
-        if code in _AGAIN:
+        if code in ("503", "504"):
             problem["headers"] = _RETRY_AFTER
         made["responses"][code] = problem
     if endpoint.takes_key:
@@ -164,19 +157,3 @@ def _tidy(schema: Any) -> Any:
             for key, value in schema.items()
         }
     return [_tidy(item) for item in schema] if isinstance(schema, list) else schema
-
-
-def main(arguments: list[str]) -> int:
-    """Write or check the file."""
-    path = Path(arguments[0])
-    if "--check" not in arguments:
-        path.write_bytes(formatted())
-        return 0
-    if path.is_file() and path.read_bytes() == formatted():
-        return 0
-    sys.stderr.write(f"{path} has drifted: run './justw generate' and commit the result\n")
-    return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

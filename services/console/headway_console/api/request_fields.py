@@ -31,11 +31,6 @@ class Shape(Struct, frozen=True, kw_only=True):
     query: type[Struct]
     body: type[Struct] | None
 
-    @property
-    def names(self) -> set[str]:
-        """Return the names of the fields of the query or the body."""
-        return set((self.body or self.query).__struct_fields__)
-
 
 def struct_fields(kind: type[Struct], *, hidden: Sequence[str] = ()) -> list[Any]:
     """List the fields that a request may set: all but the actor and the hidden ones."""

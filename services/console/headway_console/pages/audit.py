@@ -1,16 +1,16 @@
 """The audit: changes with their actor and the values before and after."""
 
+from functools import partial
 from typing import Any
 
 from litestar import Response, get
-from msgspec import Struct
 
 from headway_console.access.guards import needs
 from headway_console.pages import form_fields as fields
-from headway_console.pages.filters import compact
-from headway_console.pages.shell import Page, show
+from headway_console.pages.filters import compact, words
+from headway_console.pages.shell import Page, show_list
 from headway_console.reading.audit import AuditEntry, AuditFilter, page_of_audit
-from headway_console.services import HttpRequest, read
+from headway_console.services import HttpRequest
 
 _FILTERS = ("actor", "action", "target", "who", "since", "before")
 _MAX_CHANGES = 6
@@ -24,23 +24,15 @@ _HIDDEN = frozenset(
 )
 
 
-class Change(Struct, frozen=True, kw_only=True):
-    """One changed value; `before` is empty if there was none."""
-
-    name: str
-    before: str
-    after: str
-
-
-def changes_of(entry: AuditEntry) -> list[Change]:
-    """Return the first differences between before and after."""
+def changes_of(entry: AuditEntry) -> list[tuple[str, str, str]]:
+    """Return the first changed values: name, value before (empty if none), and after."""
     before, after = _flat(entry.before), _flat(entry.after)
     names = [name for name in (*after, *before) if name.partition(".")[0] not in _HIDDEN]
     found = [
-        Change(
-            name=name.replace("_", " "),
-            before=_short(before[name]) if name in before else "",
-            after=_short(after[name]) if name in after else "none",
+        (
+            words(name),
+            _short(before[name]) if name in before else "",
+            _short(after[name]) if name in after else "none",
         )
         for name in dict.fromkeys(names)
         if before.get(name, ...) != after.get(name, ...)
@@ -69,21 +61,15 @@ def _short(value: Any) -> str:
 @get("/audit", opt=needs("viewer"))
 async def audit(request: HttpRequest) -> Response[str]:
     """List changes, the newest first."""
-    action, cursor = fields.text_of(request, "action"), fields.text_of(request, "cursor")
+    action = fields.text_of(request, "action")
     filters = AuditFilter(
         **fields.texts_of(request, "actor", "target"),
         **fields.times_of(request),
         action=(action,) if action else (),
         people=fields.text_of(request, "who") != "everybody",
     )
-    return show(
-        request,
-        "audit.html",
-        page=await read(request, page_of_audit, filters, cursor=cursor),
-        values=fields.filters_of(request, *_FILTERS),
-        cursor=cursor,
-        changes=changes_of,
-    )
+    read_page = partial(page_of_audit, filters=filters)
+    return await show_list(request, "audit.html", read_page, _FILTERS, changes=changes_of)
 
 
 PAGE = Page(title="Audit", path="/audit", key="a", handlers=(audit,))

@@ -15,20 +15,12 @@ WIDTH, HEIGHT = 600, 100
 _GAP = 0.2
 
 
-class Part(Struct, frozen=True, kw_only=True):
-    """One segment of a bar."""
-
-    y: float
-    height: float
-    tint: str
-
-
 class Bar(Struct, frozen=True, kw_only=True):
-    """One bar, with its tooltip."""
+    """One bar, with its tooltip; a part has a tint, its top and its height."""
 
     x: float
     title: str
-    parts: list[Part]
+    parts: list[tuple[str, float, float]]
 
 
 class Bars(Struct, frozen=True, kw_only=True):
@@ -77,7 +69,7 @@ def throughput(slots: Sequence[Throughput], zone: ZoneInfo) -> Bars:
     return Bars(step=round(step, 2), bar=round(step * (1 - _GAP), 2), most=most, bars=bars)
 
 
-def _stack(slot: Throughput, most: int) -> list[Part]:
+def _stack(slot: Throughput, most: int) -> list[tuple[str, float, float]]:
     """Return the segments of a bar, from the bottom up."""
     parts, top = [], float(HEIGHT)
     for count, tint in ((slot.failed, "bad"), (slot.cancelled, "warn"), (slot.completed, "good")):
@@ -85,7 +77,7 @@ def _stack(slot: Throughput, most: int) -> list[Part]:
             # A small count stays visible.
             height = max(1.5, (HEIGHT - 4) * count / most)
             top -= height
-            parts.append(Part(y=round(max(top, 0), 2), height=round(height, 2), tint=tint))
+            parts.append((tint, round(max(top, 0), 2), round(height, 2)))
     return parts
 
 

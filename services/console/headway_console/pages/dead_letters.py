@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from headway.client.control import PATIENT_SECONDS
 from headway_contract import dead_letters as contract
 from headway_contract import subjects
 from headway_contract.work_queue import InputAnswer, InputQuestion
@@ -24,12 +23,11 @@ from headway_console.access.guards import needs
 from headway_console.pages import form_fields as fields
 from headway_console.pages.filters import pretty
 from headway_console.pages.live import watch
-from headway_console.pages.shell import Kind, Page, back_of, go_to, show
+from headway_console.pages.shell import Kind, Page, back_of, go_to, show, show_list
 from headway_console.problems import problem_of
 from headway_console.reading import dead_letters as reading
 from headway_console.services import HttpRequest, ask, read
 
-_MAX_AT_ONCE = 500
 _FAILURE_FILTERS = ("state", "group", "job", "manifest")
 _LETTER_FILTERS = (*_FAILURE_FILTERS, "fingerprint", "since", "before")
 _SUCCESSES = ("retried", "waits", "acknowledged")
@@ -45,6 +43,8 @@ _PHRASES = {
     "unknown": "unknown",
 }
 
+Change = contract.RetryRequest | contract.AcknowledgeRequest
+
 
 class _Unfit(Invalid):
     """An input that the job does not accept."""
@@ -55,18 +55,10 @@ async def failures(request: HttpRequest) -> Response[Any]:
     """List dead letters by failure, the latest first."""
     if fields.text_of(request, "fingerprint"):
         return go_to(request, f"/dead-letters/list?{request.url.query}")
-    state: contract.LetterState = (
-        fields.choice_of(request, "state", contract.LetterState) or "awaiting"
-    )
-    filters = fields.texts_of(request, "group", "job", "manifest", "cursor")
-    return show(
-        request,
-        "dead_letters.html",
-        page=await read(request, reading.page_of_failures, state=state, **filters),
-        values=fields.filters_of(request, *_FAILURE_FILTERS),
-        state=state,
-        cursor=filters["cursor"],
-    )
+    state: Any = fields.choice_of(request, "state", contract.LetterState) or "awaiting"
+    filters = fields.texts_of(request, "group", "job", "manifest")
+    read_page = partial(reading.page_of_failures, state=state, **filters)
+    return await show_list(request, "dead_letters.html", read_page, _FAILURE_FILTERS, state=state)
 
 
 @get("/dead-letters/list", opt=needs("viewer"))
@@ -78,15 +70,14 @@ async def letters(request: HttpRequest) -> Response[str]:
         created_after=fields.moment_of(request, "since"),
         created_before=fields.moment_of(request, "before"),
     )
-    fingerprint, cursor = filters.fingerprint, fields.text_of(request, "cursor")
-    return show(
+    fingerprint = filters.fingerprint
+    return await show_list(
         request,
         "letters.html",
-        page=await read(request, reading.page_of_letters, filters, cursor=cursor),
-        values=fields.filters_of(request, *_LETTER_FILTERS),
+        partial(reading.page_of_letters, filters=filters),
+        _LETTER_FILTERS,
         fingerprint=fingerprint,
         canary=await read(request, reading.latest_canary, fingerprint) if fingerprint else None,
-        cursor=cursor,
     )
 
 
@@ -98,22 +89,17 @@ async def change(request: HttpRequest) -> Response[Any]:
     kind, _, whole = action.partition("-")
     if kind not in ("retry", "acknowledge") or whole not in ("", "all"):
         raise Invalid(f"unknown action {action!r} for dead letters")
-    if len(ids) > _MAX_AT_ONCE:
-        raise Invalid(f"check at most {_MAX_AT_ONCE} at once, or act on the whole failure")
     if not whole and not ids:
         raise Invalid("nothing is checked: check some dead letters first")
     if whole and not fingerprint:
         raise Invalid("the form names no failure")
-    target: dict[str, Any] = (
-        {"filter": contract.LetterFilter(fingerprint=fingerprint)}
-        if whole
-        else {"dead_letters": ids}
-    )
+    target: dict[str, Any] = {"dead_letters": ids}
+    if whole:
+        target = {"filter": contract.LetterFilter(fingerprint=fingerprint)}
+    message: Change = contract.AcknowledgeRequest(**target, note=note)
     if kind == "retry":
-        results = await _change_all(request, contract.RetryRequest(**target))
-    else:
-        results = await _change_all(request, contract.AcknowledgeRequest(**target, note=note))
-    return _go_to_results(request, await back_of(request, "/dead-letters"), results)
+        message = contract.RetryRequest(**target)
+    return await _change(request, message, to=await back_of(request, "/dead-letters"))
 
 
 def summary(results: Sequence[contract.LetterResult]) -> tuple[str, Kind]:
@@ -126,13 +112,6 @@ def summary(results: Sequence[contract.LetterResult]) -> tuple[str, Kind]:
     counts = Counter(result.result for result in results)
     parts = ", ".join(f"{many} {_PHRASES.get(name, name)}" for name, many in counts.most_common())
     return f"{len(results)} dead letters: {parts}", kind
-
-
-def _go_to_results(
-    request: HttpRequest, to: str, results: Sequence[contract.LetterResult]
-) -> Response[Any]:
-    text, kind = summary(results)
-    return go_to(request, to, text=text, kind=kind)
 
 
 @get("/dead-letters/{letter:uuid}", opt=needs("viewer"))
@@ -148,9 +127,7 @@ async def retry(request: HttpRequest, letter: FromPath[UUID]) -> Response[Any]:
     given = await fields.field_of(request, "input")
     message = contract.RetryRequest(dead_letters=[letter])
     if not given:
-        return _go_to_results(
-            request, f"/dead-letters/{letter}", await _change_all(request, message)
-        )
+        return await _change(request, message, to=f"/dead-letters/{letter}")
     found = await read(request, reading.read_letter, letter)
     try:
         edited = _decode(given)
@@ -158,11 +135,10 @@ async def retry(request: HttpRequest, letter: FromPath[UUID]) -> Response[Any]:
         if encode(edited, order="sorted") != encode(found.input, order="sorted"):
             await _check(request, found, edited)
             message = structs.replace(message, input=edited)
-        results = await _change_all(request, message)
+        return await _change(request, message, to=f"/dead-letters/{letter}")
     except RequestFailed as error:
         problem = problem_of(error)
         return _show(request, found, given=given, problem=problem.detail, status=problem.status)
-    return _go_to_results(request, f"/dead-letters/{letter}", results)
 
 
 @post("/dead-letters/{letter:uuid}/check", opt=needs("viewer"))
@@ -182,10 +158,9 @@ async def check(request: HttpRequest, letter: FromPath[UUID]) -> Response[str]:
 @post("/dead-letters/{letter:uuid}/acknowledge", opt=needs("operator"))
 async def acknowledge(request: HttpRequest, letter: FromPath[UUID]) -> Response[Any]:
     """Acknowledge one dead letter, with a note."""
-    message = contract.AcknowledgeRequest(
-        dead_letters=[letter], note=await fields.field_of(request, "note")
-    )
-    return _go_to_results(request, f"/dead-letters/{letter}", await _change_all(request, message))
+    note = await fields.field_of(request, "note")
+    message = contract.AcknowledgeRequest(dead_letters=[letter], note=note)
+    return await _change(request, message, to=f"/dead-letters/{letter}")
 
 
 def _decode(given: str) -> Any:
@@ -217,20 +192,17 @@ def _show(
     return show(request, "letter.html", status=status, **content)
 
 
-async def _change_all(
-    request: HttpRequest, message: contract.RetryRequest | contract.AcknowledgeRequest
-) -> list[contract.LetterResult]:
-    """Change dead letters page after page; letters that are created meanwhile are left out."""
+async def _change(request: HttpRequest, message: Change, *, to: str) -> Response[Any]:
+    """Change dead letters page after page, without letters that are created meanwhile."""
     is_retry = isinstance(message, contract.RetryRequest)
     subject = subjects.RETRY_REQUEST if is_retry else subjects.ACKNOWLEDGE_REQUEST
     results: list[contract.LetterResult] = []
     while True:
-        page = await ask(
-            request, subject, message, contract.LettersChanged, timeout=PATIENT_SECONDS
-        )
+        page = await ask(request, subject, message, contract.LettersChanged, slow=True)
         results += page.results
         if not page.more or message.filter is None:
-            return results
+            text, kind = summary(results)
+            return go_to(request, to, text=text, kind=kind)
         bounded = structs.replace(message.filter, created_before=page.created_before)
         message = structs.replace(message, filter=bounded, after=page.last)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from functools import partial
 from typing import Literal
 
 from headway_clock import utc_now
@@ -12,7 +13,7 @@ from headway_console.access.guards import needs, still_authorized
 from headway_console.feed import EventBatch, Feed, event_number, follow_events
 from headway_console.pages import form_fields as fields
 from headway_console.pages.live import LONGEST_SECONDS, streamed
-from headway_console.pages.shell import Page, render, show
+from headway_console.pages.shell import Page, render, show_list
 from headway_console.reading.events import EventFilter, page_of_events, read_position
 from headway_console.services import HttpRequest, read
 
@@ -22,17 +23,10 @@ _FILTERS = ("type", "manifest", "job", "group", "work", "run", "accepted", "sinc
 @get("/events", opt=needs("viewer"))
 async def events(request: HttpRequest) -> Response[str]:
     """List events, the newest first."""
-    cursor = fields.text_of(request, "cursor")
     # Read first: the stream repeats events that arrive while the page is read.
     newest = await read(request, read_position, now=utc_now())
-    return show(
-        request,
-        "events.html",
-        page=await read(request, page_of_events, _filters(request), cursor=cursor),
-        values=fields.filters_of(request, *_FILTERS),
-        newest=newest.settled,
-        cursor=cursor,
-    )
+    read_page = partial(page_of_events, filters=_filters(request))
+    return await show_list(request, "events.html", read_page, _FILTERS, newest=newest.settled)
 
 
 @get("/events/feed", opt=needs("viewer"))

@@ -59,11 +59,6 @@ def tint(value: object) -> str:
     return TINT_OF.get(str(value).partition(":")[0], "")
 
 
-def iso(value: datetime) -> str:
-    """Write a time in ISO 8601."""
-    return value.isoformat()
-
-
 def utc(value: datetime) -> str:
     """Write a time in UTC, for pages without scripts."""
     return value.strftime("%Y-%m-%d %H:%M:%S") + " UTC"
@@ -137,5 +132,5 @@ _SETTINGS: dict[str, Callable[[dict[str, Any]], str]] = {
     "misfire": _misfire,
     "labels": _labels,
 }
-_TEXTS = (seconds, size, count, words, tint, iso, utc, pretty, compact, setting_label, setting_text)
+_TEXTS = (seconds, size, count, words, tint, utc, pretty, compact, setting_label, setting_text)
 FILTERS = {function.__name__: function for function in (*_TEXTS, query)}

@@ -18,6 +18,8 @@ _ZONE_COOKIE = "headway-zone"
 _ZONE_FIELD = "zone"
 _TIMES = ("since", "before")
 UTC = ZoneInfo("UTC")
+# Number of entries that a form may change.
+MAX_AT_ONCE = 500
 
 
 def text_of(request: HttpRequest, name: str) -> str | None:
@@ -96,9 +98,11 @@ def zone_of(request: HttpRequest) -> ZoneInfo:
 
 
 async def ids_of(request: HttpRequest, name: str = "id") -> list[UUID]:
-    """Return the ids that were checked in a form."""
-    form = await request.form()
-    return sorted({id_of(given, name) for given in form.getall(name, [])})
+    """Return the ids that were checked in a form; raises `Invalid` for too many."""
+    given = (await request.form()).getall(name, [])
+    if len(given) > MAX_AT_ONCE:
+        raise Invalid(f"check at most {MAX_AT_ONCE} at once")
+    return sorted({id_of(text, name) for text in given})
 
 
 async def field_of(request: HttpRequest, name: str) -> str:

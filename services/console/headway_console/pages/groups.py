@@ -12,7 +12,7 @@ from litestar.params import FromPath
 
 from headway_console.access.guards import needs
 from headway_console.pages import form_fields as fields
-from headway_console.pages.shell import Page, back_of, go_to, go_to_result, show
+from headway_console.pages.shell import Page, back_of, go_to, go_to_result, show, show_list
 from headway_console.reading.groups import GroupRow, page_of_groups
 from headway_console.services import HttpRequest, ask, read
 
@@ -22,9 +22,7 @@ _FIELDS = ("max_active", "priority", "enabled", "rate")
 @get("/groups", opt=needs("viewer"))
 async def groups(request: HttpRequest) -> Response[str]:
     """List groups."""
-    cursor = fields.text_of(request, "cursor")
-    page = await read(request, page_of_groups, cursor=cursor)
-    return show(request, "groups.html", page=page, cursor=cursor, rate_of=rate_of)
+    return await show_list(request, "groups.html", page_of_groups, rate_of=rate_of)
 
 
 @get("/groups/{name:str}", opt=needs("viewer"))

@@ -29,11 +29,7 @@ _SHOWN_GROUPS = 12
 PASSES = {
     "tick": ("Tick", "decides what is due", "undecided fire times"),
     "scheduler_outbox": ("Scheduler relay", "publishes decisions", "messages to publish"),
-    "dispatcher_outbox": (
-        "Dispatcher relay",
-        "publishes orders and outcomes",
-        "messages to publish",
-    ),
+    "dispatcher_outbox": ("Dispatcher relay", "sends orders and outcomes", "messages to publish"),
     "dispatcher_intake": ("Work intake", "receives queued work", "messages to receive"),
     "scheduler_intake": ("Outcome intake", "receives outcomes", "messages to receive"),
     "projector": ("Projector", "records events of workers", "events to record"),

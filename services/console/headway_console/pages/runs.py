@@ -15,7 +15,7 @@ from litestar.response import ServerSentEvent
 from headway_console.access.guards import needs
 from headway_console.pages import form_fields as fields
 from headway_console.pages.live import watch
-from headway_console.pages.shell import Page, go_to, show
+from headway_console.pages.shell import Page, go_to, show, show_list
 from headway_console.pages.work_queue import cancel, unknown_manifest
 from headway_console.reading.runs import RunFilter, page_of_runs, read_run, read_run_changes
 from headway_console.services import HttpRequest, ask, read
@@ -28,21 +28,15 @@ _FILTERS = ("state", "job", "manifest", "group", "worker", "since", "before", "t
 @get("/runs", opt=needs("viewer"))
 async def runs(request: HttpRequest) -> Response[str]:
     """List runs, the newest first."""
-    cursor = fields.text_of(request, "cursor")
     filters = RunFilter(
         **fields.texts_of(request, "group", "job", "manifest", "worker", "text"),
         **fields.times_of(request),
         state=fields.choice_of(request, "state", RunState),
         text_in=fields.choice_of(request, "in", TextIn) or "anywhere",
     )
-    return show(
-        request,
-        "runs.html",
-        page=await read(request, page_of_runs, filters, cursor=cursor),
-        values=fields.filters_of(request, *_FILTERS),
-        cursor=cursor,
-        unknown_manifest=await unknown_manifest(request, filters.manifest),
-    )
+    unknown = await unknown_manifest(request, filters.manifest)
+    read_page = partial(page_of_runs, filters=filters)
+    return await show_list(request, "runs.html", read_page, _FILTERS, unknown_manifest=unknown)
 
 
 @post("/runs/cancel", opt=needs("operator"))

@@ -3,7 +3,7 @@
 The message of a redirect travels in a signed cookie, and the next page shows it once.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -16,13 +16,13 @@ from litestar import Response
 from litestar.handlers import HTTPRouteHandler
 from msgspec import Struct
 
-from headway_console.access.authentication import Authenticator
-from headway_console.access.guards import SignInNeeded, csrf_token
+from headway_console.access.authentication import Authenticator, SignInNeeded
+from headway_console.access.guards import csrf_token
 from headway_console.access.roles import Person, may
+from headway_console.pages import form_fields as fields
 from headway_console.pages.filters import FILTERS
-from headway_console.pages.form_fields import UTC, zone_of
 from headway_console.problems import problem_of, respond, sign_in_url
-from headway_console.services import HttpRequest
+from headway_console.services import HttpRequest, read
 
 _FLASH = "flash"
 _FLASH_LIFETIME = timedelta(minutes=1)
@@ -75,6 +75,20 @@ def show(
     return answer
 
 
+async def show_list(
+    request: HttpRequest,
+    template: str,
+    read_page: Callable[..., Awaitable[Any]],
+    filters: Sequence[str] = (),
+    **content: Any,
+) -> Response[str]:
+    """Render a page of a list, with its cursor and the values of its filters."""
+    cursor = fields.text_of(request, "cursor")
+    page = await read(request, read_page, cursor=cursor)
+    values = fields.filters_of(request, *filters)
+    return show(request, template, page=page, values=values, cursor=cursor, **content)
+
+
 def render(template: str, **content: Any) -> str:
     """Render a template without the frame."""
     return _templates.get_template(template).render(**content)
@@ -84,9 +98,9 @@ def _frame(request: HttpRequest) -> dict[str, Any]:
     """Return the variables of `base.html`."""
     person: Person | None = request.scope.get("user")
     try:
-        zone = zone_of(request)
+        zone = fields.zone_of(request)
     except Invalid:  # the error page about it needs a zone too
-        zone = UTC
+        zone = fields.UTC
     seal = request.app.state.authenticator.seal
     return {
         "person": person,
@@ -144,7 +158,7 @@ def answer_error(request: HttpRequest, error: Exception) -> Response[Any]:
     wants_page = is_partial or "text/html" in request.headers.get("accept", "")
     if request.url.path.startswith(f"{API}/") or not wants_page:
         return respond(request, error)
-    if not isinstance(error, SignInNeeded) or error.unknown.unavailable:
+    if not isinstance(error, SignInNeeded) or error.unavailable:
         problem = problem_of(error)
         return show(request, "error.html", status=problem.status, problem=problem)
     if is_partial:

@@ -15,7 +15,7 @@ from headway_console.access.authentication import Authenticator
 from headway_console.access.guards import check_origin, open_to_anyone
 from headway_console.access.issuer import Issuer, IssuerUnavailable, challenge_of, redirect_url
 from headway_console.access.roles import Person
-from headway_console.access.sessions import SIGNING_IN_LASTS, SigningIn
+from headway_console.access.sessions import SIGN_IN_LASTS, SigningIn
 from headway_console.access.tokens import Rejected
 from headway_console.pages.shell import redirect, safe_path, show
 from headway_console.services import HttpRequest
@@ -72,7 +72,7 @@ async def sign_in_at_issuer(request: HttpRequest) -> Response[Any]:
         nonce=new_secret(),
         verifier=new_secret(),
         next=safe_path(request.query_params.get("next")),
-        until=utc_now() + SIGNING_IN_LASTS,
+        until=utc_now() + SIGN_IN_LASTS,
     )
     try:
         endpoint = (await issuer.discover()).authorization_endpoint
@@ -91,7 +91,7 @@ async def sign_in_at_issuer(request: HttpRequest) -> Response[Any]:
     authenticator: Authenticator = request.app.state.authenticator
     answer = redirect(f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}")
     sealed, cookies = authenticator.seal.close(_SIGNING_IN, begun), authenticator.cookies
-    answer.set_cookie(cookies.make(cookies.signing_in, sealed, SIGNING_IN_LASTS))
+    answer.set_cookie(cookies.make(cookies.signing_in, sealed, SIGN_IN_LASTS))
     return answer
 
 

@@ -49,11 +49,8 @@ async def system(request: HttpRequest) -> Response[str]:
 async def settings(request: HttpRequest) -> Response[str]:
     """Show every setting; one process answers for its service."""
     answers = await asyncio.gather(*(_ask(request, subject) for subject in _SETTINGS.values()))
-    own = convert(
-        settings_in_effect(request.app.state.settings, os.environ),
-        list[SettingStatus],
-        from_attributes=True,
-    )
+    in_effect = settings_in_effect(request.app.state.settings, os.environ)
+    own = convert(in_effect, list[SettingStatus], from_attributes=True)
     reports = dict(zip(_SETTINGS, answers, strict=True))
     reports["Console"] = SettingsAnswer(process="", settings=own)
     return show(

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from litestar.params import FromPath
 from headway_console.access.guards import needs
 from headway_console.pages import form_fields as fields
 from headway_console.pages.filters import words
-from headway_console.pages.shell import Page, back_of, go_to, show
+from headway_console.pages.shell import Page, back_of, go_to, show, show_list
 from headway_console.reading.manifests import find_id
 from headway_console.reading.works import WorkFilter, count_waiting, page_of_works, read_work
 from headway_console.services import HttpRequest, ask, read
@@ -42,7 +43,6 @@ _CANCEL_RESULTS = {
     "unknown": "unknown",
 }
 _FILTERS = ("state", "reason", "group", "job", "manifest")
-_MAX_AT_ONCE = 500
 
 
 def waits_for(reason: str | None) -> str:
@@ -58,17 +58,15 @@ async def unknown_manifest(request: HttpRequest, name: str | None) -> str | None
 @get("/work", opt=needs("viewer"))
 async def work_queue(request: HttpRequest) -> Response[str]:
     """List work, the newest first."""
-    cursor = fields.text_of(request, "cursor")
     filters = WorkFilter(
         **fields.texts_of(request, "group", "job", "manifest", "reason"),
         state=fields.choice_of(request, "state", contract.WorkState),
     )
-    return show(
+    return await show_list(
         request,
         "work_queue.html",
-        page=await read(request, page_of_works, filters, cursor=cursor),
-        values=fields.filters_of(request, *_FILTERS),
-        cursor=cursor,
+        partial(page_of_works, filters=filters),
+        _FILTERS,
         waiting=await read(request, count_waiting),
         reasons=sorted(REASONS.items(), key=lambda reason: reason[1]),
         waits_for=waits_for,
@@ -119,8 +117,6 @@ async def cancel(request: HttpRequest, ids: Sequence[UUID], *, to: str) -> Respo
     """Cancel work or runs, and show the results."""
     if not ids:
         raise Invalid("nothing is checked: check what to cancel")
-    if len(ids) > _MAX_AT_ONCE:
-        raise Invalid(f"check at most {_MAX_AT_ONCE} at once")
     message = contract.CancelRequest(ids=list(ids), reason=await fields.field_of(request, "reason"))
     answer = await ask(request, subjects.CANCEL_REQUEST, message, contract.CancelAnswer)
     ended = {"settled", "asked_to_stop", "asked"} & {result.result for result in answer.results}

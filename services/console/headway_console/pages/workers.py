@@ -1,6 +1,7 @@
 """Workers: their jobs, slots and runs."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from headway_clock import utc_now
@@ -13,31 +14,20 @@ from litestar.response import ServerSentEvent
 from headway_console.access.guards import needs
 from headway_console.pages import form_fields as fields
 from headway_console.pages.live import watch
-from headway_console.pages.shell import Page, back_of, go_to, show
+from headway_console.pages.shell import Page, back_of, go_to, show_list
 from headway_console.reading.system import page_of_workers, read_heartbeats
-from headway_console.services import HttpRequest, ask, read
+from headway_console.services import HttpRequest, ask
 
-_MAX_AT_ONCE = 500
 _SHOWN = 8
 
 
 @get("/workers", opt=needs("viewer"))
 async def workers(request: HttpRequest) -> Response[str]:
     """List workers by name."""
-    cursor, alive_only = (
-        fields.text_of(request, "cursor"),
-        fields.text_of(request, "which") != "all",
-    )
-    alive = timedelta(seconds=request.app.state.settings.orphan_timeout_seconds)
-    page = await read(
-        request,
-        page_of_workers,
-        heard_since=utc_now() - alive,
-        alive_only=alive_only,
-        cursor=cursor,
-    )
-    values = fields.filters_of(request, "which")
-    return show(request, "workers.html", page=page, values=values, cursor=cursor)
+    since = utc_now() - timedelta(seconds=request.app.state.settings.orphan_timeout_seconds)
+    alive_only = fields.text_of(request, "which") != "all"
+    read_page = partial(page_of_workers, heard_since=since, alive_only=alive_only)
+    return await show_list(request, "workers.html", read_page, ["which"])
 
 
 @get("/workers/live", opt=needs("viewer"), sync_to_thread=False)
@@ -51,8 +41,8 @@ async def drain(request: HttpRequest) -> Response[Any]:
     """Drain the checked workers."""
     back = await back_of(request, "/workers")
     names = [str(name) for name in (await request.form()).getall("id", [])]
-    if not 0 < len(names) <= _MAX_AT_ONCE:
-        text = f"Check some workers first, at most {_MAX_AT_ONCE}."
+    if not 0 < len(names) <= fields.MAX_AT_ONCE:
+        text = f"Check some workers first, at most {fields.MAX_AT_ONCE}."
         return go_to(request, back, text=text, kind="bad")
     try:
         message = DrainRequest(workers=names)

@@ -8,11 +8,12 @@ from headway_contract.work import RetryPolicy
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
-from headway_console.reading.lists import Page, SearchText, last_name, like, page_of, read_row
+from headway_console.reading.lists import Listing, Page, SearchText, like, read_row
 
 queries = Queries("headway_console.reading", "sql/applications.sql")
 
-_LIST, _JOBS = "applications", "jobs"
+_APPS = Listing("applications", None, "name")
+_JOBS = Listing("jobs", None, "name")
 
 
 class ApplicationRow(Struct, frozen=True, kw_only=True):
@@ -56,8 +57,8 @@ async def page_of_applications(
     connection: Connection, *, cursor: str | None = None, limit: int = 100
 ) -> Page[ApplicationRow]:
     """List applications by name, with the source that declares each."""
-    rows = await connection.fetch(queries["applications"], last_name(_LIST, cursor), limit + 1)
-    return page_of(_LIST, rows, limit, partial(read_row, ApplicationRow), None, "name")
+    rows = await connection.fetch(queries["applications"], _APPS.last_name(cursor), limit + 1)
+    return _APPS.page(rows, limit, partial(read_row, ApplicationRow))
 
 
 async def page_of_jobs(
@@ -70,9 +71,9 @@ async def page_of_jobs(
 ) -> Page[JobRow]:
     """List declared jobs with the schema of their input; workers heard since then are alive."""
     rows = await connection.fetch(
-        queries["jobs"], last_name(_JOBS, cursor), like(text), heard_since, limit + 1
+        queries["jobs"], _JOBS.last_name(cursor), like(text), heard_since, limit + 1
     )
-    return page_of(_JOBS, rows, limit, _job_row, None, "name")
+    return _JOBS.page(rows, limit, _job_row)
 
 
 def _job_row(row: Any) -> JobRow:

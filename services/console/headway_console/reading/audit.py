@@ -9,21 +9,13 @@ from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
 from headway_console.reading.events import type_pattern
-from headway_console.reading.lists import (
-    Page,
-    Place,
-    Texts,
-    escaped,
-    time_and_id,
-    unknown_entry,
-    write_cursor,
-)
+from headway_console.reading.lists import Listing, Page, Texts, escaped
 
 queries = Queries("headway_console.reading", "sql/audit.sql")
 
 SEARCHED = 5_000
 
-_LIST = "audit"
+_AUDIT = Listing("audit", "recorded_at", "entry", str)
 _OPERATOR = "operator/"
 _LAST_NUMBER = (1 << 63) - 1
 
@@ -75,16 +67,7 @@ async def page_of_audit(
         reached = await connection.fetchrow(queries["reached"], *where, people, SEARCHED)
     if reached is not None:  # older rows belong to the next page
         rows = [row for row in rows if _order(row) >= _order(reached)]
-    last = rows[limit - 1] if len(rows) > limit else reached
-    following = None
-    if last is not None:
-        identity = f"{last['service']}{last['id']}"
-        following = write_cursor(Place(_LIST, last["recorded_at"], identity))
-    return Page(
-        items=[_entry(row) for row in rows[:limit]],
-        next=following,
-        searched_until=None if reached is None else reached["recorded_at"],
-    )
+    return _AUDIT.searched(_AUDIT.page(rows, limit, _entry), reached)
 
 
 def _order(row: Any) -> tuple[datetime, str, int]:
@@ -93,12 +76,12 @@ def _order(row: Any) -> tuple[datetime, str, int]:
 
 def _place(cursor: str | None) -> tuple[datetime | None, int | None, int | None]:
     """Return the time of a cursor, and the numbers of both services to continue below."""
-    at, entry = time_and_id(_LIST, cursor, str)
+    at, entry = _AUDIT.time_and_id(cursor)
     if entry is None:
         return None, None, None
     service, number = entry[:1], entry[1:]
     if service not in ("s", "d") or not number.isdecimal():
-        raise unknown_entry(_LIST, cursor)
+        raise _AUDIT.unknown_entry(cursor)
     if service == "s":  # before entries of the dispatcher with the same time
         return at, int(number), _LAST_NUMBER
     return at, 0, int(number)

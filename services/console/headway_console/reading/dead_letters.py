@@ -18,11 +18,12 @@ from headway_errors import NotFound
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
-from headway_console.reading.lists import Page, page_of, read_row, time_and_id
+from headway_console.reading.lists import Listing, Page, read_row
 
 queries = Queries("headway_console.reading", "sql/dead_letters.sql")
 
-_FAILURES, _LETTERS = "failures", "dead letters"
+_FAILURES = Listing("failures", "last_at", kind=str)
+_LETTERS = Listing("dead letters", "created_at")
 
 
 class FailureGroup(Struct, frozen=True, kw_only=True):
@@ -58,13 +59,11 @@ async def page_of_failures(
     limit: int = 50,
 ) -> Page[FailureGroup]:
     """List dead letters by failure, the latest first."""
-    place = time_and_id(_FAILURES, cursor, str)
+    place = _FAILURES.time_and_id(cursor)
     rows = await connection.fetch(
         queries["failures"], state, group, job, manifest, *place, limit + 1
     )
-    return page_of(
-        _FAILURES, rows, limit, lambda row: read_row(FailureGroup, row, **_failure(row)), "last_at"
-    )
+    return _FAILURES.page(rows, limit, lambda row: read_row(FailureGroup, row, **_failure(row)))
 
 
 async def page_of_letters(
@@ -78,10 +77,10 @@ async def page_of_letters(
         queries["page"],
         *(filters.group, filters.job, filters.manifest, fingerprint, version, filters.state),
         *(filters.created_after, filters.created_before),
-        *time_and_id(_LETTERS, cursor, UUID),
+        *_LETTERS.time_and_id(cursor),
         limit + 1,
     )
-    return page_of(_LETTERS, rows, limit, _status, "created_at")
+    return _LETTERS.page(rows, limit, _status)
 
 
 async def read_letter(connection: Connection, id: UUID) -> DeadLetterAnswer:  # noqa: A002

@@ -10,15 +10,7 @@ from headway_history.store import Numbers
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct, structs
 
-from headway_console.reading.lists import (
-    Page,
-    Texts,
-    escaped,
-    page_of,
-    read_row,
-    searched,
-    time_and_id,
-)
+from headway_console.reading.lists import Listing, Page, Texts, escaped, read_row
 
 queries = Queries("headway_console.reading", "sql/events.sql")
 
@@ -28,7 +20,7 @@ SEARCHED = 6_000
 _NEWS = timedelta(hours=24)
 _NEWS_AT_ONCE = 5_000
 
-_LIST = "events"
+_EVENTS = Listing("events", "recorded_at", kind=int)
 _PREFIX, _VERSION = "headway.", ".v"
 
 
@@ -82,7 +74,7 @@ async def page_of_events(
     connection: Connection, filters: EventFilter, *, cursor: str | None = None, limit: int = 100
 ) -> Page[EventRow]:
     """List events of history, the newest first."""
-    _, below = time_and_id(_LIST, cursor, int)
+    _, below = _EVENTS.time_and_id(cursor)
     if filters.run is not None and filters.work is None:
         # The index is by work. If the run is gone, the newest events are searched.
         work = await connection.fetchval(queries["work_of_run"], filters.run)
@@ -96,11 +88,11 @@ async def page_of_events(
         rows = await connection.fetch(queries["feed"], *narrow)
     else:
         rows = await connection.fetch(queries["feed_of"], *narrow, filters.manifest)
-    page = page_of(_LIST, rows, limit, event_row, "recorded_at")
+    page = _EVENTS.page(rows, limit, event_row)
     if page.next is not None:
         return page
     reached = await connection.fetchrow(queries["reached"], *where, SEARCHED)
-    return searched(page, _LIST, reached, "recorded_at")
+    return _EVENTS.searched(page, reached)
 
 
 async def read_position(connection: Connection, *, now: datetime) -> Numbers:
@@ -130,10 +122,9 @@ async def read_events(
     return [event_row(row) for row in rows]
 
 
-async def read_pulse(connection: Connection) -> tuple[Any, ...]:
-    """Return values that change when the scheduler has decided something."""
-    [row] = await connection.fetch(queries["pulse"])
-    return tuple(row.values())
+async def read_pulse(connection: Connection) -> Any:
+    """Return a row that changes when the scheduler has decided something."""
+    return await connection.fetchrow(queries["pulse"])
 
 
 def event_row(row: Any) -> EventRow:

@@ -10,12 +10,12 @@ from headway_contract.operations import GroupOccupancy, GroupStatus
 from headway_decisions.declaring.ownership import group_owners, read_group
 from headway_postgres_kit import Connection, Queries
 
-from headway_console.reading.lists import Page, last_name, page_of, read_row
+from headway_console.reading.lists import Listing, Page, read_row
 from headway_console.reading.works import read_waiting
 
 queries = Queries("headway_console.reading", "sql/groups.sql")
 
-_LIST = "groups"
+_GROUPS = Listing("groups", None, "name")
 
 
 class GroupRow(GroupStatus, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ async def page_of_groups(
     connection: Connection, *, name: Name | None = None, cursor: str | None = None, limit: int = 100
 ) -> Page[GroupRow]:
     """List groups by name: limits, active runs and waiting work; or one group."""
-    rows = await connection.fetch(queries["page"], last_name(_LIST, cursor), name, limit + 1)
+    rows = await connection.fetch(queries["page"], _GROUPS.last_name(cursor), name, limit + 1)
     occupancy = await read_occupancy(connection)
 
     def group_row(row: Any) -> GroupRow:
@@ -54,7 +54,7 @@ async def page_of_groups(
             **occupancy[row["name"]],
         )
 
-    return page_of(_LIST, rows, limit, group_row, None, "name")
+    return _GROUPS.page(rows, limit, group_row)
 
 
 async def read_occupancy(connection: Connection) -> defaultdict[str, dict[str, Any]]:

@@ -4,6 +4,7 @@ import base64
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Generic, TypeVar
+from uuid import UUID
 
 import msgspec
 from headway_contract.fields import Text
@@ -11,7 +12,6 @@ from headway_errors import Invalid
 from msgspec import Meta, Struct
 
 Item = TypeVar("Item")
-Key = TypeVar("Key")
 Kind = TypeVar("Kind", bound=Struct)
 
 SearchText = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -41,78 +41,70 @@ class Place(Struct, frozen=True, array_like=True):
     at: datetime | None
     id: str | int
 
-
-def write_cursor(place: Place) -> str:
-    """Write a place as an opaque text."""
-    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
-
-
-def read_cursor(of: str, cursor: str | None) -> Place | None:
-    """Return the place of a cursor; `None` for the first page. Raises `BadCursor`."""
-    if not cursor:
-        return None
-    try:
-        padded = cursor + "=" * (-len(cursor) % 4)
-        data = base64.b64decode(padded, altchars=b"-_", validate=True)
-        place = msgspec.json.decode(data, type=Place)
-    except (ValueError, msgspec.DecodeError) as error:
-        raise BadCursor(f"invalid cursor {cursor!r}: send 'next' of a page unchanged") from error
-    if place.of != of or (place.at is not None and place.at.tzinfo is None):
-        raise BadCursor(f"{cursor!r} is a cursor of another list than {of}: start without one")
-    return place
+    def cursor(self) -> str:
+        """Write the place as an opaque text."""
+        return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
 
 
-def time_and_id(of: str, cursor: str | None, kind: type[Key]) -> tuple[datetime | None, Key | None]:
-    """Return the place in a list that is ordered by time and id; raises `BadCursor`."""
-    place = read_cursor(of, cursor)
-    if place is None:
-        return None, None
-    expected: type[tuple[datetime, Key]] = tuple[datetime, kind]  # type: ignore[valid-type]
-    try:
-        return msgspec.convert((place.at, place.id), expected)
-    except msgspec.ValidationError as error:
-        raise unknown_entry(of, cursor) from error
+class Listing(Struct, frozen=True):
+    """A list in the order of two columns, a time and an id, or of `id` alone without `at`."""
 
+    name: str
+    at: str | None
+    id: str = "id"
+    kind: type = UUID
 
-def last_name(of: str, cursor: str | None) -> str:
-    """Return the place in a list that is ordered by name."""
-    place = read_cursor(of, cursor)
-    return "" if place is None else str(place.id)
+    def time_and_id(self, cursor: str | None) -> tuple[datetime | None, Any]:
+        """Return the place of a cursor; `None` twice for the first page. Raises `BadCursor`."""
+        place = self._read(cursor)
+        if place is None:
+            return None, None
+        try:
+            return msgspec.convert(place.at, datetime), msgspec.convert(place.id, self.kind)
+        except msgspec.ValidationError as error:
+            raise self.unknown_entry(cursor) from error
 
+    def last_name(self, cursor: str | None) -> str:
+        """Return the name of a cursor; empty for the first page. Raises `BadCursor`."""
+        place = self._read(cursor)
+        return "" if place is None else str(place.id)
 
-def unknown_entry(of: str, cursor: str | None) -> BadCursor:
-    """Make the error for a cursor that does not fit the order of its list."""
-    return BadCursor(f"{cursor!r} names no entry of {of}: start without one")
+    def unknown_entry(self, cursor: str | None) -> BadCursor:
+        """Make the error for a cursor that does not fit the order of the list."""
+        return BadCursor(f"{cursor!r} names no entry of {self.name}: start without one")
 
+    def page(self, rows: Sequence[Any], limit: int, item: Callable[[Any], Item]) -> Page[Item]:
+        """Make a page of rows; a row more than `limit` shows that there is a next page."""
+        shown = rows[:limit]
+        following = self._cursor(shown[-1]) if len(rows) > limit else None
+        return Page(items=[item(row) for row in shown], next=following)
 
-def page_of(
-    of: str,
-    rows: Sequence[Any],
-    limit: int,
-    item: Callable[[Any], Item],
-    at: str | None,
-    identity: str = "id",
-) -> Page[Item]:
-    """Make a page of rows; a row more than `limit` shows that there is a next page.
+    def searched(self, page: Page[Item], reached: Any) -> Page[Item]:
+        """Continue a page that a bounded search did not fill after `reached`, its last row."""
+        if page.next is not None or reached is None:
+            return page
+        return Page(items=page.items, next=self._cursor(reached), searched_until=reached[self.at])
 
-    `at` and `identity` are the columns of the order; without `at` it is `identity` alone.
-    """
-    shown = rows[:limit]
-    following = _cursor(of, shown[-1], at, identity) if len(rows) > limit else None
-    return Page(items=[item(row) for row in shown], next=following)
+    def _read(self, cursor: str | None) -> Place | None:
+        if not cursor:
+            return None
+        try:
+            padded = cursor + "=" * (-len(cursor) % 4)
+            data = base64.b64decode(padded, altchars=b"-_", validate=True)
+            place = msgspec.json.decode(data, type=Place)
+        except (ValueError, msgspec.DecodeError) as error:
+            raise BadCursor(
+                f"invalid cursor {cursor!r}: send 'next' of a page unchanged"
+            ) from error
+        if place.of != self.name or (place.at is not None and place.at.tzinfo is None):
+            raise BadCursor(
+                f"{cursor!r} is a cursor of another list than {self.name}: start without one"
+            )
+        return place
 
-
-def searched(page: Page[Item], of: str, reached: Any, at: str, identity: str = "id") -> Page[Item]:
-    """Continue a page that a bounded search did not fill after `reached`, its last row."""
-    if page.next is not None or reached is None:
-        return page
-    following = _cursor(of, reached, at, identity)
-    return Page(items=page.items, next=following, searched_until=reached[at])
-
-
-def _cursor(of: str, row: Any, at: str | None, identity: str) -> str:
-    entry = row[identity] if isinstance(row[identity], int) else str(row[identity])
-    return write_cursor(Place(of, None if at is None else row[at], entry))
+    def _cursor(self, row: Any) -> str:
+        entry = row[self.id] if isinstance(row[self.id], int) else str(row[self.id])
+        return Place(self.name, row[self.at] if self.at else None, entry).cursor()
 
 
 def read_row(kind: type[Kind], row: Any, **values: Any) -> Kind:

@@ -1,5 +1,6 @@
 """Manifests: as a list, and one in full with its dependencies."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
@@ -16,21 +17,13 @@ from headway_errors import Invalid, NotFound
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
-from headway_console.reading.lists import (
-    Page,
-    SearchText,
-    Texts,
-    last_name,
-    like,
-    page_of,
-    read_row,
-)
+from headway_console.reading.lists import Listing, Page, SearchText, Texts, like, read_row
 
 queries = Queries("headway_console.reading", "sql/manifests.sql")
 
 ManifestState = Literal["enabled", "disabled", "paused", "blocked", "outstanding", "troubled"]
 
-_LIST = "manifests"
+_MANIFESTS = Listing("manifests", None, "external_id")
 _FAMILY = 500
 _LABELS = 1000
 # Number of names that are compared to find a similar one.
@@ -38,21 +31,12 @@ _COMPARED_NAMES = 2000
 
 # Settings that only code decides; `retry` has two fields that operators may own.
 _CODE_SETTINGS = ("timing", "misfire", "overlap", "input", "labels", "batch")
-# The settings that operators may own, by the names of their fields.
-_OWNED_SETTINGS = {
-    "enabled": "enabled",
-    "attempts": "attempts",
-    "interval": "interval_seconds",
-    "jitter": "jitter_seconds",
-}
+# Settings that operators may own, where they are not named like their fields.
+_OWNED_SETTINGS = {"interval": "interval_seconds", "jitter": "jitter_seconds"}
 
 
 class ManifestFilter(Struct, frozen=True, kw_only=True):
-    """Filters of manifests.
-
-    `text` is searched in the name, the id, the job with its title, and the group; a label is
-    `key=value`.
-    """
+    """Filters; `text` is searched in id, job, title and group, and a label is `key=value`."""
 
     text: SearchText | None = None
     group: Name | None = None
@@ -127,14 +111,6 @@ class ManifestDetails(Struct, frozen=True, kw_only=True):
     family: Family
 
 
-class Label(Struct, frozen=True, kw_only=True):
-    """A label, and how many manifests have it."""
-
-    key: str
-    value: str
-    manifests: int
-
-
 async def page_of_manifests(
     connection: Connection, filters: ManifestFilter, *, cursor: str | None = None, limit: int = 50
 ) -> Page[ManifestRow]:
@@ -147,13 +123,13 @@ async def page_of_manifests(
         labels[key] = value
     rows = await connection.fetch(
         queries["page"],
-        last_name(_LIST, cursor),
+        _MANIFESTS.last_name(cursor),
         *(like(filters.text), filters.group, filters.job, filters.owner),
         labels or None,
         filters.state,
         limit + 1,
     )
-    return page_of(_LIST, rows, limit, manifest_row, None, "external_id")
+    return _MANIFESTS.page(rows, limit, manifest_row)
 
 
 async def read_manifest(connection: Connection, external_id: str) -> ManifestDetails:
@@ -214,10 +190,9 @@ async def read_family(connection: Connection, manifest: UUID) -> Family:
     return Family(nodes=nodes, more=len(rows) >= _FAMILY)
 
 
-async def list_labels(connection: Connection) -> list[Label]:
-    """Return all labels with their counts."""
-    rows = await connection.fetch(queries["labels"], _LABELS)
-    return [Label(**dict(row)) for row in rows]
+async def list_labels(connection: Connection) -> Sequence[Any]:
+    """Return the rows of all labels: key, value and the number of their manifests."""
+    return await connection.fetch(queries["labels"], _LABELS)
 
 
 def held_by(row: Any) -> str | None:
@@ -262,7 +237,7 @@ def _settings(row: Any) -> list[Setting]:
         is_override = owner.owner == "operator"
         settings.append(
             Setting(
-                name=_OWNED_SETTINGS[owner.field],
+                name=_OWNED_SETTINGS.get(owner.field, owner.field),
                 value=owner.value,
                 source="operator" if is_override else made,
                 give_back=owner.field if is_override else "",

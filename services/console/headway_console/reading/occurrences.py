@@ -7,14 +7,14 @@ from uuid import UUID
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
-from headway_console.reading.lists import Page, page_of, read_row, time_and_id
+from headway_console.reading.lists import Listing, Page, read_row
 
 queries = Queries("headway_console.reading", "sql/occurrences.sql")
 
 # A month with a fire each minute; with more, the latest are counted.
 COUNTED = 50_000
 _STRETCHES = 500
-_LIST = "occurrences"
+_OCCURRENCES = Listing("occurrences", "first_due_at", "cause", str)
 
 
 class Occurrence(Struct, frozen=True, kw_only=True):
@@ -35,13 +35,6 @@ class Occurrence(Struct, frozen=True, kw_only=True):
     run: UUID | None
     started_at: datetime | None
     finished_at: datetime | None
-
-
-class Span(Struct, frozen=True, kw_only=True):
-    """Decisions about a span of time, the oldest first; `more` if there are too many to show."""
-
-    occurrences: list[Occurrence]
-    more: bool = False
 
 
 class DayCount(Struct, frozen=True, kw_only=True):
@@ -83,19 +76,19 @@ class RunFigure(Struct, frozen=True, kw_only=True):
 
 async def read_span(
     connection: Connection, manifest: UUID, *, since: datetime, until: datetime, limit: int = 5000
-) -> Span:
-    """Return the decisions about a manifest in a span."""
+) -> tuple[list[Occurrence], bool]:
+    """Return decisions about a manifest, the oldest first, and whether there are more."""
     rows = await connection.fetch(queries["between"], manifest, since, until, limit + 1)
-    return Span(occurrences=[_occurrence(row) for row in rows[:limit]], more=len(rows) > limit)
+    return [_occurrence(row) for row in rows[:limit]], len(rows) > limit
 
 
 async def page_of_occurrences(
     connection: Connection, manifest: UUID, *, cursor: str | None = None, limit: int = 50
 ) -> Page[Occurrence]:
     """List the decisions about a manifest, the latest first."""
-    place = time_and_id(_LIST, cursor, str)
+    place = _OCCURRENCES.time_and_id(cursor)
     rows = await connection.fetch(queries["last"], manifest, *place, limit + 1)
-    return page_of(_LIST, rows, limit, _occurrence, "first_due_at", "cause")
+    return _OCCURRENCES.page(rows, limit, _occurrence)
 
 
 def _occurrence(row: Any) -> Occurrence:

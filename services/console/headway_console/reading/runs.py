@@ -15,15 +15,7 @@ from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
 from headway_console.reading.events import EventRow, event_row
-from headway_console.reading.lists import (
-    Page,
-    SearchText,
-    like,
-    page_of,
-    read_row,
-    searched,
-    time_and_id,
-)
+from headway_console.reading.lists import Listing, Page, SearchText, like, read_row
 from headway_console.reading.manifests import id_of_filter
 
 queries = Queries("headway_console.reading", "sql/runs.sql")
@@ -34,7 +26,7 @@ SEARCHED = 10_000
 SEARCHED_FOR_TEXT = 4_000
 
 _LIVE = ("pending", "in_progress")
-_LIST = "runs"
+_RUNS = Listing("runs", "created_at", "run_id")
 _ATTEMPTS = 100
 _EVENTS = 500
 
@@ -100,7 +92,7 @@ async def page_of_runs(
 ) -> Page[RunRow]:
     """List runs, the newest first."""
     manifest = await id_of_filter(connection, filters.manifest, filters.manifest_id)
-    place = time_and_id(_LIST, cursor, UUID)
+    place = _RUNS.time_and_id(cursor)
     in_error = bool(filters.text) and filters.text_in == "error"
     state = "failed" if in_error else filters.state
     where = (filters.group, filters.job, manifest)
@@ -128,8 +120,7 @@ async def page_of_runs(
     if reached is not None:  # older runs belong to the next page
         live = [row for row in live if _newest_first(row) >= _newest_first(reached)]
     rows = sorted([*live, *ended], key=_newest_first, reverse=True)
-    page = page_of(_LIST, rows, limit, _run_row, "created_at", "run_id")
-    return searched(page, _LIST, reached, "created_at", "run_id")
+    return _RUNS.searched(_RUNS.page(rows, limit, _run_row), reached)
 
 
 def _newest_first(row: Any) -> tuple[datetime, UUID]:
@@ -171,10 +162,9 @@ async def read_log(
     return [LogLine(**dict(row)) for row in rows]
 
 
-async def read_run_changes(connection: Connection, run: UUID) -> tuple[Any, ...]:
-    """Return the values of a run that change while it runs."""
-    row = await connection.fetchrow(queries["run_changes"], run)
-    return () if row is None else tuple(row.values())
+async def read_run_changes(connection: Connection, run: UUID) -> Any:
+    """Return the values of a run that change while it runs; `None` if there is no run."""
+    return await connection.fetchrow(queries["run_changes"], run)
 
 
 def _run_row(row: Any) -> RunRow:

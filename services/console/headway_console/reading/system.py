@@ -1,5 +1,6 @@
 """The overview, and the state of the passes, their backlogs and the workers, from the tables."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
@@ -10,17 +11,19 @@ from msgspec import Struct
 
 from headway_console.reading.dead_letters import FailureGroup, page_of_failures
 from headway_console.reading.groups import GroupRow, page_of_groups
-from headway_console.reading.lists import Page, last_name, page_of, read_row
+from headway_console.reading.lists import Listing, Page, read_row
 
 queries = Queries("headway_console.reading", "sql/overview.sql", "sql/system.sql")
 
 _COUNTED = 10_000
 _SAMPLE = 2_000
 _LATEST = 200
-_WORKERS = "workers"
+_WORKERS = Listing("workers", None, "name")
 _DAY = timedelta(hours=24)
 _NOW = timedelta(minutes=5)
+_SLOT = timedelta(minutes=30)
 _FEW = 8
+_GROUPS = 50
 _BUSY_LOOKED_AT = 500
 _LATELY = timedelta(hours=1)
 # Passes poll every five seconds.
@@ -70,29 +73,13 @@ class Health(Struct, frozen=True, kw_only=True):
     dispatchers: list[Dispatcher]
 
 
-class Rejected(Struct, frozen=True, kw_only=True):
-    """Messages that a service could not handle."""
-
-    service: str
-    messages: int
-    last_at: datetime | None
-
-
-class Table(Struct, frozen=True, kw_only=True):
-    """A table: estimated rows, and bytes with its indexes."""
-
-    name: str
-    rows: int
-    bytes: int
-
-
 class System(Struct, frozen=True, kw_only=True):
-    """State of the system."""
+    """State of the system; `rejected` and `tables` are rows of their statements."""
 
     health: Health
     connected: dict[str, int]
-    rejected: list[Rejected]
-    tables: list[Table]
+    rejected: Sequence[Any]
+    tables: Sequence[Any]
     versions: dict[str, str]
 
 
@@ -110,14 +97,12 @@ async def read_health(connection: Connection, *, now: datetime) -> Health:
 async def read_system(connection: Connection, *, now: datetime) -> System:
     """Read the state of the system."""
     connected = await connection.fetch(queries["connected"])
-    rejected = await connection.fetch(queries["rejected"])
-    tables = await connection.fetch(queries["tables"])
     versions = await connection.fetch(queries["versions"])
     return System(
         health=await read_health(connection, now=now),
         connected={row["name"]: row["connections"] for row in connected},
-        rejected=[Rejected(**dict(row)) for row in rejected],
-        tables=[Table(**dict(row)) for row in tables],
+        rejected=await connection.fetch(queries["rejected"]),
+        tables=await connection.fetch(queries["tables"]),
         versions={row["name"]: row["version"] for row in versions},
     )
 
@@ -125,34 +110,15 @@ async def read_system(connection: Connection, *, now: datetime) -> System:
 async def _backlogs(connection: Connection, now: datetime) -> list[Backlog]:
     [overdue] = await connection.fetch(queries["overdue"], now, _COUNTED)
     outboxes = await connection.fetch(queries["outboxes"], _COUNTED)
-    [in_flight] = await connection.fetch(queries["in_flight"], _SAMPLE)
+    [unreceived, unreported] = await connection.fetch(queries["in_flight"], _SAMPLE)
     taking_in = await connection.fetchval(queries["taking_in"], _LATEST)
     [projecting] = await connection.fetch(queries["projecting"], now - _LATELY, _LATEST)
     return [
-        Backlog(name="tick", waiting=overdue["manifests"], oldest_at=overdue["oldest_at"]),
-        *(
-            Backlog(
-                name=f"{row['service']}_outbox", waiting=row["messages"], oldest_at=row["oldest_at"]
-            )
-            for row in outboxes
-        ),
-        Backlog(
-            name="dispatcher_intake",
-            waiting=in_flight["unknown"],
-            oldest_at=in_flight["unknown_since"],
-            usual_seconds=taking_in,
-        ),
-        Backlog(
-            name="scheduler_intake",
-            waiting=in_flight["unreported"],
-            oldest_at=in_flight["unreported_since"],
-        ),
-        Backlog(
-            name="projector",
-            waiting=0,
-            usual_seconds=projecting["p50"],
-            last_at=projecting["last_at"],
-        ),
+        Backlog(name="tick", **overdue),
+        *(Backlog(**row) for row in outboxes),
+        Backlog(**unreceived, usual_seconds=taking_in),
+        Backlog(**unreported),
+        Backlog(name="projector", waiting=0, **projecting),
     ]
 
 
@@ -166,22 +132,14 @@ async def page_of_workers(
 ) -> Page[WorkerStatus]:
     """List workers in the order of their names; workers heard since then are alive."""
     rows = await connection.fetch(
-        queries["workers"], heard_since, alive_only, last_name(_WORKERS, cursor), limit + 1
+        queries["workers"], heard_since, alive_only, _WORKERS.last_name(cursor), limit + 1
     )
-    return page_of(
-        _WORKERS,
-        rows,
-        limit,
-        lambda row: read_row(WorkerStatus, row, worker=row["name"]),
-        None,
-        "name",
-    )
+    return _WORKERS.page(rows, limit, lambda row: read_row(WorkerStatus, row, worker=row["name"]))
 
 
-async def read_heartbeats(connection: Connection) -> tuple[Any, ...]:
-    """Return values that change with every heartbeat."""
-    [row] = await connection.fetch(queries["heartbeats"])
-    return tuple(row.values())
+async def read_heartbeats(connection: Connection) -> Any:
+    """Return a row that changes with every heartbeat."""
+    return await connection.fetchrow(queries["heartbeats"])
 
 
 class Throughput(Struct, frozen=True, kw_only=True):
@@ -238,12 +196,7 @@ class Overview(Struct, frozen=True, kw_only=True):
 
 
 async def read_overview(
-    connection: Connection,
-    *,
-    now: datetime,
-    heard_since: datetime,
-    width: timedelta = timedelta(minutes=30),
-    groups: int = 50,
+    connection: Connection, *, now: datetime, heard_since: datetime
 ) -> Overview:
     """Return the overview; workers heard since then are alive."""
     counts = await connection.fetchrow(queries["counts"], heard_since)
@@ -256,11 +209,11 @@ async def read_overview(
         health=await read_health(connection, now=now),
         counts=Counts(**dict(counts or {})),
         lately=lately,
-        day=await read_throughput(connection, since=now - _DAY, until=now, width=width),
+        day=await read_throughput(connection, since=now - _DAY, until=now, width=_SLOT),
         coming=[read_row(Coming, row) for row in coming],
         failing=[Failing(**dict(row)) for row in failing],
         failures=failures.items,
-        groups=(await page_of_groups(connection, limit=groups)).items,
+        groups=(await page_of_groups(connection, limit=_GROUPS)).items,
     )
 
 

@@ -12,7 +12,7 @@ from headway_errors import NotFound
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
-from headway_console.reading.lists import Page, page_of, read_row, searched, time_and_id
+from headway_console.reading.lists import Listing, Page, read_row
 from headway_console.reading.manifests import id_of_filter
 from headway_console.reading.runs import RunRow, read_attempts
 
@@ -22,7 +22,9 @@ queries = Queries("headway_console.reading", "sql/works.sql")
 SEARCHED = 20_000
 # Waiting work is counted up to this number.
 _COUNTED_WAITING = 50_000
-_UNSETTLED, _SETTLED, _ENQUEUED = "work", "settled work", "enqueued"
+_UNSETTLED = Listing("work", "queued_at")
+_SETTLED = Listing("settled work", "settled_at")
+_ENQUEUED = Listing("enqueued", "enqueued_at", "work_id")
 
 
 class WorkFilter(Struct, frozen=True, kw_only=True):
@@ -52,20 +54,20 @@ async def page_of_works(
     manifest = await id_of_filter(connection, filters.manifest, filters.manifest_id)
     where = (filters.group, filters.job, manifest)
     if filters.state != "settled":
-        place = time_and_id(_UNSETTLED, cursor, UUID)
+        place = _UNSETTLED.time_and_id(cursor)
         rows = await connection.fetch(
             queries["unsettled"], filters.state, *where, filters.reason, *place, limit + 1
         )
-        return page_of(_UNSETTLED, rows, limit, _work_status, "queued_at")
-    place = time_and_id(_SETTLED, cursor, UUID)
+        return _UNSETTLED.page(rows, limit, _work_status)
+    place = _SETTLED.time_and_id(cursor)
     rows = await connection.fetch(
         queries["settled"], filters.reason, *where, *place, SEARCHED, limit + 1
     )
-    page = page_of(_SETTLED, rows, limit, _work_status, "settled_at")
+    page = _SETTLED.page(rows, limit, _work_status)
     if page.next is not None:
         return page
     reached = await connection.fetchrow(queries["reached"], *place, SEARCHED)
-    return searched(page, _SETTLED, reached, "settled_at")
+    return _SETTLED.searched(page, reached)
 
 
 async def page_of_enqueued(
@@ -76,10 +78,9 @@ async def page_of_enqueued(
     limit: int = 100,
 ) -> Page[EnqueuedStatus]:
     """List enqueued work that is not queued, the oldest first."""
-    place = time_and_id(_ENQUEUED, cursor, UUID)
+    place = _ENQUEUED.time_and_id(cursor)
     rows = await connection.fetch(queries["enqueued"], refused_only, *place, limit + 1)
-    item = partial(read_row, EnqueuedStatus)
-    return page_of(_ENQUEUED, rows, limit, item, "enqueued_at", "work_id")
+    return _ENQUEUED.page(rows, limit, partial(read_row, EnqueuedStatus))
 
 
 async def read_waiting(connection: Connection) -> Sequence[Any]:

@@ -31,7 +31,7 @@ from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consume import Intake
 from headway_postgres_kit import Connection, Database, note
 from headway_relay import events_in
-from headway_service_kit.ignored_messages import IGNORED_MESSAGES
+from headway_service_kit.ignored_messages import count_ignored
 from headway_tracing import span
 from msgspec import structs
 
@@ -114,7 +114,7 @@ def _without_outdated(events: list[Event], oldest: datetime) -> list[Event]:
         for event in events
         if event.time >= oldest or not isinstance(event.data, WorkQueued | WorkCancelRequested)
     ]
-    IGNORED_MESSAGES.add("work_too_old", len(events) - len(recent))
+    count_ignored("work_too_old", len(events) - len(recent))
     return recent
 
 
@@ -202,7 +202,7 @@ async def _handle_not_queued(
     new = {row["id"] for row in filled}
     records += [queued_record(arrived[work], rows[work], now) for work in new]
     known = await _known(connection, arrived)
-    IGNORED_MESSAGES.add("work_known_before", len(known - new))
+    count_ignored("work_known_before", len(known - new))
     left = [(event, rows[work]) for work, event in arrived.items() if work not in known]
     if left:
         reason = "its manifest already had unsettled work"

@@ -33,7 +33,7 @@ from headway_jetstream_kit import Message
 from headway_jetstream_kit.consume import Unreadable
 from headway_postgres_kit import note
 from headway_relay import events_in
-from headway_service_kit.ignored_messages import IGNORED_MESSAGES
+from headway_service_kit.ignored_messages import count_ignored
 from headway_tracing.log import get_logger
 from msgspec import Struct, structs
 
@@ -113,7 +113,7 @@ def read_message(message: Message) -> LeaseMessage:
     size = len(message.body)
     known = events_in(structs.replace(message, body=storable_json(message.body)))
     events = [bound_event(event, size) for event in known if isinstance(event.data, LeaseEvent)]
-    IGNORED_MESSAGES.add("events_that_are_no_workers", len(known) - len(events))
+    count_ignored("events_that_are_no_workers", len(known) - len(events))
     return LeaseMessage(
         sequence=message.sequence,
         lease=lease,
@@ -128,7 +128,7 @@ def judge_message(batch: Batch, message: LeaseMessage, now: datetime) -> list[Re
     lease = batch.leases.get(message.lease)
     events = [event for event in message.events if (message.lease, event.id) in batch.fresh]
     batch.fresh.difference_update((message.lease, event.id) for event in events)
-    IGNORED_MESSAGES.add("events_applied_before", len(message.events) - len(events))
+    count_ignored("events_applied_before", len(message.events) - len(events))
     created_at = batch.created_at.get(message.lease, now)
     facts = tuple(_fact(event, message, created_at, now) for event in events)
     if lease is None:

@@ -25,7 +25,7 @@ from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_jetstream_kit.ask import ask
 from headway_jetstream_kit.limited_log import LimitedLog
 from headway_postgres_kit import Connection, Database, DatabaseUnavailable
-from headway_service_kit.ignored_messages import IGNORED_MESSAGES
+from headway_service_kit.ignored_messages import count_ignored
 from headway_service_kit.passes import Wakeup
 from headway_tracing.log import get_logger
 from msgspec import structs
@@ -71,7 +71,7 @@ class Heartbeats:
             heartbeat = _read(message)
         except (msgspec.DecodeError, ValueError) as error:
             self._unreadable.warning("heartbeats refused", error=error)
-            IGNORED_MESSAGES.add("unreadable_heartbeats")
+            count_ignored("unreadable_heartbeats")
             await _respond(message, HeartbeatReply(dispatcher=self.name, error=str(error)))
             return
         self._waiting.append((message, heartbeat))

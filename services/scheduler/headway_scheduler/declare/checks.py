@@ -1,6 +1,5 @@
 """Check definitions against what is stored: owners, jobs, parents and times."""
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -15,12 +14,12 @@ from headway.define.definitions import (
     ManifestDefinition,
 )
 from headway.define.inputs import problem_of_input
-from headway.define.packing import UnreadableDefinitions, unpack
-from headway_contract.definitions import ApplyRequest
+from headway.define.packing import UnreadableDefinitions
 from headway_decisions.declaring.lookup import find_cycles
 from headway_decisions.timing import timing
 from headway_errors import Conflict, Invalid
 from headway_postgres_kit import Connection
+from msgspec import Struct
 
 from headway_scheduler.declare.one_shots import past_messages
 from headway_scheduler.store import manifests
@@ -34,14 +33,6 @@ class ForeignDefinitions(InvalidDefinitions):
     """Definitions that name manifests or jobs of another application."""
 
 
-def unpack_definitions(request: ApplyRequest) -> Definitions:
-    """Unpack the definitions of a request; raises `Invalid`."""
-    try:
-        return unpack(request.definitions)
-    except UnreadableDefinitions as error:
-        raise Invalid(str(error)) from error
-
-
 @contextmanager
 def request_errors() -> Iterator[None]:
     """Translate problems of definitions to the errors of a request."""
@@ -49,31 +40,52 @@ def request_errors() -> Iterator[None]:
         yield
     except ForeignDefinitions as error:
         raise Conflict(str(error)) from error
-    except InvalidDefinitions as error:
+    except (InvalidDefinitions, UnreadableDefinitions) as error:
         raise Invalid(str(error)) from error
 
 
-async def refuse_problems(
-    connection: Connection,
+class References(Struct, frozen=True, kw_only=True):
+    """Stored rows that definitions refer to: jobs, parents that exist, and the parents of those."""
+
+    jobs: dict[str, Any]
+    parents: set[str]
+    parent_of: dict[str, str | None]
+
+
+async def read_references(connection: Connection, definitions: Definitions) -> References:
+    """Read the stored jobs and manifests that definitions name."""
+    named = {job.name for job in definitions.jobs}
+    named |= {manifest.job for manifest in definitions.manifests}
+    jobs = await connection.fetch(manifests["jobs"], list(named))
+    parents = {manifest.depends_on for manifest in definitions.manifests} - {None}
+    parents -= {manifest.external_id for manifest in definitions.manifests}
+    found = await connection.fetch(manifests["ids_of"], list(parents))
+    above = await connection.fetch(manifests["parents_of"], [row["id"] for row in found])
+    return References(
+        jobs={row["name"]: row for row in jobs},
+        parents={row["external_id"] for row in found},
+        parent_of={row["external_id"]: row["parent"] for row in above},
+    )
+
+
+def refuse_problems(
     definitions: Definitions,
     known: Mapping[str, Any],
-    found: Sequence[str] = (),
-    *,
+    references: References,
     retimed: Sequence[ManifestDefinition],
     now: datetime,
+    found: Sequence[str] = (),
 ) -> None:
     """Raise `InvalidDefinitions` with every problem, also those that were `found` before.
 
     Only the timings of `retimed` manifests are checked: an old timing that has run out must not
     keep its application from starting.
     """
-    own = {job.name for job in definitions.jobs}
-    named = own | {manifest.job for manifest in definitions.manifests}
-    jobs = {row["name"]: row for row in await connection.fetch(manifests["jobs"], list(named))}
+    own, jobs = {job.name for job in definitions.jobs}, references.jobs
     foreign = [*_foreign(definitions, known), *_foreign_jobs(definitions, jobs)]
     problems = [
         *found,
-        *await asyncio.to_thread(_timings, retimed, now),
+        *_timings(retimed, now),
         # Code may keep one-shots whose time is past; a request for one is a mistake.
         *(past_messages(retimed, now) if definitions.owner == API_OWNER else []),
         *foreign,
@@ -86,7 +98,7 @@ async def refuse_problems(
                 manifest, jobs.get(manifest.job), known.get(manifest.external_id)
             )
         ),
-        *await _parents(connection, definitions),
+        *_parents(definitions, references),
     ]
     if problems:
         kind = ForeignDefinitions if foreign else InvalidDefinitions
@@ -157,23 +169,17 @@ def _job_problems(manifest: ManifestDefinition, job: Any, stored: Any) -> list[s
     return [f"{named}: {problem}" for problem in problems_of_key(manifest)]
 
 
-async def _parents(connection: Connection, definitions: Definitions) -> list[str]:
+def _parents(definitions: Definitions, references: References) -> list[str]:
     """Check that parents exist and that dependencies have no cycle, stored manifests included."""
-    parents: dict[str, str | None] = {
-        manifest.external_id: manifest.depends_on for manifest in definitions.manifests
-    }
-    elsewhere = {name for name in parents.values() if name is not None and name not in parents}
-    rows = await connection.fetch(manifests["ids_of"], list(elsewhere))
-    found = {row["external_id"]: row["id"] for row in rows}
+    parents = {manifest.external_id: manifest.depends_on for manifest in definitions.manifests}
+    known = {None, *parents, *references.parents}
     problems = [
         f"manifest {manifest.external_id!r} depends on {manifest.depends_on!r}, "
         "which does not exist"
         for manifest in definitions.manifests
-        if manifest.depends_on in elsewhere and manifest.depends_on not in found
+        if manifest.depends_on not in known
     ]
-    line = await connection.fetch(manifests["parents_of"], list(found.values()))
-    stored = {row["external_id"]: row["parent"] for row in line}
-    cycles = find_cycles({**parents, **stored, **parents})
+    cycles = find_cycles({**parents, **references.parent_of, **parents})
     return problems + [
         f"manifests depend on each other in a circle: {' → '.join(reversed(cycle))}"
         for cycle in cycles

@@ -12,13 +12,7 @@ from headway.define.definitions import (
     JobTerms,
     ManifestDefinition,
 )
-from headway_decisions.declaring.app_sources import (
-    Application,
-    MayDeclare,
-    Source,
-    Verdict,
-    judge_declaration,
-)
+from headway_decisions.declaring import app_sources
 from headway_decisions.declaring.lookup import stored_definition
 from headway_decisions.declaring.ownership import RETRY_FIELDS, manifest_owners
 from headway_decisions.timing.timing import Timing
@@ -75,14 +69,18 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 
 async def judge_source(
-    connection: Connection, definitions: Definitions, declares: Source, *, take_over: bool
-) -> Verdict:
+    connection: Connection,
+    definitions: Definitions,
+    declares: app_sources.Source,
+    *,
+    take_over: bool,
+) -> app_sources.Verdict:
     """Judge whether this source may declare the application now."""
     if definitions.owner == API_OWNER:
-        return MayDeclare()
+        return app_sources.MayDeclare()
     row = await connection.fetchrow(applications["read"], definitions.owner)
-    known = None if row is None else msgspec.convert(dict(row), Application)
-    return judge_declaration(
+    known = None if row is None else msgspec.convert(dict(row), app_sources.Application)
+    return app_sources.judge_declaration(
         known, source=declares, generation=definitions.generation, take_over=take_over
     )
 
@@ -104,7 +102,12 @@ async def resolve(connection: Connection, definitions: Definitions) -> Resolved:
     """Fill in the terms that manifests and stored followers inherit from their jobs."""
     inheriting = [manifest for manifest in definitions.manifests if manifest.inherited]
     own = {job.name: job for job in definitions.jobs}
-    jobs = await _jobs(connection, {manifest.job for manifest in inheriting} - set(own)) | own
+    foreign = {manifest.job for manifest in inheriting} - set(own)
+    rows = await connection.fetch(manifests["jobs"], list(foreign)) if foreign else []
+    jobs = own | {
+        row["name"]: JobDefinition(name=row["name"], terms=msgspec.convert(row["terms"], JobTerms))
+        for row in rows
+    }
     named = {manifest.external_id for manifest in definitions.manifests}
     rows = await connection.fetch(manifests["inheriting"], list(own))
     stored = [msgspec.convert(row["sent"], ManifestDefinition) for row in rows]
@@ -120,16 +123,6 @@ async def resolve(connection: Connection, definitions: Definitions) -> Resolved:
         followers=list(map(fill, following)),
         sent={manifest.external_id: manifest for manifest in (*inheriting, *following)},
     )
-
-
-async def _jobs(connection: Connection, names: set[str]) -> dict[str, JobDefinition]:
-    if not names:
-        return {}
-    rows = await connection.fetch(manifests["jobs"], list(names))
-    return {
-        row["name"]: JobDefinition(name=row["name"], terms=msgspec.convert(row["terms"], JobTerms))
-        for row in rows
-    }
 
 
 async def compare(

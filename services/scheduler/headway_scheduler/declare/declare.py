@@ -5,6 +5,7 @@ Times that came due under the old definition are decided under it first. Fields 
 owns keep their values.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -17,45 +18,12 @@ from headway_decisions.firing import manifest_state
 from headway_postgres_kit import Connection, Database
 from msgspec import Struct
 
-from headway_scheduler.declare.checks import ForeignDefinitions, refuse_problems
-from headway_scheduler.declare.compare import (
-    Comparison,
-    Known,
-    Resolved,
-    audited_definition,
-    compare,
-    judge_source,
-    kept_messages,
-    resolve,
-    stored_definitions,
-    stored_manifests,
-)
+from headway_scheduler import store
+from headway_scheduler.declare import compare, write
+from headway_scheduler.declare.checks import ForeignDefinitions, read_references, refuse_problems
 from headway_scheduler.declare.one_shots import late_messages, past_messages
-from headway_scheduler.declare.write import (
-    GroupChange,
-    decide_groups,
-    find_parents,
-    give_up_shots,
-    write_groups,
-    write_jobs,
-    write_manifests,
-    write_parents,
-)
-from headway_scheduler.fire.decide import (
-    advance,
-    leave_parents,
-    reschedule_wake,
-    skip_missed_during_pause,
-)
+from headway_scheduler.fire import decide
 from headway_scheduler.fire.record import announce_switches
-from headway_scheduler.store import (
-    DECLARE_LOCK,
-    applications,
-    audit,
-    groups,
-    lock_manifests,
-    manifests,
-)
 
 
 class Declared(Struct, frozen=True, kw_only=True):
@@ -69,7 +37,7 @@ class Declared(Struct, frozen=True, kw_only=True):
     created: list[str] = []
     changed: list[str] = []
     unchanged: int = 0
-    gone: list[Known] = []
+    gone: list[compare.Known] = []
     stale: bool = False
 
 
@@ -88,9 +56,9 @@ async def declare(
     `may_fire` (a scheduler that does not tick), times that old timings missed are skipped.
     """
     async with database.transaction() as connection:
-        await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
+        await connection.execute(store.manifests["lock_declaring"], store.DECLARE_LOCK)
         declared_at = await database.clock.now(connection)
-        verdict = await judge_source(connection, definitions, declares, take_over=take_over)
+        verdict = await compare.judge_source(connection, definitions, declares, take_over=take_over)
         match verdict:
             case NotTheOwner() if declares == "files":
                 raise ForeignDefinitions([verdict.reason])
@@ -103,35 +71,38 @@ async def declare(
                 )
                 return Declared(at=declared_at, stale=True, remarks=[remark])
         await _note_application(connection, definitions, declares, source, verdict, declared_at)
-        resolved = await resolve(connection, definitions)
-        compared = await compare(connection, resolved.definitions, resolved.followers)
-        await refuse_problems(
-            connection,
+        resolved = await compare.resolve(connection, definitions)
+        compared = await compare.compare(connection, resolved.definitions, resolved.followers)
+        references = await read_references(connection, resolved.definitions)
+        # In a thread, because the tick shares this process.
+        await asyncio.to_thread(
+            refuse_problems,
             resolved.definitions,
             compared.known,
-            retimed=compared.retimed,
-            now=declared_at,
+            references,
+            compared.retimed,
+            declared_at,
         )
         ids = {manifest.external_id: new_id() for manifest in compared.new} | {
             external_id: stored.id for external_id, stored in compared.known.items()
         }
         changed = {ids[manifest.external_id] for manifest in compared.changed}
         affected = changed | await members_to_switch(connection, resolved.definitions)
-        locked = await lock_manifests(connection, affected)
+        locked = await store.lock_manifests(connection, affected)
         # After the locks: the tick may have fired while this transaction waited for them.
         now = await database.clock.now(connection)
-        rows = await stored_manifests(connection, list(changed))
+        rows = await compare.stored_manifests(connection, list(changed))
         retimed = {ids[each.external_id] for each in filter(compared.retimes, compared.changed)}
         await _finish_the_past(connection, locked, now, retimed, may_fire=may_fire)
         changed_groups, late = await _write(
             connection, resolved, compared, ids, locked, source, now
         )
-        stored = stored_definitions(rows)
+        stored = compare.stored_definitions(rows)
         entries = [
-            (manifest.external_id, audited_definition(manifest, stored))
+            (manifest.external_id, compare.audited_definition(manifest, stored))
             for manifest in compared.written
         ]
-        await audit(connection, "headway.manifest.declared.v1", source, entries, now=now)
+        await store.audit(connection, "headway.manifest.declared.v1", source, entries, now=now)
     return Declared(
         at=declared_at,
         created=sorted(manifest.external_id for manifest in compared.new),
@@ -142,7 +113,7 @@ async def declare(
             *verdict.remarks,
             *past_messages(compared.retimed, now),
             *late_messages(late),
-            *kept_messages(compared.changed, rows),
+            *compare.kept_messages(compared.changed, rows),
             *(text for change in changed_groups for text in change.messages(resets_only=True)),
         ],
     )
@@ -150,30 +121,30 @@ async def declare(
 
 async def _write(
     connection: Connection,
-    resolved: Resolved,
-    compared: Comparison,
+    resolved: compare.Resolved,
+    compared: compare.Comparison,
     ids: dict[str, UUID],
     locked: Sequence[UUID],
     source: str,
     now: datetime,
-) -> tuple[list[GroupChange], Sequence[Any]]:
+) -> tuple[list[write.GroupChange], Sequence[Any]]:
     """Write jobs, groups and manifests; returns changed groups, and one-shots enabled too late."""
     definitions = resolved.definitions
-    parents = await find_parents(connection, compared.written, ids)
+    parents = await write.find_parents(connection, compared.written, ids)
     leaving = set(locked) & _leaving_parents(compared, ids, parents)
-    await leave_parents(connection, leaving, now=now)
-    await write_jobs(connection, definitions, source, now)
+    await decide.leave_parents(connection, leaving, now=now)
+    await write.write_jobs(connection, definitions, source, now)
     used = [manifest.group for manifest in (*definitions.manifests, *compared.changed)]
-    changed_groups = await write_groups(connection, definitions, used, source=source, now=now)
-    await write_manifests(connection, definitions, compared, ids, resolved.sent, now)
-    await write_parents(connection, compared.written, ids, parents)
+    changed_groups = await write.write_groups(connection, definitions, used, source=source, now=now)
+    await write.write_manifests(connection, definitions, compared, ids, resolved.sent, now)
+    await write.write_parents(connection, compared.written, ids, parents)
     new = {ids[manifest.external_id] for manifest in compared.new}
-    locked = await lock_manifests(connection, {*locked, *new})
-    await reschedule_wake(connection, locked, now=now)
+    locked = await store.lock_manifests(connection, {*locked, *new})
+    await decide.reschedule_wake(connection, locked, now=now)
     await announce_switches(connection, locked, now=now)
-    await give_up_shots(connection, compared.retimed, ids, now)
+    await write.give_up_shots(connection, compared.retimed, ids, now)
     # One-shots that were enabled after their time have nothing left to fire.
-    late = await connection.fetch(manifests["retire"], locked)
+    late = await connection.fetch(store.manifests["retire"], locked)
     return changed_groups, late
 
 
@@ -191,8 +162,8 @@ async def _note_application(
     if verdict.taken_over:
         data = {"generation": generation, "remark": verdict.remarks[0]}
         kind = "headway.application.taken_over.v1"
-        await audit(connection, kind, source, [(name, data)], now=now)
-    await connection.execute(applications["declare"], name, generation, now, declares, source)
+        await store.audit(connection, kind, source, [(name, data)], now=now)
+    await connection.execute(store.applications["declare"], name, generation, now, declares, source)
 
 
 async def members_to_switch(connection: Connection, definitions: Definitions) -> set[UUID]:
@@ -201,12 +172,12 @@ async def members_to_switch(connection: Connection, definitions: Definitions) ->
     if definitions.owner != API_OWNER:
         jobs = [job.name for job in definitions.jobs]
         rows = await connection.fetch(
-            manifests["members_of_switched_jobs"], definitions.owner, jobs
+            store.manifests["members_of_switched_jobs"], definitions.owner, jobs
         )
         members = {row["id"] for row in rows}
-    for change in await decide_groups(connection, definitions):
+    for change in await write.decide_groups(connection, definitions):
         if "enabled" in change.replaced:
-            rows = await connection.fetch(groups["members"], change.after.name)
+            rows = await connection.fetch(store.groups["members"], change.after.name)
             members.update(row["id"] for row in rows)
     return members
 
@@ -223,22 +194,22 @@ async def _finish_the_past(
 
     Without `may_fire` only the times of replaced timings are decided, as missed.
     """
-    await skip_missed_during_pause(connection, locked, until=now, now=now)
+    await decide.skip_missed_during_pause(connection, locked, now=now)
     gone = [manifest for manifest in locked if manifest in retimed]
     if may_fire:
-        await advance(connection, locked, now=now)
+        await decide.advance(connection, locked, now=now)
     else:
-        await skip_missed_during_pause(
-            connection, gone, until=now, now=now, otherwise=manifest_state.MISSED
+        await decide.skip_missed_during_pause(
+            connection, gone, now=now, otherwise=manifest_state.MISSED
         )
     # Times that jitter still delays belong to a timing that is replaced.
-    await skip_missed_during_pause(
-        connection, gone, until=now, now=now, otherwise=manifest_state.RETIMED
+    await decide.skip_missed_during_pause(
+        connection, gone, now=now, otherwise=manifest_state.RETIMED
     )
 
 
 def _leaving_parents(
-    compared: Comparison, ids: Mapping[str, UUID], parents: Mapping[str, UUID]
+    compared: compare.Comparison, ids: Mapping[str, UUID], parents: Mapping[str, UUID]
 ) -> set[UUID]:
     """Find dependents that no longer follow the successes of their previous parent."""
     return {

@@ -7,111 +7,127 @@ from typing import Any
 
 import msgspec
 from headway.define.definitions import API_OWNER, Definitions, ManifestDefinition
-from headway.define.packing import problems_of
+from headway.define.packing import problems_of, unpack
 from headway_contract.definitions import ApplyAnswer, ApplyRequest, PrunePolicy
-from headway_decisions.declaring.app_sources import MayDeclare, NotTheOwner, Stale
+from headway_decisions.declaring.app_sources import NotTheOwner, Stale
 from headway_decisions.timing.timing import Timing
-from headway_postgres_kit import Connection
-from msgspec import structs
+from headway_postgres_kit import Connection, Database
+from msgspec import Struct, structs
 
-from headway_scheduler.declare.checks import (
-    refuse_problems,
-    request_errors,
-    retired_use_warnings,
-    unpack_definitions,
-)
-from headway_scheduler.declare.compare import (
-    Comparison,
-    Known,
-    compare,
-    judge_source,
-    kept_messages,
-    resolve,
-)
+from headway_scheduler.declare import checks, compare
 from headway_scheduler.declare.fire_changes import Firing, Move, changes
 from headway_scheduler.declare.one_shots import first_due, has_come, late_messages, past_messages
 from headway_scheduler.declare.startup import leaving
 from headway_scheduler.declare.write import decide_groups, shown
-from headway_scheduler.lookup import queries
+from headway_scheduler.lookup import queries, reading
 
 
-async def plan(
-    connection: Connection, request: ApplyRequest, *, policy: PrunePolicy, now: datetime
-) -> ApplyAnswer:
+class _Stored(Struct, frozen=True, kw_only=True):
+    """Everything that a plan reads; `firing` are rows of changed and leaving manifests."""
+
+    definitions: Definitions
+    compared: compare.Comparison
+    references: checks.References
+    firing: dict[str, Any]
+    pruned: list[compare.Known]
+    disabled: list[compare.Known]
+    # About groups and jobs.
+    warnings: list[str]
+
+
+async def plan(database: Database, request: ApplyRequest, *, policy: PrunePolicy) -> ApplyAnswer:
     """Return what applying these definitions would create, change, prune and disable."""
-    definitions = unpack_definitions(request)
-    verdict = await judge_source(connection, definitions, "files", take_over=request.take_over)
-    refused = verdict.reason if isinstance(verdict, NotTheOwner) else ""
-    remarks = verdict.remarks if isinstance(verdict, MayDeclare) else ()
-    answer = ApplyAnswer(owner=definitions.owner, refused=refused)
-    if isinstance(verdict, Stale):
-        warning = (
-            f"generation {verdict.newest} of {definitions.owner!r} has declared its manifests "
-            f"already, which is newer than {definitions.generation}: nothing would change"
+    with checks.request_errors():
+        definitions = unpack(request.definitions)
+    async with reading(database) as (connection, now):
+        verdict = await compare.judge_source(
+            connection, definitions, "files", take_over=request.take_over
         )
-        return structs.replace(answer, stale=True, warnings=[warning])
-    resolved = await resolve(connection, definitions)
+        if isinstance(verdict, Stale):
+            warning = (
+                f"generation {verdict.newest} of {definitions.owner!r} has declared its manifests "
+                f"already, which is newer than {definitions.generation}: nothing would change"
+            )
+            return ApplyAnswer(owner=definitions.owner, stale=True, warnings=[warning])
+        stored = await _read(connection, definitions, request.prune or policy)
+    # After the transaction, which must not stay idle; in a thread, because the tick shares this
+    # process.
+    with checks.request_errors():
+        answer = await asyncio.to_thread(_plan, stored, now, now + timedelta(days=request.days))
+    if isinstance(verdict, NotTheOwner):
+        return structs.replace(answer, refused=verdict.reason)
+    return structs.replace(answer, warnings=[*verdict.remarks, *answer.warnings])
+
+
+async def _read(connection: Connection, definitions: Definitions, prune: PrunePolicy) -> _Stored:
+    resolved = await compare.resolve(connection, definitions)
     definitions = resolved.definitions
-    compared = await compare(connection, definitions, resolved.followers)
-    problems = await asyncio.to_thread(problems_of, definitions)
-    with request_errors():
-        await refuse_problems(
-            connection, definitions, compared.known, problems, retimed=compared.retimed, now=now
-        )
+    compared = await compare.compare(connection, definitions, resolved.followers)
     batches, orphans = leaving(definitions, compared.gone)
-    prune = request.prune or policy
     pruned = [manifest for left in batches.values() for manifest in left]
     pruned += orphans if prune == "delete" else []
     silenced = orphans if prune == "disable" else []
-    stored = await _stored(connection, compared, [*pruned, *silenced])
-    # Manifests that an earlier declaration disabled do not change.
-    disabled = [
-        manifest
-        for manifest in silenced
-        if stored[manifest.external_id]["enabled"]
-        or stored[manifest.external_id]["undeclared_at"] is None
-    ]
-    moves = _moves(compared, stored, [*pruned, *disabled], now)
-    horizon = now + timedelta(days=request.days)
-    # In a thread, because the tick shares this process.
-    fires, left_out = await asyncio.to_thread(changes, moves, horizon)
-    return structs.replace(
-        answer,
-        created=sorted(manifest.external_id for manifest in compared.new),
-        changed=sorted(manifest.external_id for manifest in compared.changed),
-        unchanged=compared.unchanged,
-        pruned=sorted(manifest.external_id for manifest in pruned),
-        disabled=sorted(manifest.external_id for manifest in disabled),
-        fires=fires,
-        left_out=left_out,
+    ids = [compared.known[manifest.external_id].id for manifest in compared.changed]
+    ids += [manifest.id for manifest in (*pruned, *silenced)]
+    firing = {row["external_id"]: row for row in await connection.fetch(queries["firing_of"], ids)}
+    group_changes = await decide_groups(connection, definitions)
+    return _Stored(
+        definitions=definitions,
+        compared=compared,
+        references=await checks.read_references(connection, definitions),
+        firing=firing,
+        pruned=pruned,
+        # Manifests that an earlier declaration disabled do not change.
+        disabled=[
+            manifest
+            for manifest in silenced
+            if firing[manifest.external_id]["enabled"]
+            or firing[manifest.external_id]["undeclared_at"] is None
+        ],
         warnings=[
-            *remarks,
-            *past_messages(compared.retimed, now),
-            *late_messages(_late(compared, stored, now)),
-            *kept_messages(compared.changed, stored),
-            *[
-                text
-                for change in await decide_groups(connection, definitions)
-                for text in change.messages()
-            ],
+            *(text for change in group_changes for text in change.messages()),
             *await _jobs(connection, definitions),
             *await _retired_jobs(connection, definitions, pruned),
         ],
     )
 
 
-async def _stored(
-    connection: Connection, compared: Comparison, left: Sequence[Known]
-) -> dict[str, Any]:
-    """Fetch how changed and leaving manifests fire now, by external id."""
-    ids = [compared.known[manifest.external_id].id for manifest in compared.changed]
-    ids += [manifest.id for manifest in left]
-    rows = await connection.fetch(queries["firing_of"], ids)
-    return {row["external_id"]: row for row in rows}
+def _plan(stored: _Stored, now: datetime, horizon: datetime) -> ApplyAnswer:
+    """Check the definitions and compute the changes; raises `InvalidDefinitions`."""
+    definitions, compared, firing = stored.definitions, stored.compared, stored.firing
+    problems = problems_of(definitions)
+    checks.refuse_problems(
+        definitions, compared.known, stored.references, compared.retimed, now, problems
+    )
+    moves = _moves(compared, firing, [*stored.pruned, *stored.disabled], now)
+    fires, left_out = changes(moves, horizon)
+    return ApplyAnswer(
+        owner=definitions.owner,
+        created=_names(compared.new),
+        changed=_names(compared.changed),
+        unchanged=compared.unchanged,
+        pruned=_names(stored.pruned),
+        disabled=_names(stored.disabled),
+        fires=fires,
+        left_out=left_out,
+        warnings=[
+            *past_messages(compared.retimed, now),
+            *late_messages(_late(compared, firing, now)),
+            *compare.kept_messages(compared.changed, firing),
+            *stored.warnings,
+        ],
+    )
+
+
+def _names(manifests: Sequence[compare.Known | ManifestDefinition]) -> list[str]:
+    return sorted(manifest.external_id for manifest in manifests)
 
 
 def _moves(
-    compared: Comparison, stored: Mapping[str, Any], left: Sequence[Known], now: datetime
+    compared: compare.Comparison,
+    stored: Mapping[str, Any],
+    left: Sequence[compare.Known],
+    now: datetime,
 ) -> list[Move]:
     """Return how manifests whose times may change fire before and after.
 
@@ -120,7 +136,7 @@ def _moves(
     moves = []
     for manifest in compared.changed:
         row = stored[manifest.external_id]
-        before, after = _before(row), _changed(manifest, row, now)
+        before, after = _before(row), _after(manifest, row, now)
         if before != after:
             moves.append(
                 Move(external_id=manifest.external_id, before=before, after=after, now=now)
@@ -129,7 +145,7 @@ def _moves(
         row = stored[gone.external_id]
         moves.append(Move(external_id=gone.external_id, before=_before(row), now=now))
     return moves + [
-        Move(external_id=manifest.external_id, after=_new(manifest, now), now=now)
+        Move(external_id=manifest.external_id, after=_after(manifest, None, now), now=now)
         for manifest in compared.new
     ]
 
@@ -141,27 +157,21 @@ def _before(row: Any) -> Firing | None:
     return Firing(timing=timing, jitter_seconds=row["jitter_seconds"], first=row["next_due_at"])
 
 
-def _new(definition: ManifestDefinition, now: datetime) -> Firing | None:
-    if not definition.enabled:
+def _after(definition: ManifestDefinition, row: Any | None, now: datetime) -> Firing | None:
+    """Return how a new or changed manifest fires; an operator's fields keep their values."""
+    jitter, first = definition.jitter_seconds, first_due(definition, now)
+    enabled = definition.enabled
+    if row is not None:
+        retimed = msgspec.convert(row["timing"], Timing) != definition.timing
+        enabled = _is_enabled(definition, row, retimed)
+        jitter = row["jitter_seconds"] if "jitter" in row["operator_fields"] else jitter
+        first = first if retimed else row["next_due_at"]
+    if not enabled:
         return None
-    timing, jitter = definition.timing, definition.jitter_seconds
-    return Firing(timing=timing, jitter_seconds=jitter, first=first_due(definition, now))
+    return Firing(timing=definition.timing, jitter_seconds=jitter, first=first)
 
 
-def _changed(definition: ManifestDefinition, row: Any, now: datetime) -> Firing | None:
-    """Return how a changed manifest fires; fields that an operator owns keep their values."""
-    retimed = msgspec.convert(row["timing"], Timing) != definition.timing
-    if not _is_enabled(definition, row, retimed):
-        return None
-    owned = "jitter" in row["operator_fields"]
-    return Firing(
-        timing=definition.timing,
-        jitter_seconds=row["jitter_seconds"] if owned else definition.jitter_seconds,
-        first=first_due(definition, now) if retimed else row["next_due_at"],
-    )
-
-
-def _late(compared: Comparison, stored: Mapping[str, Any], now: datetime) -> list[Any]:
+def _late(compared: compare.Comparison, stored: Mapping[str, Any], now: datetime) -> list[Any]:
     """Find one-shots that would be enabled after their time."""
     return [
         row
@@ -202,7 +212,7 @@ async def _jobs(connection: Connection, definitions: Definitions) -> list[str]:
 
 
 async def _retired_jobs(
-    connection: Connection, definitions: Definitions, pruned: Sequence[Known]
+    connection: Connection, definitions: Definitions, pruned: Sequence[compare.Known]
 ) -> list[str]:
     """Warn about jobs that would be retired, and about manifests that would use a retired job."""
     if definitions.owner == API_OWNER:
@@ -222,5 +232,5 @@ async def _retired_jobs(
     ]
     return [
         *(f"job {name!r} is no longer declared: it would be retired" for name in dropped),
-        *retired_use_warnings(uses),
+        *checks.retired_use_warnings(uses),
     ]

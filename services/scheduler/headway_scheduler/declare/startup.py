@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 
 from headway.define.definitions import API_OWNER, Definitions
@@ -62,7 +63,7 @@ async def apply(
     if declared.stale:
         return applied
     batches, orphans = leaving(definitions, declared.gone)
-    cleaning = _Cleaning(database, definitions.owner, applied, source=source)
+    cleaning = _Cleaning(database, definitions.owner, source, applied)
     for batch, members in batches.items():
         await cleaning.prune(members, f"left the batch {batch}")
     if policy == "delete":
@@ -130,14 +131,14 @@ class _Overtaken(Exception):
     """Another start has declared meanwhile, and prunes instead of this one."""
 
 
+@dataclass(frozen=True)
 class _Cleaning:
     """The steps after a declaration, each in a transaction of its own; notes their results."""
 
-    def __init__(self, database: Database, owner: str, applied: Applied, *, source: str) -> None:
-        self._database = database
-        self._owner = owner
-        self._applied = applied
-        self._source = source
+    database: Database
+    owner: str
+    source: str
+    applied: Applied
 
     async def prune(self, left: Sequence[Known], reason: str) -> None:
         """Delete undeclared manifests; a failure becomes a warning and rolls nothing else back."""
@@ -147,14 +148,14 @@ class _Cleaning:
         try:
             async with self._step() as (connection, now):
                 pruned = await prune.mark(
-                    connection, ids, source=self._source, reason=reason, now=now
+                    connection, ids, source=self.source, reason=reason, now=now
                 )
-            self._applied.pruned = sorted([*self._applied.pruned, *pruned])
+            self.applied.pruned = sorted([*self.applied.pruned, *pruned])
         except _Overtaken:
-            self._applied.warnings.append(_OVERTAKEN)
+            self.applied.warnings.append(_OVERTAKEN)
         except Exception as error:
             log.exception("prune failed", reason=reason)
-            self._applied.warnings.append(
+            self.applied.warnings.append(
                 f"pruning manifests ({reason}) failed; the next start tries again: {error}"
             )
 
@@ -168,7 +169,7 @@ class _Cleaning:
                 if silence:
                     # Times that came due before were missed; being undeclared is not their reason.
                     await skip_missed_during_pause(
-                        connection, locked, until=now, now=now, otherwise=manifest_state.MISSED
+                        connection, locked, now=now, otherwise=manifest_state.MISSED
                     )
                 rows = await connection.fetch(manifests["undeclare"], locked, now, silence)
                 if silence:
@@ -177,24 +178,24 @@ class _Cleaning:
                 undeclared = sorted(row["external_id"] for row in rows)
                 kind = "headway.manifest.undeclared.v1"
                 entries = [(name, {"disabled": silence}) for name in undeclared]
-                await audit(connection, kind, self._source, entries, now=now)
-            self._applied.disabled = undeclared if silence else []
+                await audit(connection, kind, self.source, entries, now=now)
+            self.applied.disabled = undeclared if silence else []
         except _Overtaken:
-            self._applied.warnings.append(_OVERTAKEN)
+            self.applied.warnings.append(_OVERTAKEN)
 
     async def remove_empty_groups(self, stated: Sequence[str]) -> None:
         """Delete groups without manifests."""
         with suppress(_Overtaken):
             async with self._step() as (connection, now):
-                await remove_empty_groups(connection, now=now, owner=self._owner, stated=stated)
+                await remove_empty_groups(connection, now=now, owner=self.owner, stated=stated)
 
     @asynccontextmanager
     async def _step(self) -> AsyncIterator[tuple[Connection, datetime]]:
         """Open a transaction with the declaration lock; raises if another start declared."""
-        async with self._database.transaction() as connection:
+        async with self.database.transaction() as connection:
             await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
-            if self._owner != API_OWNER and not await connection.fetchval(
-                applications["declared_last"], self._owner, self._applied.declared.at
+            if self.owner != API_OWNER and not await connection.fetchval(
+                applications["declared_last"], self.owner, self.applied.declared.at
             ):
                 raise _Overtaken
-            yield connection, await self._database.clock.now(connection)
+            yield connection, await self.database.clock.now(connection)

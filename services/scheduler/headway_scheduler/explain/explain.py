@@ -18,7 +18,7 @@ from msgspec import Struct
 from headway_scheduler.declare import one_shots
 from headway_scheduler.explain import messages
 from headway_scheduler.explain.ledger_check import GRACE, Version, read_versions
-from headway_scheduler.explain.messages import Decision, Subject
+from headway_scheduler.explain.messages import Subject
 from headway_scheduler.fire.manifest import Manifest, hold_of, read_manifests
 from headway_scheduler.fire.preview import fires_at_of, first_ahead, note_of
 from headway_scheduler.lookup import queries
@@ -67,6 +67,7 @@ async def _gather(
     kept = msgspec.convert(row["timing"], Timing)
     subject = Subject(
         row=row,
+        policies=row["policies"],
         timing=kept,
         one_shot_remedy=one_shots.remedy(row) if one_shots.is_spent(row, now) else "",
         working_since=outstanding[0]["queued_at"] if outstanding else None,
@@ -225,8 +226,7 @@ class _Explanation(Struct, frozen=True, kw_only=True):
         fires_at = fires_at_of(row, kept, at)
         excluded = timing.excluded_by(kept, at)
         if excluded is not None and (at > self.now or is_open):
-            why_not = messages.reason(self.subject, f"{manifest_state.EXCLUDED}: {excluded}")
-            return [f"{shown} is a due time, but will not fire: {why_not}"]
+            return [f"{shown} is a due time, but will not fire: {messages.excluded(excluded)}"]
         why = self._hold()
         held = [] if why is None else [messages.hold(self.subject, why)]
         if at > self.now:
@@ -329,13 +329,8 @@ class _Explanation(Struct, frozen=True, kw_only=True):
             for other in (*self.before, *self.after)
             if other.first_due_at > entry.last_due_at and _is_scheduled(other)
         )
-        decision = Decision(
-            entry=entry,
-            policies=self.policies[entry.cause],
-            made_up=made_up,
-            under_way=entry.work in self.under_way,
-        )
-        return messages.decided(self.subject, decision)
+        then, under_way = self.policies[entry.cause], entry.work in self.under_way
+        return messages.decided(self.subject, entry, then, made_up=made_up, under_way=under_way)
 
     def _cadence(self) -> str:
         if self.row["parent"] is None:

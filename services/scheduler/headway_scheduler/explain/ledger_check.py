@@ -21,11 +21,11 @@ from headway_decisions.firing.manifest_state import ManifestView
 from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Once, Spaced
 from headway_decisions.timing.timing import Timing
-from headway_postgres_kit import Connection
+from headway_postgres_kit import Connection, Database
 from msgspec import Struct
 
 from headway_scheduler.fire.manifest import UnreadableManifest, read_manifests
-from headway_scheduler.lookup import find_manifest, queries
+from headway_scheduler.lookup import find_manifest, queries, reading
 
 UNDECIDED = "no decision is in the ledger"
 TWICE = "decided more than once"
@@ -198,24 +198,31 @@ def _overdue(view: ManifestView, kept: Timing, now: datetime) -> list[Gap]:
 
 async def read_versions(connection: Connection, manifest: UUID) -> list[Version]:
     """Read the timings of a manifest, oldest first."""
-    rows = await connection.fetch(queries["timing_versions"], [manifest])
+    return _versions(await connection.fetch(queries["timing_versions"], [manifest]))
+
+
+def _versions(rows: Sequence[Any]) -> list[Version]:
     return [Version(row["since"], msgspec.convert(row["timing"], Timing)) for row in rows]
 
 
 async def check_page(
-    connection: Connection, question: LedgerQuestion, *, kept: timedelta, now: datetime
+    database: Database, question: LedgerQuestion, *, kept: timedelta
 ) -> LedgerAnswer:
-    """Check one page of manifests, as far back as decisions are kept."""
-    since = now - kept if question.since is None else max(question.since, now - kept)
-    if question.manifest is not None:
-        await find_manifest(connection, question.manifest)
-    rows = await connection.fetch(
-        queries["ledger_page"], question.manifest, question.after, question.limit + 1
-    )
+    """Check one page of manifests, as far back as decisions are kept.
+
+    Each manifest is read in a transaction of its own, and checked after it.
+    """
+    async with reading(database) as (connection, now):
+        since = now - kept if question.since is None else max(question.since, now - kept)
+        if question.manifest is not None:
+            await find_manifest(connection, question.manifest)
+        rows = await connection.fetch(
+            queries["ledger_page"], question.manifest, question.after, question.limit + 1
+        )
     counted, gaps, last, checked = 0, list[LedgerGap](), "", 0
     unfinished: dict[str, datetime] = {}
     for row in rows[: question.limit]:
-        found = await _check_manifest(connection, row, since, now)
+        found = await _check_manifest(database, row["id"], since)
         counted += found.fire_times
         gaps += [
             LedgerGap(
@@ -241,27 +248,27 @@ async def check_page(
     )
 
 
-async def _check_manifest(
-    connection: Connection, row: Any, since: datetime, now: datetime
-) -> Checked:
-    [manifest] = await read_manifests(connection, [row["id"]], now=now)
+async def _check_manifest(database: Database, manifest_id: UUID, since: datetime) -> Checked:
+    async with reading(database) as (connection, now):
+        found = await read_manifests(connection, [manifest_id], now=now)
+        rows = await connection.fetch(
+            queries["scheduled_entries"], manifest_id, since, MOST_OF_A_MANIFEST + 1
+        )
+        timings = await connection.fetch(queries["timing_versions"], [manifest_id])
+    if not found:
+        return Checked(0, [])  # deleted since the page was read
+    [manifest] = found
     if isinstance(manifest, UnreadableManifest):
         return Checked(0, [Gap(since, now, f"cannot be checked: {manifest.trouble}")])
-    decided = await connection.fetch(
-        queries["scheduled_entries"], row["id"], since, MOST_OF_A_MANIFEST + 1
-    )
-    rows = [Decided(each["first_due_at"], each["last_due_at"]) for each in decided]
-    # A spaced manifest with work under way has no due time to be late for.
-    paused = due.wake_at(manifest.view) is None
     try:
-        versions = await read_versions(connection, row["id"])
         # In a thread, because the tick shares this process.
         return await asyncio.to_thread(
             check,
             manifest.view,
-            versions,
-            rows,
-            paused=paused,
+            _versions(timings),
+            [Decided(row["first_due_at"], row["last_due_at"]) for row in rows],
+            # A spaced manifest with work under way has no due time to be late for.
+            paused=due.wake_at(manifest.view) is None,
             since=since,
             now=now,
             most=MOST_OF_A_MANIFEST,

@@ -63,6 +63,8 @@ class Subject(Struct, frozen=True, kw_only=True):
     """The manifest that is explained: its row, and who disabled it."""
 
     row: Any
+    # The current policies and the group: `misfire`, `overlap`, `group`.
+    policies: dict[str, str]
     timing: Timing
     working_since: datetime | None = None
     # Author and time of disabling the manifest and its group: at the decision, and now.
@@ -71,37 +73,26 @@ class Subject(Struct, frozen=True, kw_only=True):
     # The remedy for a one-shot that is over: enabling it would have no effect.
     one_shot_remedy: str = ""
 
-    @property
-    def policies(self) -> dict[str, str]:
-        """Return the current policies and the group: `misfire`, `overlap`, `group`."""
-        policies: dict[str, str] = self.row["policies"]
-        return policies
-
     def at(self, instant: datetime) -> str:
         """Format an instant in the manifest's zone."""
         return timing.local(self.timing, instant)
 
 
-class Decision(Struct, frozen=True, kw_only=True):
-    """A ledger entry and the policies at its time; `made_up` if a later fire made up for it."""
+def decided(
+    subject: Subject, entry: LedgerEntry, then: dict[str, str], *, made_up: bool, under_way: bool
+) -> str:
+    """Describe a decision: its cause, the verdict with the reason, and the outcome.
 
-    entry: LedgerEntry
-    policies: dict[str, str]
-    made_up: bool
-    under_way: bool
-
-
-def decided(subject: Subject, decision: Decision) -> str:
-    """Describe a decision: its cause, the verdict with the reason, and the outcome."""
-    entry = decision.entry
+    `then` are the policies at its time; with `made_up` a later fire made up for it.
+    """
     cause = _cause(subject, entry)
     if entry.decision == "queued":
-        return f"{cause} fired: {_work(subject, entry, decision.under_way)}."
+        return f"{cause} fired: {_work(subject, entry, under_way)}."
     if entry.decision == "owed":
         when = _OWED.get(entry.reason or "", "it runs as soon as the work under way has ended")
         return f"{cause} waits for room: {when}."
     verb = "did not fire" if entry.first_due_at == entry.last_due_at else "was skipped"
-    return f"{cause} {verb}: {reason(subject, entry.reason or '', decision)}"
+    return f"{cause} {verb}: {_reason(subject, entry.reason or '', then, made_up)}"
 
 
 def declared_too_late(subject: Subject, entry: LedgerEntry) -> str:
@@ -117,34 +108,33 @@ def outcome(code: str) -> str:
     return _OUTCOMES.get(code, f"ended as {code!r}")
 
 
-def reason(subject: Subject, code: str, decision: Decision | None = None) -> str:
-    """Explain why a time was skipped, with the remedy; without a decision, why it will be."""
+def excluded(exclusion: str) -> str:
+    """Explain why a time that an exclusion covers does not fire."""
+    return _REASONS[manifest_state.EXCLUDED].format(detail=exclusion)
+
+
+def _reason(subject: Subject, code: str, then: dict[str, str], made_up: bool) -> str:
+    """Explain why a time was skipped, with the remedy."""
     kind, _, detail = code.partition(": ")
     if kind in _REASONS:
         return _REASONS[kind].format(detail=detail)
-    then = subject.policies if decision is None else decision.policies
-    made_up = decision is None or decision.made_up
     match kind:
         case manifest_state.MISSED:
-            remedy = "" if then["misfire"] == "catch_up" else "Was the scheduler down then?"
+            remedy = "" if then["misfire"] == "catch_up" else " Was the scheduler down then?"
             missed = f"no scheduler decided it in time, and {_made_up(then['misfire'], made_up)}."
-            return _joined(missed, remedy, _changed(subject, "misfire", then["misfire"]))
+            return f"{missed}{remedy} {_changed(subject, 'misfire', then['misfire'])}".rstrip()
         case manifest_state.PAUSED:
             why = f" ({detail})" if detail else ""
             paused = f"it was paused then{why}, and {_made_up(then['misfire'], made_up)}."
-            return _joined(paused, _changed(subject, "misfire", then["misfire"]))
+            return f"{paused} {_changed(subject, 'misfire', then['misfire'])}".rstrip()
         case manifest_state.STILL_OUTSTANDING:
             remedy = _changed(subject, "overlap", then["overlap"]) or _LET_WAIT
-            return (
-                "earlier work of it was still under way, and its overlap policy was "
-                f"{then['overlap']!r}. {remedy}"
-            )
+            policy = f"its overlap policy was {then['overlap']!r}"
+            return f"earlier work of it was still under way, and {policy}. {remedy}"
         case manifest_state.ONE_ALREADY_WAITS:
             remedy = _changed(subject, "overlap", then["overlap"]) or _SHORTER
-            return (
-                "work of it was under way and one more was waiting already (overlap policy "
-                f"{then['overlap']!r}). {remedy}"
-            )
+            waits = f"one more was waiting already (overlap policy {then['overlap']!r})"
+            return f"work of it was under way and {waits}. {remedy}"
         case "group_disabled":
             return _group_disabled(subject, then["group"])
         case "manifest_disabled":
@@ -154,42 +144,32 @@ def reason(subject: Subject, code: str, decision: Decision | None = None) -> str
         case "blocked_by_dead_letter":
             resolved = subject.row["blocked_by"] is None
             remedy = "That was resolved since." if resolved else _RESOLVE
-            return (
-                "a dead letter blocked it: earlier work of it had failed for good and waited for "
-                f"a person. {remedy}"
-            )
+            failed = "earlier work of it had failed for good and waited for a person"
+            return f"a dead letter blocked it: {failed}. {remedy}"
     return f"the reason on record is {code!r}."
 
 
 def hold(subject: Subject, why: str) -> str:
     """Explain what keeps a manifest from firing now, with the remedy."""
-    external_id, group = subject.row["external_id"], subject.policies["group"]
+    row, group, misfire = subject.row, subject.policies["group"], subject.policies["misfire"]
     match why:
         case "job_retired":
-            return (
-                "It is held: its job is retired, because no application declares it any more. "
-                "Declare the job again, or delete the manifest."
-            )
+            why = "its job is retired, because no application declares it any more"
+            return f"It is held: {why}. Declare the job again, or delete the manifest."
         case "group_disabled":
-            return (
-                f"It is held: its group {group!r} is disabled"
-                f"{subject.switches_now['group']}. "
-                f"Enable it with 'headway group {group} --enable'."
-            )
+            why = f"its group {group!r} is disabled{subject.switches_now['group']}"
+            return f"It is held: {why}. Enable it with 'headway group {group} --enable'."
         case "manifest_disabled":
             return _disabled_now(subject)
         case manifest_state.PAUSED:
             return (
-                f"It is paused{_pause(subject.row)}: no work of it starts, and times that come due "
-                "are decided when the pause ends, by its misfire policy "
-                f"{subject.policies['misfire']!r}. "
-                f"Resume it with 'headway resume {external_id}'."
+                f"It is paused{_pause(row)}: no work of it starts, and times that come due are "
+                f"decided when the pause ends, by its misfire policy {misfire!r}. Resume it with "
+                f"'headway resume {row['external_id']}'."
             )
         case "blocked_by_dead_letter":
-            return (
-                f"It is held: the dead letter {subject.row['blocked_by']} blocks it. Retry or "
-                "acknowledge that dead letter, and it goes on."
-            )
+            why = f"the dead letter {row['blocked_by']} blocks it"
+            return f"It is held: {why}. Retry or acknowledge that dead letter, and it goes on."
         case manifest_state.STILL_OUTSTANDING | manifest_state.ONE_ALREADY_WAITS:
             since = f" since {subject.at(subject.working_since)}" if subject.working_since else ""
             waits = why == manifest_state.ONE_ALREADY_WAITS
@@ -264,13 +244,10 @@ def _disabled_now(subject: Subject) -> str:
             return "It is a one-shot whose time is over, and has disabled itself."
         case "pruned":
             return f"It is held: its application no longer declares it{by}. Declare it again."
-        case "code" if not subject.one_shot_remedy:
-            enable = f"'headway enable {subject.row['external_id']}'"
-            return (
-                f"It is held: its code declares it disabled{by}. Change the code, or run {enable}."
-            )
         case "code":
-            return f"It is held: its code declares it disabled{by}. {_enable(subject)}"
+            enable = f"Change the code, or run 'headway enable {subject.row['external_id']}'."
+            remedy = _enable(subject) if subject.one_shot_remedy else enable
+            return f"It is held: its code declares it disabled{by}. {remedy}"
     return f"It is held: it is disabled{by}. {_enable(subject)}"
 
 
@@ -305,7 +282,3 @@ def _made_up(misfire: str, made_up: bool) -> str:
 def _changed(subject: Subject, kind: str, then: str) -> str:
     now = subject.policies[kind]
     return "" if then == now else f"Its {kind} policy is {now!r} now."
-
-
-def _joined(*sentences: str) -> str:
-    return " ".join(filter(None, sentences))

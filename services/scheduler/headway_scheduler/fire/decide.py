@@ -21,6 +21,7 @@ from headway_relay import OutboxMessage
 from headway_tracing.log import get_logger
 from msgspec import structs
 
+from headway_scheduler.fire import record
 from headway_scheduler.fire.manifest import (
     LedgerRow,
     Manifest,
@@ -29,15 +30,6 @@ from headway_scheduler.fire.manifest import (
     read_manifests,
     read_rows,
     rows_of,
-)
-from headway_scheduler.fire.record import (
-    Advanced,
-    Decided,
-    announce_ahead,
-    earliest,
-    move_on,
-    record,
-    write_ledger,
 )
 from headway_scheduler.store import manifests
 
@@ -57,25 +49,25 @@ ROW_FAULTS = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError)
 
 
 # Decisions that are ready to be recorded, and the messages that announce them.
-_Batch = tuple[list[Decided], list[OutboxMessage]]
+_Batch = tuple[list[record.Decided], list[OutboxMessage]]
 
 
 async def skip_missed_during_pause(
     connection: Connection,
     ids: Iterable[UUID],
     *,
-    until: datetime | Mapping[UUID, datetime],
     now: datetime,
+    until: datetime | Mapping[UUID, datetime] | None = None,
     otherwise: str | None = None,
 ) -> None:
-    """Skip times that came due during a pause that is about to end.
+    """Skip times that came due during a pause that ends at `until`, by default now.
 
     A manifest that is not paused only skips its excluded times. With `otherwise` it skips all of
     its due times for that reason, also times that only jitter delays.
     """
 
     def skip(view: ManifestView) -> tuple[ManifestView, list[Entry]]:
-        end = until if isinstance(until, datetime) else until[view.id]
+        end = until[view.id] if isinstance(until, Mapping) else until or now
         return _skip_missed(view, end, otherwise)
 
     await _decide_past(connection, ids, skip, now)
@@ -116,8 +108,8 @@ async def _decide_past(
             )
             rows += rows_of(manifest, verdict)
             moved.append(verdict)
-    await write_ledger(connection, rows, now=now)
-    await move_on(connection, moved)
+    await record.write_ledger(connection, rows, now=now)
+    await record.move_on(connection, moved)
 
 
 def _skip_missed(
@@ -140,10 +132,10 @@ async def reschedule_wake(
     """Set when the tick looks at manifests next, without deciding anything; returns the first."""
     troubles: dict[UUID, str] = {}
     judged = await _judge(await read_rows(connection, ids), due.reschedule_wake, troubles, now)
-    await move_on(connection, [verdict for _, verdict in judged])
+    await record.move_on(connection, [verdict for _, verdict in judged])
     await _postpone(connection, troubles, now)
     times = [verdict.wake_at for _, verdict in judged]
-    return earliest([*times, now + _RETRY_AFTER if troubles else None])
+    return record.earliest([*times, now + _RETRY_AFTER if troubles else None])
 
 
 async def advance(
@@ -153,7 +145,7 @@ async def advance(
     now: datetime,
     rule: Rule = due.judge,
     one_by_one: bool = True,
-) -> Advanced:
+) -> record.Advanced:
     """Decide about manifests by a rule and record it; `due.queue_owed` only queues owed decisions.
 
     Judges one batch while the database reads and records another. A manifest that cannot be
@@ -162,7 +154,7 @@ async def advance(
     wanted = sorted(ids)
     batches = [wanted[start : start + _BATCH] for start in range(0, len(wanted), _BATCH)]
     troubles: dict[UUID, str] = {}
-    recorded = Advanced()
+    recorded = record.Advanced()
     judging: asyncio.Task[_Batch] | None = None
     try:
         for batch in [*batches, []]:
@@ -172,11 +164,11 @@ async def advance(
             if one_by_one:
                 recorded += await _record_all(connection, decided, troubles, now)
             elif decided:
-                recorded += await record(connection, decided, messages, now=now)
+                recorded += await record.record(connection, decided, messages, now=now)
     finally:
         await end([judging] if judging else [])
     await _postpone(connection, troubles, now)
-    return recorded + Advanced(wake_at=now + _RETRY_AFTER if troubles else None)
+    return recorded + record.Advanced(wake_at=now + _RETRY_AFTER if troubles else None)
 
 
 async def _prepare(
@@ -186,10 +178,13 @@ async def _prepare(
     judged = await _judge(rows, rule, troubles, now)
     await asyncio.sleep(0)
     decided = [
-        Decided(manifest=manifest, verdict=verdict, rows=list(rows_of(manifest, verdict)))
+        record.Decided(manifest=manifest, verdict=verdict, rows=list(rows_of(manifest, verdict)))
         for manifest, verdict in judged
     ]
-    return decided, announce_ahead(decided, now=now)
+    # A release may find that its decision is no longer owed, so it is announced when recorded: a
+    # message starts a trace, which must not start twice.
+    releases = any(row.release for decision in decided for row in decision.rows)
+    return decided, [] if releases else record.announce(decided, now=now)
 
 
 async def _judge(
@@ -213,18 +208,21 @@ async def _judge(
 
 
 async def _record_all(
-    connection: Connection, decided: Sequence[Decided], troubles: dict[UUID, str], now: datetime
-) -> Advanced:
+    connection: Connection,
+    decided: Sequence[record.Decided],
+    troubles: dict[UUID, str],
+    now: datetime,
+) -> record.Advanced:
     """Record decisions together; split them in halves where one of them cannot be recorded."""
     if not decided:
-        return Advanced()
+        return record.Advanced()
     try:
         async with connection.transaction():
-            return await record(connection, decided, now=now)
+            return await record.record(connection, decided, now=now)
     except ROW_FAULTS as error:
         if len(decided) == 1:
             troubles[decided[0].verdict.manifest] = f"{type(error).__name__}: {error}"
-            return Advanced()
+            return record.Advanced()
     middle = len(decided) // 2
     first = await _record_all(connection, decided[:middle], troubles, now)
     return first + await _record_all(connection, decided[middle:], troubles, now)

@@ -11,16 +11,7 @@ import msgspec
 from headway.define.inputs import problem_of_input
 from headway_contract.work import WorkTerms
 from headway_decisions.capacity.keys import InvalidKey, render_key
-from headway_decisions.firing import identity
-from headway_decisions.firing.manifest_state import (
-    Hold,
-    ManifestView,
-    Misfire,
-    Overlap,
-    Owed,
-    Verdict,
-    Window,
-)
+from headway_decisions.firing import identity, manifest_state
 from headway_decisions.timing.timing import Timing
 from headway_postgres_kit import Connection
 from msgspec import Struct, structs
@@ -76,7 +67,7 @@ class LedgerRow(Struct, frozen=True, kw_only=True):
 class Manifest(Struct, frozen=True, kw_only=True):
     """A manifest: its view for the rules, and the values for its work."""
 
-    view: ManifestView
+    view: manifest_state.ManifestView
     job: str
     group: str
     input: Any
@@ -113,7 +104,7 @@ async def read_rows(connection: Connection, ids: Iterable[UUID]) -> list[asyncpg
     return await connection.fetch(manifests["views"], list(ids))
 
 
-def hold_of(row: Any) -> Hold | None:
+def hold_of(row: Any) -> manifest_state.Hold | None:
     """Return what keeps a manifest from firing: the widest reason, or `None`."""
     if row["job_retired_at"] is not None:
         return "job_retired"
@@ -138,8 +129,8 @@ def read_manifest(row: Any, *, now: datetime) -> Manifest | UnreadableManifest:
 
 # Thousands of manifests share few timings, policies and terms.
 _timing = lru_cache(maxsize=4096)(msgspec.json.Decoder(Timing).decode)
-_misfire = lru_cache(maxsize=256)(msgspec.json.Decoder(Misfire).decode)
-_overlap = lru_cache(maxsize=256)(msgspec.json.Decoder(Overlap).decode)
+_misfire = lru_cache(maxsize=256)(msgspec.json.Decoder(manifest_state.Misfire).decode)
+_overlap = lru_cache(maxsize=256)(msgspec.json.Decoder(manifest_state.Overlap).decode)
 _terms = lru_cache(maxsize=1024)(msgspec.json.Decoder(WorkTerms).decode)
 
 
@@ -148,8 +139,10 @@ def _manifest(row: Any, now: datetime) -> Manifest:
     delayed = [entry.not_before for entry in owed if entry.not_before and entry.not_before > now]
     window = None
     if row["paused_at"] is not None:
-        window = Window(since=row["paused_at"], until=row["resumed_at"], reason=row["pause_reason"])
-    view = ManifestView(
+        window = manifest_state.Window(
+            since=row["paused_at"], until=row["resumed_at"], reason=row["pause_reason"]
+        )
+    view = manifest_state.ManifestView(
         id=row["id"],
         external_id=row["external_id"],
         timing=_timing(row["timing"]),
@@ -161,7 +154,7 @@ def _manifest(row: Any, now: datetime) -> Manifest:
         also_disabled=not row["group_enabled"] and not row["enabled"],
         slots=tuple(row["slots"]),
         owed=tuple(
-            Owed(cause=entry.cause, explicit=entry.explicit)
+            manifest_state.Owed(cause=entry.cause, explicit=entry.explicit)
             for entry in owed
             if entry.not_before is None or entry.not_before <= now
         ),
@@ -185,7 +178,7 @@ def _manifest(row: Any, now: datetime) -> Manifest:
     )
 
 
-def rows_of(manifest: Manifest, verdict: Verdict) -> Iterator[LedgerRow]:
+def rows_of(manifest: Manifest, verdict: manifest_state.Verdict) -> Iterator[LedgerRow]:
     """Build the ledger rows of a verdict."""
     for entry in verdict.entries:
         row = LedgerRow(manifest=verdict.manifest, **structs.asdict(entry))

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from headway_contract import encode, event, subjects
+from headway_contract import EventData, encode, event, subjects
 from headway_contract.fields import Rate
 from headway_contract.work import (
     GroupChanged,
@@ -66,16 +66,6 @@ def _with_rate(row: Any) -> dict[str, Any]:
     return {**row, "rate": msgspec.convert(row.get("rate"), Rate | None)}
 
 
-def _message(
-    data: WorkCancelRequested
-    | WorkBroughtForward
-    | GroupChanged
-    | JobChanged
-    | ManifestChanged
-    | ManifestPruned,
-    message_id: str,
-    group: str,
-    now: datetime,
-) -> OutboxMessage:
+def _message(data: EventData, message_id: str, group: str, now: datetime) -> OutboxMessage:
     body = encode(event(data, id=message_id, source=SOURCE, subject=group, time=now))
     return OutboxMessage(message_id=message_id, subject=subjects.work(group), body=body)

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from headway.define.inputs import schema_id
 from headway_contract import Event, event, subjects
+from headway_contract.notifications import FiresMissed
 from headway_contract.work import WorkQueued
 from headway_contract.work_queue import NamedWork
 from headway_decisions.firing import due, identity
@@ -25,8 +26,8 @@ from msgspec import Struct, structs
 
 from headway_scheduler.fire.manifest import LedgerRow, Manifest, read_manifests
 from headway_scheduler.fire.outbound_events import announce_cancel, announce_switch
-from headway_scheduler.metrics import Fired, Skipped
-from headway_scheduler.notifications.recorder import Missed
+from headway_scheduler.metrics import FIRE_LATENESS, FIRES, SKIPS, Count
+from headway_scheduler.notifications.recorder import Notification
 from headway_scheduler.store import OUTBOX, SOURCE, columns, manifests, occurrences, works
 
 log = get_logger(__name__)
@@ -77,18 +78,8 @@ class Decided(Struct, frozen=True, kw_only=True):
     rows: list[LedgerRow]
 
 
-def announce_ahead(decided: Sequence[Decided], *, now: datetime) -> list[OutboxMessage]:
-    """Build the messages before the decisions are recorded; none if some are releases.
-
-    A release may find that its decision is no longer owed, and a message starts a trace, which
-    must not start twice.
-    """
-    if any(row.release for decision in decided for row in decision.rows):
-        return []
-    return _announce(decided, now)
-
-
-def _announce(decided: Sequence[Decided], now: datetime) -> list[OutboxMessage]:
+def announce(decided: Sequence[Decided], *, now: datetime) -> list[OutboxMessage]:
+    """Build the messages of queued decisions."""
     queued = [
         queued_work(decision.manifest, row, now=now)
         for decision in decided
@@ -170,7 +161,7 @@ async def record(
     *,
     now: datetime,
 ) -> Advanced:
-    """Record decisions; `messages` are those of `announce_ahead`, if there are any."""
+    """Record decisions; `messages` announce them, if they were built before."""
     rows = [row for decision in decided for row in decision.rows]
     verdicts = [decision.verdict for decision in decided]
     fresh = await _write(connection, rows, verdicts, messages, now)
@@ -190,7 +181,7 @@ async def record(
             for decision in decided
         ]
         messages = ()
-        await OUTBOX.add(connection, _announce(decided, now))
+        await OUTBOX.add(connection, announce(decided, now=now))
     to_cancel = [decision for decision in decided if decision.verdict.cancel_running]
     await _cancel(connection, to_cancel, now)
     pairs = [(decision.manifest, row) for decision in decided for row in decision.rows]
@@ -284,26 +275,25 @@ async def _retire(
         await connection.fetch(manifests["retire"], skipped)
 
 
-def _facts(manifest: Manifest, row: LedgerRow, now: datetime) -> Iterator[Fired | Skipped | Missed]:
+def _facts(manifest: Manifest, row: LedgerRow, now: datetime) -> Iterator[Count | Notification]:
     """Yield the facts for metrics and notifications; an owed decision counts when it is queued."""
     if row.decision == "skipped":
-        yield Skipped(row.reason or "")
+        yield Count(SKIPS, (row.reason or "",))
         if row.reason == MISSED:
-            yield Missed(
-                manifest_id=row.manifest,
-                cause=row.cause,
+            missed = FiresMissed(
                 manifest=manifest.external_id,
                 group=manifest.group,
                 first_due_at=row.first_due_at,
                 last_due_at=row.last_due_at,
             )
+            fact = f"missed {row.manifest} {row.cause}"
+            yield Notification(identity=fact, subject=manifest.external_id, data=missed)
     elif row.decision == "queued":
-        late = None
+        yield Count(FIRES, (manifest.group, identity.kind_of(row.cause)))
         if row.due_at is not None:
             view = manifest.view
             due_at = fire_at(view.timing, view.external_id, row.due_at, view.jitter_seconds)
-            late = (now - due_at).total_seconds()
-        yield Fired(manifest.group, identity.kind_of(row.cause), late)
+            yield Count(FIRE_LATENESS, (manifest.group,), (now - due_at).total_seconds())
 
 
 async def write_ledger(
@@ -322,7 +312,7 @@ async def write_ledger(
     )
     fresh = {(row["manifest_id"], row["cause"]) for row in written}
     skipped = [row for row in rows if row.decision == "skipped" and row.key in fresh]
-    note(*(Skipped(row.reason or "") for row in skipped))
+    note(*(Count(SKIPS, (row.reason or "",)) for row in skipped))
     return fresh
 
 

@@ -5,6 +5,7 @@ until the next due time; its cost grows with the number of due manifests, not of
 """
 
 from collections import defaultdict, deque
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
@@ -34,7 +35,7 @@ class TickResult(Struct, frozen=True, kw_only=True):
     rest: float | None = None
 
 
-class _Seen(Struct, frozen=True, kw_only=True):
+class _Seen(Struct, frozen=True):
     """The manifests that are due at a time, and the next wake time of the others."""
 
     at: datetime
@@ -42,19 +43,17 @@ class _Seen(Struct, frozen=True, kw_only=True):
     next_at: datetime | None
 
 
+@dataclass
 class Tick:
     """Ticks for one scheduler process."""
 
-    def __init__(
-        self, database: Database, *, holder: str, max_entries: int | None, relay: Handover
-    ) -> None:
-        self._database = database
-        self._holder = holder
-        self._max_entries = max_entries
-        self._relay = relay
-        self._known = False
-        # The manifests of the next cycles, if more are due than one cycle takes.
-        self._ahead: deque[list[UUID]] = deque()
+    database: Database
+    holder: str
+    max_entries: int | None
+    relay: Handover
+    _known: bool = False
+    # The manifests of the next cycles, if more are due than one cycle takes.
+    _ahead: deque[list[UUID]] = field(default_factory=deque)
 
     async def run_once(self) -> TickResult:
         """Queue every manifest that is due, once."""
@@ -71,34 +70,32 @@ class Tick:
 
     async def _look(self) -> _Seen:
         """Find due manifests without locking them; `_fire` locks them and reads them again."""
-        limit = self._max_entries
+        limit = self.max_entries
         beyond = None if limit is None else limit + 1
-        async with self._database.acquire() as connection:
-            now = await self._database.clock.now(connection)
+        async with self.database.acquire() as connection:
+            now = await self.database.clock.now(connection)
             if not self._ahead:
                 *rows, later = await connection.fetch(manifests["awake"], now, beyond)
                 if limit is None or len(rows) <= limit:
-                    return _Seen(at=now, due=[row["id"] for row in rows], next_at=later["wake_at"])
+                    return _Seen(now, [row["id"] for row in rows], later["wake_at"])
                 self._ahead.extend(await _fair_cycles(connection, now, limit))
-        return _Seen(at=now, due=self._ahead.popleft() if self._ahead else [], next_at=now)
+        return _Seen(now, self._ahead.popleft() if self._ahead else [], now)
 
     async def _fire(self, seen: _Seen, *, one_by_one: bool) -> TickResult:
-        async with self._database.transaction() as connection:
-            led = await connection.fetch(
-                leaders["lead"], TICK_LOCK, self._holder, seen.at, seen.due
-            )
+        async with self.database.transaction() as connection:
+            led = await connection.fetch(leaders["lead"], TICK_LOCK, self.holder, seen.at, seen.due)
             if not led:
                 self._ahead.clear()
                 return TickResult(led=False, rest=_LOST_THE_LOCK)
             locked = [row["id"] for row in led[1:]]
             with span("tick", due=len(seen.due)):
-                now = await self._database.clock.now(connection)
+                now = await self.database.clock.now(connection)
                 advanced = await advance(connection, locked, now=now, one_by_one=one_by_one)
             next_at = earliest((seen.next_at, advanced.wake_at))
-            rest = _rest(next_at, await self._database.clock.now(connection))
+            rest = _rest(next_at, await self.database.clock.now(connection))
         if advanced.left_in_outbox:
-            self._relay.call()
-        self._relay.hand(advanced.messages)
+            self.relay.call()
+        self.relay.hand(advanced.messages)
         return TickResult(
             led=True, fired=advanced.queued, skipped=advanced.skipped, next_at=next_at, rest=rest
         )

@@ -6,6 +6,10 @@ dispatcher does not know is republished, but only if its message cannot wait in 
 (`headway_decisions.healing`), so a dispatcher that was down for a day finds every message once. The
 same holds for requests to cancel work and to bring it forward. Republished work that stays unknown
 is republished with doubling pauses too.
+
+The turn of a scheduler to heal is a row with a time, not a lock, so no transaction is open during a
+request. If a scheduler dies in its turn, another takes over when the turn has lapsed. If two heal
+at once, they only republish a message twice, which is harmless.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,24 +17,19 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from headway_contract import subjects
-from headway_contract.reconcile import (
-    RECONCILE_LIMIT,
-    OutstandingWork,
-    ReconcileAnswer,
-    ReconcileQuestion,
-)
+from headway_contract import reconcile, subjects
 from headway_contract.settled import WorkSettled
 from headway_decisions import healing
 from headway_decisions.healing import AskAgain, Expired, Lost, Mark, Settled, Sight, Verdict
+from headway_errors import NoResponder, RequestFailed
 from headway_jetstream_kit import Broker
+from headway_jetstream_kit.ask import ask
 from headway_postgres_kit import Database
-from headway_service_kit.passes import Wakeup
+from headway_service_kit.passes import ExpectedFault, Wakeup
 from headway_tracing import span
 from headway_tracing.log import get_logger
 from msgspec import Struct, structs
 
-from headway_scheduler.healing.reconcile import CannotAsk, Turn, ask_dispatcher
 from headway_scheduler.healing.reconcile_settings import SettingsReconciler, received
 from headway_scheduler.healing.republish import republish_cancels, republish_forward, republish_work
 from headway_scheduler.healing.stream_marks import read_marks, read_sights, take_marks
@@ -39,9 +38,23 @@ from headway_scheduler.store import heals
 
 log = get_logger(__name__)
 
+_ANSWER_SECONDS = 10.0
+# Longer than a request and the recording of its answer usually take.
+_TURN = timedelta(seconds=20)
 _MOST_PAGES = 20
 _MOST_COUNTED = 30
 _CONNECTION = "connection"
+
+# Reasons to reconcile everything at once: the sign of the last occurrence, by its subject.
+Suspicions = dict[str, tuple[str, Mark | int]]
+
+
+class CannotAsk(Exception):
+    """No dispatcher runs, or another scheduler heals by now."""
+
+
+class ReconcileFailed(ExpectedFault):
+    """The dispatcher's answer did not arrive or is an error."""
 
 
 class HealResult(Struct, kw_only=True):
@@ -59,14 +72,6 @@ class HealResult(Struct, kw_only=True):
     def healed(self) -> int:
         """Return the number of repairs."""
         return self.settled + self.republished + self.expired + self.requests
-
-
-class Suspicion(Struct, frozen=True, kw_only=True):
-    """A reason to reconcile everything at once; `sign` identifies its occurrence."""
-
-    about: str
-    sign: Mark | int
-    reason: str
 
 
 class Healing:
@@ -89,12 +94,12 @@ class Healing:
         self._leeway = self._first_pause / 2
         self._relay = relay
         self._tick = tick
-        self._turn = Turn(database, holder=holder)
+        self._holder = holder
         self._settings = SettingsReconciler(database, ask=self._ask, every=ask_after_seconds)
         # The sign of each suspicion after which everything was reconciled.
-        self._dealt_with: dict[str, Mark | int] = {_CONNECTION: broker.reconnects}
+        self._dealt_with: Suspicions = {_CONNECTION: ("reconnected", broker.reconnects)}
         # Suspicions that made all work due; it may not all be reconciled yet.
-        self._spread: list[Suspicion] = []
+        self._spread: Suspicions = {}
         self._used_mark: Mark | None = None
         self._is_alone = False
 
@@ -103,7 +108,7 @@ class Healing:
 
         That is so while no dispatcher answers, or a stream is missing.
         """
-        if not await self._turn.take():
+        if not await self._take_turn():
             return None
         try:
             result = await self._heal()
@@ -113,7 +118,8 @@ class Healing:
             self._is_alone = True
             return None
         finally:
-            await self._turn.end()
+            async with self._database.acquire() as connection:
+                await connection.execute(heals["end_turn"], self._holder)
         if result is not None and result.healed:
             log.warning("healed", **structs.asdict(result))
             self._tick.call()
@@ -138,34 +144,54 @@ class Healing:
         if result.republished or result.requests:
             self._relay.call()
         await take_marks(self._database, self._broker, marks, sights)
-        self._dealt_with |= {suspicion.about: suspicion.sign for suspicion in suspicions}
-        self._spread = []
+        self._dealt_with |= suspicions
+        self._spread = {}
         return result
 
-    async def _ask(self, question: ReconcileQuestion) -> ReconcileAnswer:
-        answer = await ask_dispatcher(self._broker, self._turn, question)
+    async def _ask(self, question: reconcile.ReconcileQuestion) -> reconcile.ReconcileAnswer:
+        """Ask the dispatcher; raises `CannotAsk` or `ReconcileFailed`."""
+        if not await self._take_turn():
+            raise CannotAsk("another scheduler heals")
+        try:
+            answer = await ask(
+                self._broker,
+                subjects.RECONCILE_QUESTION,
+                question,
+                reconcile.ReconcileAnswer,
+                timeout=_ANSWER_SECONDS,
+            )
+        except NoResponder as error:
+            raise CannotAsk(str(error)) from error
+        except RequestFailed as error:
+            message = f"reconcile failed: kind={error.kind.value} error={error}"
+            raise ReconcileFailed(message) from error
         self._is_alone = False
         return answer
 
+    async def _take_turn(self) -> bool:
+        """Begin or extend the turn of this scheduler; false if another one has it."""
+        async with self._database.acquire() as connection:
+            taken = await connection.fetchval(heals["take_turn"], self._holder, _TURN)
+        return taken is not None
+
     def _suspicions(
         self, marks: Mapping[str, Mark], sights: Mapping[str, Sight], reconnects: int
-    ) -> list[Suspicion]:
-        """Return the reasons to reconcile everything at once that were not dealt with."""
-        suspicions = [
-            Suspicion(about=stream, sign=mark, reason=f"{stream}: {reached}")
-            for stream, mark in marks.items()
-            if (reached := healing.reach(mark, sights[stream])) in ("new_stream", "rolled_back")
-        ]
-        suspicions.append(Suspicion(about=_CONNECTION, sign=reconnects, reason="reconnected"))
-        return [each for each in suspicions if self._dealt_with.get(each.about) != each.sign]
+    ) -> Suspicions:
+        """Return new or rolled back streams, and a new connection, that were not dealt with."""
+        found: Suspicions = {_CONNECTION: ("reconnected", reconnects)}
+        for stream, mark in marks.items():
+            reached = healing.reach(mark, sights[stream])
+            if reached in ("new_stream", "rolled_back"):
+                found[stream] = (reached, mark)
+        return {about: sign for about, sign in found.items() if self._dealt_with.get(about) != sign}
 
-    async def _reconcile_all_now(self, suspicions: Sequence[Suspicion]) -> None:
+    async def _reconcile_all_now(self, suspicions: Suspicions) -> None:
         self._settings.run_at_once()
         async with self._database.transaction() as connection:
             now = await self._database.clock.now(connection)
             works = await connection.fetchval(heals["reconcile_all"], now)
         if works:
-            reasons = ", ".join(suspicion.reason for suspicion in suspicions)
+            reasons = ", ".join(f"{about}: {reason}" for about, (reason, _) in suspicions.items())
             log.warning("reconciling all outstanding work at once", reasons=reasons, works=works)
 
     async def _reconcile_settings(self, mark: Mark | None, sight: Sight) -> int:
@@ -187,12 +213,12 @@ class Healing:
             async with self._database.acquire() as connection:
                 now = await self._database.clock.now(connection)
                 rows = await connection.fetch(
-                    heals["due"], now, now - self._first_pause, RECONCILE_LIMIT
+                    heals["due"], now, now - self._first_pause, reconcile.RECONCILE_LIMIT
                 )
             if not rows:
                 return result
             works = [
-                OutstandingWork(
+                reconcile.OutstandingWork(
                     work=row["id"],
                     round=row["round"],
                     manifest_id=row["manifest_id"],
@@ -203,7 +229,7 @@ class Healing:
                 for row in rows
             ]
             with span("heal", works=len(works)):
-                answer = await self._ask(ReconcileQuestion(works=works))
+                answer = await self._ask(reconcile.ReconcileQuestion(works=works))
                 verdicts = healing.judge(
                     works,
                     answer,
@@ -258,7 +284,7 @@ class Healing:
     async def _republish_requests(
         self,
         rows: Sequence[Any],
-        answer: ReconcileAnswer,
+        answer: reconcile.ReconcileAnswer,
         mark: Mark | None,
         sight: Sight,
         result: HealResult,

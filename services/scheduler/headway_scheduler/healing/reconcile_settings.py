@@ -1,6 +1,7 @@
 """Reconcile everything besides work: dead letters, versions of settings, and prunes."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -12,12 +13,7 @@ from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried
 from headway_postgres_kit import Database
 from headway_tracing.log import get_logger
 
-from headway_scheduler.healing.republish import (
-    republish_groups,
-    republish_jobs,
-    republish_prunes,
-    republish_switches,
-)
+from headway_scheduler.healing import republish
 from headway_scheduler.outcomes.intake import take_in
 from headway_scheduler.store import DECLARE_LOCK, SOURCE, heals, manifests
 
@@ -31,12 +27,13 @@ _FIRST_ID = UUID(int=0)
 
 # The settings that the dispatcher stores: the query of their versions, and how to republish them.
 _SETTINGS = {
-    "group": (heals["group_versions"], republish_groups),
-    "job": (heals["job_versions"], republish_jobs),
-    "manifest": (heals["switch_versions"], republish_switches),
+    "group": (heals["group_versions"], republish.republish_groups),
+    "job": (heals["job_versions"], republish.republish_jobs),
+    "manifest": (heals["switch_versions"], republish.republish_switches),
 }
 
 
+@dataclass
 class SettingsReconciler:
     """Reconciles all settings, prunes and blocking dead letters at intervals: they are few.
 
@@ -44,14 +41,13 @@ class SettingsReconciler:
     them if there is a reason to.
     """
 
-    def __init__(self, database: Database, *, ask: Ask, every: float) -> None:
-        self._database = database
-        self._ask = ask
-        self._every = every
-        self._last_run: float | None = None
-        # The last dead letter of the last page, and whether to reconcile all pages.
-        self._last_letter = _FIRST_ID
-        self._all_letters = True
+    database: Database
+    ask: Ask
+    every: float
+    _last_run: float | None = None
+    # The last dead letter of the last page, and whether to reconcile all pages.
+    _last_letter: UUID = _FIRST_ID
+    _all_letters: bool = True
 
     def run_at_once(self) -> None:
         """Let the next run reconcile everything, without waiting for its interval."""
@@ -60,7 +56,7 @@ class SettingsReconciler:
 
     async def run(self, is_lost: IsLost) -> int:
         """Take in missed events, and republish lost messages; returns how many."""
-        if self._last_run is not None and monotonic() - self._last_run < self._every:
+        if self._last_run is not None and monotonic() - self._last_run < self.every:
             return 0
         async for rows in self._pages(heals["blocking"], _FIRST_ID, "dead_letter"):
             await self._reconcile_letters(rows)
@@ -84,10 +80,10 @@ class SettingsReconciler:
     async def _reconcile_letters(self, rows: Sequence[Any]) -> None:
         """Take in the resolutions of dead letters."""
         letters = [row["dead_letter"] for row in rows]
-        answer = await self._ask(ReconcileQuestion(dead_letters=letters))
+        answer = await self.ask(ReconcileQuestion(dead_letters=letters))
         forgotten = set(answer.forgotten)
-        async with self._database.transaction() as connection:
-            now = await self._database.clock.now(connection)
+        async with self.database.transaction() as connection:
+            now = await self.database.clock.now(connection)
             # A dead letter that the dispatcher has forgotten was resolved long ago.
             gone = [
                 DeadLetterAcknowledged(**dict(row), work=_FIRST_ID, round=0, resolved_at=now)
@@ -102,12 +98,12 @@ class SettingsReconciler:
     async def _reconcile_versions(self, is_lost: IsLost) -> int:
         """Republish settings of which the dispatcher has an older version."""
         republished = 0
-        for kind, (query, republish) in _SETTINGS.items():
+        for kind, (query, publish) in _SETTINGS.items():
             async for rows in self._pages(query, "", "name"):
                 versions = [
                     Version(kind=kind, name=row["name"], version=row["version"]) for row in rows
                 ]
-                answer = await self._ask(ReconcileQuestion(versions=versions))
+                answer = await self.ask(ReconcileQuestion(versions=versions))
                 outdated = {version.name for version in answer.outdated if version.kind == kind}
                 if kind == "job":
                     await self._delete_retired_jobs(rows, outdated)
@@ -117,9 +113,9 @@ class SettingsReconciler:
                     if row["name"] in outdated and is_lost(row["changed_at"])
                 ]
                 if lost:
-                    async with self._database.transaction() as connection:
-                        now = await self._database.clock.now(connection)
-                        republished += await republish(connection, lost, now=now)
+                    async with self.database.transaction() as connection:
+                        now = await self.database.clock.now(connection)
+                        republished += await publish(connection, lost, now=now)
         return republished
 
     async def _delete_retired_jobs(self, rows: Sequence[Any], outdated: set[str]) -> None:
@@ -131,7 +127,7 @@ class SettingsReconciler:
         ]
         if not known:
             return
-        async with self._database.transaction() as connection:
+        async with self.database.transaction() as connection:
             await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
             deleted = await connection.fetch(manifests["drop_retired_jobs"], known)
         if deleted:
@@ -140,23 +136,23 @@ class SettingsReconciler:
     async def _reconcile_prunes(self, is_lost: IsLost) -> int:
         republished = 0
         async for rows in self._pages(heals["pruning"], _FIRST_ID, "id"):
-            answer = await self._ask(ReconcileQuestion(prunes=[row["id"] for row in rows]))
+            answer = await self.ask(ReconcileQuestion(prunes=[row["id"] for row in rows]))
             unknown = set(answer.unburied)
             lost = [
                 row["id"] for row in rows if row["id"] in unknown and is_lost(row["announced_at"])
             ]
-            async with self._database.transaction() as connection:
-                now = await self._database.clock.now(connection)
+            async with self.database.transaction() as connection:
+                now = await self.database.clock.now(connection)
                 events = [received(prune, prune.manifest_id, now) for prune in answer.confirmed]
                 await take_in(connection, events, now=now)
                 if lost:
-                    republished += await republish_prunes(connection, lost, now=now)
+                    republished += await republish.republish_prunes(connection, lost, now=now)
         return republished
 
     async def _pages(self, query: str, after: Any, key: str) -> AsyncIterator[list[Any]]:
         """Yield the rows of a query that takes its start and its limit, page by page."""
         while True:
-            async with self._database.acquire() as connection:
+            async with self.database.acquire() as connection:
                 rows = await connection.fetch(query, after, RECONCILE_LIMIT)
             if rows:
                 yield rows

@@ -62,10 +62,14 @@ async def take_marks(
         taken_at = await _published_until(database)
         seen = None if taken_at is None else await see(broker, work)
         if taken_at is not None and seen is not None:
-            await _write(database, work, seen.created, seen.last_sequence, taken_at)
+            taken = (work, seen.created, seen.last_sequence, taken_at)
+            async with database.acquire() as connection:
+                await connection.execute(heals["mark"], *taken)
+    sight = sights[settled]
     async with database.acquire() as connection:
         now = await database.clock.now(connection)
-    await _write(database, settled, sights[settled].created, sights[settled].last_sequence, now)
+        taken = (settled, sight.created, sight.last_sequence, now)
+        await connection.execute(heals["mark"], *taken)
 
 
 async def _published_until(database: Database) -> datetime | None:
@@ -79,10 +83,3 @@ async def _published_until(database: Database) -> datetime | None:
                 return now
         await asyncio.sleep(_PAUSE_SECONDS)
     return None
-
-
-async def _write(
-    database: Database, stream: str, created: str, sequence: int, at: datetime
-) -> None:
-    async with database.acquire() as connection:
-        await connection.execute(heals["mark"], stream, created, sequence, at)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -14,7 +15,7 @@ from headway_postgres_kit import Database, note
 from headway_tracing.log import get_logger
 from msgspec import Struct
 
-from headway_scheduler.metrics import Notified
+from headway_scheduler.metrics import NOTIFICATIONS, Count
 from headway_scheduler.notifications.webhook import Webhook
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.store import SOURCE, audit, columns, notifications
@@ -42,66 +43,62 @@ class Attempt(Struct, frozen=True, kw_only=True):
     next_attempt_at: datetime | None = None
 
 
+@dataclass(frozen=True)
 class Delivery:
     """Sends notifications for one scheduler process; all schedulers share them."""
 
-    def __init__(self, database: Database, webhook: Webhook, settings: SchedulerSettings) -> None:
-        self._database = database
-        self._webhook = webhook
-        self._settings = settings
+    database: Database
+    webhook: Webhook
+    settings: SchedulerSettings
 
     async def run_once(self) -> float | None:
         """Send a few notifications that are due; returns how long to rest."""
         await self._fold()
-        claimed = await self._claim()
+        async with self.database.transaction() as connection:
+            now = await self.database.clock.now(connection)
+            until = now + timedelta(seconds=self.webhook.timeout + _SLACK_SECONDS)
+            claimed = await connection.fetch(notifications["claim"], now, until, _BATCH)
         if claimed:
             await self._finish(await asyncio.gather(*map(self._send, claimed)))
         if len(claimed) == _BATCH:
             return 0.0
-        async with self._database.acquire() as connection:
+        async with self.database.acquire() as connection:
             next_at = await connection.fetchval(notifications["next_attempt"])
-            now = await self._database.clock.now(connection)
+            now = await self.database.clock.now(connection)
         return None if next_at is None else max(0.0, (next_at - now).total_seconds())
 
     async def test(self, actor: str) -> str | None:
         """Send a test notification once; returns why it was not accepted, or `None`."""
         now = await self._now()
-        error = await self._webhook.send(
+        error = await self.webhook.send(
             _event(new_id(), Trial.type, actor, now, Trial(actor=actor))
         )
         kind = f"headway.notification.{'test_failed' if error else 'tested'}.v1"
         entry = (actor, {"error": error} if error else {})
-        async with self._database.transaction() as connection:
+        async with self.database.transaction() as connection:
             await audit(connection, kind, f"operator/{actor}", [entry], now=now)
         return error
 
     async def _now(self) -> datetime:
-        async with self._database.acquire() as connection:
-            return await self._database.clock.now(connection)
+        async with self.database.acquire() as connection:
+            return await self.database.clock.now(connection)
 
     async def _fold(self) -> None:
         """Replace many notifications of one type by digests, a thousand by each."""
-        burst = self._settings.webhook_burst
+        burst = self.settings.webhook_burst
         folded = True
         while folded:
-            async with self._database.transaction() as connection:
-                now = await self._database.clock.now(connection)
+            async with self.database.transaction() as connection:
+                now = await self.database.clock.now(connection)
                 kind = await connection.fetchval(notifications["crowd"], Digest.type, burst)
                 terms = (kind, new_id(), Digest.type, _FOLDED, _SUBJECTS, now)
                 folded = kind is not None and await connection.fetchval(
                     notifications["fold"], *terms
                 )
 
-    async def _claim(self) -> list[Any]:
-        async with self._database.transaction() as connection:
-            now = await self._database.clock.now(connection)
-            until = now + timedelta(seconds=self._webhook.timeout + _SLACK_SECONDS)
-            rows: list[Any] = await connection.fetch(notifications["claim"], now, until, _BATCH)
-        return rows
-
     async def _send(self, row: Any) -> Attempt:
         event = _event(row["id"], row["type"], row["subject"], row["created_at"], row["data"])
-        error = await self._webhook.send(event)
+        error = await self.webhook.send(event)
         common = {name: row[name] for name in ("id", "type", "subject", "attempts")}
         if error is None:
             return Attempt(state="delivered", **common)
@@ -109,8 +106,8 @@ class Delivery:
             attempts=row["attempts"],
             created_at=row["created_at"],
             now=await self._now(),
-            first_pause=self._settings.webhook_retry_seconds,
-            horizon=self._settings.webhook_horizon_hours * 3600,
+            first_pause=self.settings.webhook_retry_seconds,
+            horizon=self.settings.webhook_horizon_hours * 3600,
             spread=jitter(),
         )
         if again_at is None:
@@ -121,8 +118,8 @@ class Delivery:
 
     async def _finish(self, attempts: Sequence[Attempt]) -> None:
         """Store the outcomes of attempts, and audit the final ones."""
-        async with self._database.transaction() as connection:
-            now = await self._database.clock.now(connection)
+        async with self.database.transaction() as connection:
+            now = await self.database.clock.now(connection)
             outcomes = columns(attempts, "id", "state", "next_attempt_at", "error")
             await connection.execute(notifications["finish"], *outcomes, now)
             for state in ("delivered", "given_up"):
@@ -137,7 +134,9 @@ class Delivery:
                 ]
                 kind = f"headway.notification.{state}.v1"
                 await audit(connection, kind, SOURCE, entries, now=now)
-            note(*(Notified(attempt.state) for attempt in attempts))
+            for attempt in attempts:
+                outcome = "failed" if attempt.state == "pending" else attempt.state
+                note(Count(NOTIFICATIONS, (outcome,)))
 
 
 def _event(identity: UUID, kind: str, subject: str, at: datetime, data: Any) -> Event:

@@ -10,18 +10,11 @@ from headway_decisions.declaring.lookup import by_whom
 from headway_errors import Conflict, Invalid, NotFound
 from headway_postgres_kit import Connection
 
+from headway_scheduler import store
 from headway_scheduler.declare import prune
 from headway_scheduler.declare.declare import members_to_switch
 from headway_scheduler.declare.write import remove_empty_groups, write_groups, write_jobs
 from headway_scheduler.fire.decide import reschedule_wake, skip_missed_during_pause
-from headway_scheduler.store import (
-    DECLARE_LOCK,
-    applications,
-    audit,
-    lock_manifests,
-    manifests,
-    operator,
-)
 from headway_scheduler.text import counted, utc
 
 _SEE = "see 'headway apps'"
@@ -32,24 +25,24 @@ async def rename(connection: Connection, request: RenameAppRequest, *, now: date
     await _lock(connection, request.app)
     if request.to in (request.app, API_OWNER):
         raise Invalid(f"application {request.app!r} cannot be renamed to {request.to!r}: {_SEE}")
-    if await connection.fetchrow(applications["read"], request.to) is not None:
+    if await connection.fetchrow(store.applications["read"], request.to) is not None:
         raise Conflict(
             f"application {request.to!r} exists already: retire it first ('headway apps retire "
             f"{request.to}'), or choose another name"
         )
-    rows = await connection.fetch(applications["manifests"], request.app)
+    rows = await connection.fetch(store.applications["manifests"], request.app)
     # In the lock order of the tick, to avoid a deadlock.
-    await lock_manifests(connection, [row["id"] for row in rows])
+    await store.lock_manifests(connection, [row["id"] for row in rows])
     names = (request.app, request.to)
-    await connection.execute(applications["rename"], *names)
-    await connection.execute(applications["rename_manifests"], *names)
-    await connection.execute(applications["rename_jobs"], *names)
-    await connection.execute(applications["rename_groups"], *names)
+    await connection.execute(store.applications["rename"], *names)
+    await connection.execute(store.applications["rename_manifests"], *names)
+    await connection.execute(store.applications["rename_jobs"], *names)
+    await connection.execute(store.applications["rename_groups"], *names)
     data = {"from": request.app, "to": request.to, "manifests": len(rows)}
-    await audit(
+    await store.audit(
         connection,
         "headway.application.renamed.v1",
-        operator(request),
+        store.operator(request),
         [(name, data) for name in names],
         now=now,
     )
@@ -62,27 +55,27 @@ async def rename(connection: Connection, request: RenameAppRequest, *, now: date
 async def retire(connection: Connection, request: RetireAppRequest, *, now: datetime) -> Changed:
     """Prune the manifests of an application, retire its jobs, and delete it."""
     await _lock(connection, request.app)
-    rows = await connection.fetch(applications["manifests"], request.app)
+    rows = await connection.fetch(store.applications["manifests"], request.app)
     own = {row["id"] for row in rows}
     # The same as a declaration without definitions, followed by a prune.
     nothing = Definitions(owner=request.app)
     others = await members_to_switch(connection, nothing) - own
     # All of them at once, in the lock order of the tick, to avoid a deadlock.
-    await connection.fetch(manifests["lock_with_children"], [*own, *others], [*own])
-    await skip_missed_during_pause(connection, sorted(others), until=now, now=now)
-    source = operator(request)
+    await connection.fetch(store.manifests["lock_with_children"], [*own, *others], [*own])
+    await skip_missed_during_pause(connection, sorted(others), now=now)
+    source = store.operator(request)
     jobs = await write_jobs(connection, nothing, source, now)
     await write_groups(connection, nothing, [], source=source, now=now)
     reason = f"the application {request.app} was retired"
     pruned = await prune.mark(connection, sorted(own), source=source, reason=reason, now=now)
     await reschedule_wake(connection, sorted(others), now=now)
     # One-shots whose time came while their group was disabled are over.
-    await connection.fetch(manifests["retire"], sorted(others))
-    await connection.execute(applications["release_groups"], request.app)
+    await connection.fetch(store.manifests["retire"], sorted(others))
+    await connection.execute(store.applications["release_groups"], request.app)
     await remove_empty_groups(connection, now=now, owner=request.app)
-    await connection.execute(applications["remove"], request.app)
+    await connection.execute(store.applications["remove"], request.app)
     entry = (request.app, {"manifests": pruned, "jobs": jobs})
-    await audit(connection, "headway.application.retired.v1", source, [entry], now=now)
+    await store.audit(connection, "headway.application.retired.v1", source, [entry], now=now)
     return Changed(
         text=f"{request.app}: retired; {counted(len(pruned), 'manifest')} will be deleted when "
         f"their live runs have ended, {counted(len(jobs), 'job')} retired. Code that starts under "
@@ -97,17 +90,17 @@ async def give_back(
     known = await _lock(connection, request.app)
     if known["source"] == "code":
         return Changed(text=f"{request.app}: nothing to change, its code declares it")
-    await connection.execute(applications["give_back"], request.app)
+    await connection.execute(store.applications["give_back"], request.app)
     data = {"source": "code", "before": {"source": "files", "generation": known["generation"]}}
     kind = "headway.application.given_back.v1"
-    await audit(connection, kind, operator(request), [(request.app, data)], now=now)
+    await store.audit(connection, kind, store.operator(request), [(request.app, data)], now=now)
     return Changed(text=f"{request.app}: its code declares it at its next start")
 
 
 async def _lock(connection: Connection, name: str) -> Any:
     """Lock declarations and read the application; raises if it does not exist."""
-    await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
-    row = await connection.fetchrow(applications["read"], name)
+    await connection.execute(store.manifests["lock_declaring"], store.DECLARE_LOCK)
+    row = await connection.fetchrow(store.applications["read"], name)
     if row is not None:
         return row
     if name == API_OWNER:
@@ -115,7 +108,7 @@ async def _lock(connection: Connection, name: str) -> Any:
             f"{API_OWNER!r} is no application but the owner of manifests made at run time: delete "
             "them with 'headway delete'"
         )
-    last = await connection.fetchrow(applications["renamed"], name)
+    last = await connection.fetchrow(store.applications["renamed"], name)
     if last is None:
         raise NotFound(f"there is no application {name!r}: {_SEE}")
     verb = f"renamed to {last['to']!r}" if last["to"] else "retired"

@@ -26,19 +26,10 @@ from headway_postgres_kit import Connection
 from headway_tracing.log import get_logger
 from msgspec import Struct, structs
 
+from headway_scheduler import store
 from headway_scheduler.fire.decide import reschedule_wake
 from headway_scheduler.fire.outbound_events import announce_cancel
 from headway_scheduler.lookup import find_manifest
-from headway_scheduler.store import (
-    OUTBOX,
-    audit,
-    enqueued,
-    groups,
-    lock_manifests,
-    occurrences,
-    operator,
-    works,
-)
 
 log = get_logger(__name__)
 
@@ -66,24 +57,24 @@ async def cancel(
     """Request to cancel all outstanding work, and drop owed decisions."""
     await _take_up_waiting(connection, request, now)
     ids, subject = await _find_manifests(connection, request)
-    locked = await lock_manifests(connection, ids)
-    rows = await connection.fetch(works["named"], locked, request.work)
+    locked = await store.lock_manifests(connection, ids)
+    rows = await connection.fetch(store.works["named"], locked, request.work)
     if request.group is not None or (request.work is not None and not locked):
-        rows += await connection.fetch(works["named_enqueued"], request.work, request.group)
+        rows += await connection.fetch(store.works["named_enqueued"], request.work, request.group)
     reason = request.reason or f"cancelled by {request.actor or 'an operator'}"
     found = [NamedWork(**dict(row)) for row in rows]
     work_ids = [work.work for work in found]
     messages = [announce_cancel(work.cancel_requested(reason, now)) for work in found]
-    await OUTBOX.add(connection, messages)
-    await connection.execute(works["note_cancel"], work_ids, reason, now)
+    await store.OUTBOX.add(connection, messages)
+    await connection.execute(store.works["note_cancel"], work_ids, reason, now)
     dropped = 0
     if request.work is None:
-        counts = await connection.fetch(occurrences["drop_owed"], locked, CANCELLED, now)
+        counts = await connection.fetch(store.occurrences["drop_owed"], locked, CANCELLED, now)
         dropped = sum(row["dropped"] for row in counts)
         await reschedule_wake(connection, locked, now=now)
     entry = (subject, {"reason": reason, "works": work_ids, "dropped": dropped})
     kind = "headway.work.cancel_asked.v1"
-    await audit(connection, kind, operator(request), [entry], now=now)
+    await store.audit(connection, kind, store.operator(request), [entry], now=now)
     manifest = ids[0] if request.manifest is not None else None
     return Outstanding(works=found, manifest=manifest, reason=reason, dropped=dropped)
 
@@ -95,13 +86,15 @@ async def _take_up_waiting(
 
     Work that another scheduler takes up at the same time is waited for, and outstanding then.
     """
-    rows = await connection.fetch(enqueued["lock_waiting"], request.work, request.group)
+    rows = await connection.fetch(store.enqueued["lock_waiting"], request.work, request.group)
     if not rows:
         return
     ids, causes = [row["work_id"] for row in rows], [row["cause"] for row in rows]
-    await connection.execute(works["add"], ids, [None] * len(ids), causes, [0] * len(ids), now)
+    await connection.execute(
+        store.works["add"], ids, [None] * len(ids), causes, [0] * len(ids), now
+    )
     groups_of = [row["group_name"] for row in rows]
-    await connection.execute(enqueued["queued"], ids, groups_of, [now] * len(ids), now)
+    await connection.execute(store.enqueued["queued"], ids, groups_of, [now] * len(ids), now)
 
 
 async def _find_manifests(
@@ -115,14 +108,14 @@ async def _find_manifests(
         row = await find_manifest(connection, request.manifest)
         return [row["id"]], request.manifest
     if request.group is not None:
-        if not await connection.fetch(groups["read"], [request.group]):
+        if not await connection.fetch(store.groups["read"], [request.group]):
             raise NotFound(f"there is no group {request.group!r}: see 'headway groups'")
-        rows = await connection.fetch(groups["members"], request.group)
+        rows = await connection.fetch(store.groups["members"], request.group)
         return [row["id"] for row in rows], request.group
-    found = await connection.fetchrow(works["find"], request.work)
+    found = await connection.fetchrow(store.works["find"], request.work)
     if found is not None:
         return [found["manifest_id"]] if found["manifest_id"] else [], str(request.work)
-    refused = await connection.fetchrow(enqueued["lock_refused"], request.work)
+    refused = await connection.fetchrow(store.enqueued["lock_refused"], request.work)
     if refused is not None:
         raise Conflict(
             f"work {request.work} was refused and never starts ({refused['reason']}):"

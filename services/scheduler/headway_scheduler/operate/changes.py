@@ -16,20 +16,12 @@ from headway_errors import Conflict, Invalid, NotFound
 from headway_postgres_kit import Connection
 from msgspec import UNSET, structs
 
+from headway_scheduler import store
 from headway_scheduler.declare import one_shots, prune
 from headway_scheduler.fire.decide import reschedule_wake, skip_missed_during_pause
 from headway_scheduler.fire.outbound_events import announce_group, announce_job
 from headway_scheduler.fire.record import announce_switches
 from headway_scheduler.lookup import find_manifest
-from headway_scheduler.store import (
-    DECLARE_LOCK,
-    OUTBOX,
-    audit,
-    groups,
-    lock_manifests,
-    manifests,
-    operator,
-)
 from headway_scheduler.text import counted
 
 _LIMITS = ("max_active", "rate")
@@ -40,7 +32,7 @@ _MOST_NAMED = 20
 async def change(connection: Connection, request: ChangeRequest, *, now: datetime) -> str:
     """Change the operator's fields of a manifest; returns a description of the change."""
     found = await find_manifest(connection, request.manifest)
-    locked = await lock_manifests(connection, [found["id"]])
+    locked = await store.lock_manifests(connection, [found["id"]])
     row = await find_manifest(connection, request.manifest)
     fields = {
         "enabled": request.enabled,
@@ -60,9 +52,9 @@ async def change(connection: Connection, request: ChangeRequest, *, now: datetim
     after = _changed(request, stated, before)
     if after == before:
         return f"{request.manifest}: nothing to change"
-    await skip_missed_during_pause(connection, locked, until=now, now=now)
+    await skip_missed_during_pause(connection, locked, now=now)
     await connection.execute(
-        manifests["change"],
+        store.manifests["change"],
         row["id"],
         after["enabled"],
         None if after["enabled"] else after["disabled_by"],
@@ -75,7 +67,7 @@ async def change(connection: Connection, request: ChangeRequest, *, now: datetim
     await announce_switches(connection, locked, now=now)
     kind = "headway.manifest.changed.v1"
     entry = (request.manifest, _audit_data(before, after))
-    await audit(connection, kind, operator(request), [entry], now=now)
+    await store.audit(connection, kind, store.operator(request), [entry], now=now)
     text = _description(before, after)
     if after["enabled"] and not before["enabled"] and one_shots.has_come(row, now):
         text += ", until the work under way has ended: its one time has come"
@@ -117,8 +109,8 @@ async def change_group(
 ) -> str:
     """Change the settings of a group; returns a description of the change."""
     # A declaration locks manifests before groups, this request groups first: never at once.
-    await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
-    row = await connection.fetchrow(groups["lock"], request.group)
+    await connection.execute(store.manifests["lock_declaring"], store.DECLARE_LOCK)
+    row = await connection.fetchrow(store.groups["lock"], request.group)
     if row is None:
         raise NotFound(f"there is no group {request.group!r}: see 'headway groups'")
     stated = {
@@ -144,11 +136,11 @@ async def change_group(
         return f"group {request.group}: nothing to change"
     members: list[UUID] = []
     if after["enabled"] != before["enabled"]:
-        found = await connection.fetch(groups["members"], request.group)
-        members = await lock_manifests(connection, [member["id"] for member in found])
-        await skip_missed_during_pause(connection, members, until=now, now=now)
+        found = await connection.fetch(store.groups["members"], request.group)
+        members = await store.lock_manifests(connection, [member["id"] for member in found])
+        await skip_missed_during_pause(connection, members, now=now)
     await connection.execute(
-        groups["change"],
+        store.groups["change"],
         request.group,
         after["max_active"],
         after["priority"],
@@ -157,23 +149,23 @@ async def change_group(
         now,
         after["rate"],
     )
-    [announced] = await connection.fetch(groups["read"], [request.group])
-    await OUTBOX.add(connection, [announce_group(announced, now=now)])
+    [announced] = await connection.fetch(store.groups["read"], [request.group])
+    await store.OUTBOX.add(connection, [announce_group(announced, now=now)])
     await reschedule_wake(connection, members, now=now)
     if members:
         # One-shots whose time came while the group was disabled are over.
-        await connection.fetch(manifests["retire"], members)
+        await connection.fetch(store.manifests["retire"], members)
     kind, entry = "headway.group.changed.v1", (request.group, _audit_data(before, after))
-    await audit(connection, kind, operator(request), [entry], now=now)
+    await store.audit(connection, kind, store.operator(request), [entry], now=now)
     return f"group {request.group}: {_description(before, after)}"
 
 
 async def change_job(connection: Connection, request: ChangeJobRequest, *, now: datetime) -> str:
     """Change the limits of a job; returns a description of the change."""
-    await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
-    row = await connection.fetchrow(manifests["lock_job"], request.job)
+    await connection.execute(store.manifests["lock_declaring"], store.DECLARE_LOCK)
+    row = await connection.fetchrow(store.manifests["lock_job"], request.job)
     if row is None:
-        names = await connection.fetch(manifests["job_names"], _MOST_NAMED + 1)
+        names = await connection.fetch(store.manifests["job_names"], _MOST_NAMED + 1)
         listed = ", ".join(row["name"] for row in names[:_MOST_NAMED])
         more = ", …" if len(names) > _MOST_NAMED else ""
         declared = f"declared are {listed}{more}" if names else "none is declared"
@@ -188,23 +180,23 @@ async def change_job(connection: Connection, request: ChangeJobRequest, *, now: 
     }
     if after == before:
         return f"job {request.job}: nothing to change"
-    await connection.execute(manifests["limit_job"], request.job, after)
-    [limits] = await connection.fetch(manifests["job_limits"], [request.job])
-    await OUTBOX.add(connection, [announce_job(limits, now=now)])
+    await connection.execute(store.manifests["limit_job"], request.job, after)
+    [limits] = await connection.fetch(store.manifests["job_limits"], [request.job])
+    await store.OUTBOX.add(connection, [announce_job(limits, now=now)])
     # The limits in force, whether an operator or the code set them.
     changed = {
         name: limits[name] for name in _LIMITS if name in stated or name in request.give_back
     }
     data = {**changed, "operator_limits": after, "before": {"operator_limits": before}}
     kind = "headway.job.changed.v1"
-    await audit(connection, kind, operator(request), [(request.job, data)], now=now)
+    await store.audit(connection, kind, store.operator(request), [(request.job, data)], now=now)
     return f"job {request.job}: {_settings_message(changed)}"
 
 
 async def delete(connection: Connection, request: DeleteRequest, *, now: datetime) -> str:
     """Delete a manifest that was made at run time, or that its code no longer declares."""
     # Lock first, so that a declaration at the same time counts.
-    await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
+    await connection.execute(store.manifests["lock_declaring"], store.DECLARE_LOCK)
     row = await find_manifest(connection, request.manifest)
     if row["owner"] != API_OWNER and row["undeclared_at"] is None:
         raise Conflict(
@@ -212,7 +204,9 @@ async def delete(connection: Connection, request: DeleteRequest, *, now: datetim
             "remove it from the code, or disable it"
         )
     reason = "deleted by an operator"
-    await prune.mark(connection, [row["id"]], source=operator(request), reason=reason, now=now)
+    await prune.mark(
+        connection, [row["id"]], source=store.operator(request), reason=reason, now=now
+    )
     return f"{request.manifest}: will be deleted when its live runs have ended"
 
 

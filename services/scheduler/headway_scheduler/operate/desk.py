@@ -2,30 +2,32 @@
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
-from headway.define.packing import problems_of
+from headway.define.definitions import InvalidDefinitions
+from headway.define.packing import problems_of, unpack
 from headway_contract import definitions, manifests, operations, subjects, work_queue
 from headway_contract.fields import Changed
-from headway_errors import Conflict, Invalid, RequestFailed
+from headway_contract.fitting import misfits_of
+from headway_errors import Conflict, RequestFailed
 from headway_jetstream_kit import Broker
-from headway_jetstream_kit.endpoints import Endpoint, serve
+from headway_jetstream_kit.endpoints import serve, typed
 from headway_postgres_kit import Database
 from headway_service_kit.idempotency import Keyed
 from headway_service_kit.passes import Wakeup
 from headway_service_kit.settings_text import settings_in_effect
-from msgspec import Struct, structs
+from msgspec import Struct
 
-from headway_scheduler.declare.checks import request_errors, unpack_definitions
+from headway_scheduler.declare.checks import request_errors
 from headway_scheduler.declare.startup import apply
 from headway_scheduler.lookup import select_manifests
 from headway_scheduler.notifications.delivery import Delivery
 from headway_scheduler.operate import applications, cancel, changes, enqueue, pause, triggers
 from headway_scheduler.outcomes import activate
-from headway_scheduler.questions import Questions
-from headway_scheduler.requests import typed
+from headway_scheduler.questions import Answers, Questions
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.store import IDEMPOTENCY, operator
 
@@ -60,60 +62,49 @@ _REQUESTS: dict[str, tuple[type[Any], Act, type[Struct] | None]] = {
 }
 
 
+@dataclass(frozen=True)
 class Desk:
     """Answers requests for one scheduler process; all schedulers share them."""
 
-    def __init__(
-        self,
-        database: Database,
-        broker: Broker,
-        settings: SchedulerSettings,
-        *,
-        name: str,
-        wakeups: Sequence[Wakeup],
-        windows: Wakeup,
-        delivery: Delivery | None = None,
-    ) -> None:
-        self._database = database
-        self._broker = broker
-        self._name = name
-        self._settings = settings
-        # The passes that continue the work of requests, and the pass that ends pauses.
-        self._wakeups = wakeups
-        self._windows = windows
-        self._delivery = delivery
+    database: Database
+    broker: Broker
+    settings: SchedulerSettings
+    name: str
+    # The passes that continue the work of requests, and the pass that ends pauses.
+    wakeups: Sequence[Wakeup]
+    windows: Wakeup
+    delivery: Delivery | None = None
 
     async def listen(self) -> None:
         """Share the requests with all other schedulers."""
-        one_transaction = {
-            subject: typed(request, partial(self._carry_out, act, answer))
-            for subject, (request, act, answer) in _REQUESTS.items()
+        answers: Answers = {
+            **Questions(self.database, self.settings).answers(),
+            **{
+                subject: (request, partial(self._carry_out, act, answer))
+                for subject, (request, act, answer) in _REQUESTS.items()
+            },
+            subjects.ACTIVATION_QUESTION: (manifests.ActivationQuestion, self.may_activate),
+            subjects.APPLY_REQUEST: (definitions.ApplyRequest, self.apply),
+            subjects.CHANGE_MANY_REQUEST: (manifests.ChangeManyRequest, self.change_many),
+            subjects.NOTIFY_TEST_REQUEST: (operations.NotifyTestRequest, self.test_notification),
+            subjects.SCHEDULER_SETTINGS_QUESTION: (operations.SettingsQuestion, self.read_settings),
+            subjects.CANCEL_OUTSTANDING_REQUEST: (work_queue.CancelOutstandingRequest, self.cancel),
         }
-        others: dict[str, Endpoint] = {
-            subjects.ACTIVATION_QUESTION: typed(manifests.ActivationQuestion, self.may_activate),
-            subjects.APPLY_REQUEST: typed(definitions.ApplyRequest, self.apply),
-            subjects.CHANGE_MANY_REQUEST: typed(manifests.ChangeManyRequest, self.change_many),
-            subjects.NOTIFY_TEST_REQUEST: typed(
-                operations.NotifyTestRequest, self.test_notification
-            ),
-            subjects.SCHEDULER_SETTINGS_QUESTION: typed(operations.SettingsQuestion, self.settings),
-            subjects.CANCEL_OUTSTANDING_REQUEST: typed(
-                work_queue.CancelOutstandingRequest, self.cancel
-            ),
-        }
-        questions = Questions(self._database, self._settings).endpoints()
         await serve(
-            self._broker,
+            self.broker,
             service="headway-scheduler",
             queue=subjects.SCHEDULERS,
-            endpoints={**questions, **one_transaction, **others},
+            endpoints={
+                subject: typed(question, answer, misfits=misfits_of)
+                for subject, (question, answer) in answers.items()
+            },
         )
 
     async def may_activate(
         self, question: manifests.ActivationQuestion
     ) -> manifests.ActivationAnswer:
         """Return why runs of a manifest may not activate these dependents."""
-        async with self._database.acquire() as connection:
+        async with self.database.acquire() as connection:
             found = await activate.problems(connection, question.manifest, question.activations)
         return manifests.ActivationAnswer(problems=found)
 
@@ -127,40 +118,40 @@ class Desk:
         return known or await self._store(request, await self._apply(request))
 
     async def _apply(self, request: definitions.ApplyRequest) -> definitions.ApplyAnswer:
-        defined = unpack_definitions(request)
-        problems = problems_of(defined)
-        if problems:
-            raise Invalid("\n".join(problems))
         with request_errors():
+            defined = unpack(request.definitions)
+            problems = problems_of(defined)
+            if problems:
+                raise InvalidDefinitions(problems)
             applied = await apply(
-                self._database,
+                self.database,
                 defined,
-                policy=request.prune or self._settings.prune,
+                policy=request.prune or self.settings.prune,
                 source=operator(request),
                 declares="files",
                 take_over=request.take_over,
-                may_fire=self._settings.tick == "on",
+                may_fire=self.settings.tick == "on",
             )
         self._wake()
-        declared, warnings = applied.declared, list(applied.warnings)
-        lists = {
+        declared = applied.declared
+        lists: dict[str, Any] = {
             "created": declared.created,
             "changed": declared.changed,
             "pruned": applied.pruned,
             "disabled": applied.disabled,
         }
-        for verb, ids in lists.items():
-            if len(ids) > _MOST_LISTED:
-                warnings.append(
-                    f"{len(ids)} manifests were {verb}, of which {_MOST_LISTED} are listed"
-                )
-        answer = definitions.ApplyAnswer(
+        shortened = [
+            f"{len(ids)} manifests were {verb}, of which {_MOST_LISTED} are listed"
+            for verb, ids in lists.items()
+            if len(ids) > _MOST_LISTED
+        ]
+        return definitions.ApplyAnswer(
             owner=defined.owner,
             unchanged=declared.unchanged,
-            warnings=warnings,
+            warnings=[*applied.warnings, *shortened],
             stale=declared.stale,
+            **{verb: ids[:_MOST_LISTED] for verb, ids in lists.items()},
         )
-        return structs.replace(answer, **{verb: ids[:_MOST_LISTED] for verb, ids in lists.items()})
 
     async def change_many(self, request: manifests.ChangeManyRequest) -> manifests.ManyChanged:
         """Enable, disable or run a page of manifests, each in a transaction of its own.
@@ -185,7 +176,7 @@ class Desk:
         """Return the manifests of a request from its page on; unknown names are rejected later."""
         if request.manifests and request.group is None and not (request.labels or request.all):
             return list(dict.fromkeys(request.manifests))
-        async with self._database.acquire() as connection:
+        async with self.database.acquire() as connection:
             rows = await select_manifests(connection, request)
         return [row["external_id"] for row in rows if row["external_id"] > request.after]
 
@@ -207,21 +198,21 @@ class Desk:
 
     async def test_notification(self, request: operations.NotifyTestRequest) -> Changed:
         """Send a test notification to the webhook once."""
-        if self._delivery is None:
+        if self.delivery is None:
             raise Conflict(
                 "no webhook is configured, so no notification is sent: set HEADWAY_WEBHOOK_URL and "
                 "HEADWAY_WEBHOOK_SECRET_FILE for every scheduler"
             )
-        error = await self._delivery.test(request.actor or "unknown")
+        error = await self.delivery.test(request.actor or "unknown")
         if error is not None:
             raise Conflict(f"the webhook did not accept the test notification: {error}")
         return Changed(text="the webhook accepted the test notification")
 
-    async def settings(self, _: operations.SettingsQuestion) -> operations.SettingsAnswer:
+    async def read_settings(self, _: operations.SettingsQuestion) -> operations.SettingsAnswer:
         """Return the settings in force in this process."""
-        found = settings_in_effect(self._settings, os.environ)
+        found = settings_in_effect(self.settings, os.environ)
         settings = msgspec.convert(found, list[operations.SettingStatus], from_attributes=True)
-        return operations.SettingsAnswer(process=self._name, settings=settings)
+        return operations.SettingsAnswer(process=self.name, settings=settings)
 
     async def cancel(self, request: work_queue.CancelOutstandingRequest) -> work_queue.CancelAnswer:
         """Cancel outstanding work.
@@ -239,7 +230,7 @@ class Desk:
         try:
             # The whole manifest or group only once: it may have other work by now.
             answer = await cancel.ask_dispatcher(
-                self._broker, request, outstanding, whole=begun is None
+                self.broker, request, outstanding, whole=begun is None
             )
         finally:
             self._wake()
@@ -249,14 +240,14 @@ class Desk:
         """Return the stored answer to a request with a key."""
         if request.key is None:
             return None
-        async with self._database.transaction() as connection:
+        async with self.database.transaction() as connection:
             return await IDEMPOTENCY.lookup(connection, request, answer)
 
     async def _store(self, request: Keyed, answer: Stored) -> Stored:
         """Store the answer to a request that takes more than one transaction."""
         if request.key is not None:
-            async with self._database.transaction() as connection:
-                now = await self._database.clock.now(connection)
+            async with self.database.transaction() as connection:
+                now = await self.database.clock.now(connection)
                 await IDEMPOTENCY.store(connection, request, answer, now=now)
         return answer
 
@@ -265,13 +256,13 @@ class Desk:
         result = await self._run(act, answer, request)
         self._wake()
         if isinstance(request, manifests.PauseRequest):
-            self._windows.call()
+            self.windows.call()
         return result
 
     async def _run(self, act: Act, answer: type[Struct] | None, request: Any) -> Any:
         """Act in a transaction; with an `answer` type only once for each key, except dry runs."""
-        async with self._database.transaction() as connection:
-            now = await self._database.clock.now(connection)
+        async with self.database.transaction() as connection:
+            now = await self.database.clock.now(connection)
 
             async def run() -> Any:
                 result = await act(connection, request, now=now)
@@ -282,5 +273,5 @@ class Desk:
             return await IDEMPOTENCY.run_once(connection, request, answer, run, now=now)
 
     def _wake(self) -> None:
-        for wakeup in self._wakeups:
+        for wakeup in self.wakeups:
             wakeup.call()

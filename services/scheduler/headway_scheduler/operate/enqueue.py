@@ -9,6 +9,7 @@ stays with its reason and is judged again once its job is declared differently.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -28,20 +29,11 @@ from headway_tracing import span
 from headway_tracing.log import get_logger
 from msgspec import Struct
 
+from headway_scheduler import store
 from headway_scheduler.declare.checks import retired_message
 from headway_scheduler.fire.manifest import concurrency_key
 from headway_scheduler.fire.record import announce_work
-from headway_scheduler.metrics import TakenUp
-from headway_scheduler.store import (
-    OUTBOX,
-    audit,
-    columns,
-    enqueued,
-    groups,
-    manifests,
-    operator,
-    works,
-)
+from headway_scheduler.metrics import ENQUEUED, Count
 
 log = get_logger(__name__)
 
@@ -65,22 +57,22 @@ class Refused(Struct, frozen=True, kw_only=True):
     reason: str
 
 
+@dataclass(frozen=True)
 class Enqueue:
     """The pass that takes up enqueued work."""
 
-    def __init__(self, database: Database, *, relay: Wakeup, batch: int = 500) -> None:
-        self._database = database
-        self._relay = relay
-        self._batch = batch
+    database: Database
+    relay: Wakeup
+    batch: int = 500
 
     async def run_once(self) -> float | None:
         """Queue or refuse one batch; continues at once while there is more."""
-        async with self._database.acquire() as connection:
-            if not await connection.fetchval(enqueued["any"]):
+        async with self.database.acquire() as connection:
+            if not await connection.fetchval(store.enqueued["any"]):
                 return None
-        clock = self._database.clock
-        async with self._database.transaction() as connection:
-            rows = await connection.fetch(enqueued["take"], self._batch)
+        clock = self.database.clock
+        async with self.database.transaction() as connection:
+            rows = await connection.fetch(store.enqueued["take"], self.batch)
             now = await clock.now(connection)
             with span("enqueue", rows=len(rows)):
                 # Work that was queued before its job retired still runs, new work does not.
@@ -92,13 +84,13 @@ class Enqueue:
                 ]
                 await _record(connection, verdicts, now)
         if rows:
-            self._relay.call()
-        return 0.0 if len(rows) == self._batch else None
+            self.relay.call()
+        return 0.0 if len(rows) == self.batch else None
 
     async def look_again(self) -> float | None:
         """Judge refused work again whose job was declared differently."""
-        async with self._database.acquire() as connection:
-            status = await connection.execute(enqueued["look_again"])
+        async with self.database.acquire() as connection:
+            status = await connection.execute(store.enqueued["look_again"])
         if status != "UPDATE 0":
             log.info("refused work waits again", works=status.removeprefix("UPDATE "))
         return None
@@ -168,9 +160,9 @@ async def republish_enqueued(
 
     Work that its job does not accept any more is refused, and no longer outstanding.
     """
-    rows = await connection.fetch(enqueued["outstanding"], sorted(ids))
+    rows = await connection.fetch(store.enqueued["outstanding"], sorted(ids))
     queued, refused = _sorted([_judge(row, row["queued_at"]) for row in rows])
-    await connection.execute(works["remove"], [verdict.work for verdict in refused])
+    await connection.execute(store.works["remove"], [verdict.work for verdict in refused])
     await _refuse(connection, refused, now)
     return announce_work(queued, now=now)
 
@@ -186,13 +178,15 @@ async def _record(
     queued, refused = _sorted(verdicts)
     if queued:
         new = [work for work, _ in queued]
-        ids, causes, names, dates = columns(new, "work", "cause", "group", "queued_at")
+        ids, causes, names, dates = store.columns(new, "work", "cause", "group", "queued_at")
         # Every group has a row, so that operators can limit a group without manifests.
-        await connection.execute(groups["ensure"], sorted(set(names)), None, now)
-        await connection.execute(works["add"], ids, [None] * len(ids), causes, [0] * len(ids), now)
-        await OUTBOX.add(connection, announce_work(queued, now=now))
-        await connection.execute(enqueued["queued"], ids, names, dates, now)
-        note(*(TakenUp(work.job, "queued") for work in new))
+        await connection.execute(store.groups["ensure"], sorted(set(names)), None, now)
+        await connection.execute(
+            store.works["add"], ids, [None] * len(ids), causes, [0] * len(ids), now
+        )
+        await store.OUTBOX.add(connection, announce_work(queued, now=now))
+        await connection.execute(store.enqueued["queued"], ids, names, dates, now)
+        note(*(Count(ENQUEUED, (work.job, "queued")) for work in new))
     await _refuse(connection, refused, now)
 
 
@@ -202,26 +196,28 @@ async def _refuse(connection: Connection, refused: Sequence[Refused], now: datet
             "enqueued work refused", work=verdict.work, job=verdict.job, reason=verdict.reason
         )
     if refused:
-        await connection.execute(enqueued["refuse"], *columns(refused, "work", "reason"), now)
-        note(*(TakenUp(verdict.job, "refused") for verdict in refused))
+        await connection.execute(
+            store.enqueued["refuse"], *store.columns(refused, "work", "reason"), now
+        )
+        note(*(Count(ENQUEUED, (verdict.job, "refused")) for verdict in refused))
 
 
 async def enqueue(
     connection: Connection, request: EnqueueRequest, *, now: datetime
 ) -> EnqueueAnswer:
     """Enqueue work as an application would; an input that does not fit is rejected at once."""
-    for job in await connection.fetch(manifests["jobs"], [request.job]):
+    for job in await connection.fetch(store.manifests["jobs"], [request.job]):
         problem = problem_of_input(job["input_schema"], job["takes_input"], request.input)
         if problem is not None:
             raise Invalid(f"the input does not fit job {request.job!r}: {problem}")
     delay = request.delay_seconds
     # Two requests at once with the same key may both be reported as new.
     known = request.key is not None and await connection.fetchval(
-        enqueued["is_known"], request.job, request.key
+        store.enqueued["is_known"], request.job, request.key
     )
     try:
         work = await connection.fetchval(
-            enqueued["enqueue"],
+            store.enqueued["enqueue"],
             request.job,
             request.input,
             request.group,
@@ -240,19 +236,21 @@ async def enqueue(
         text = f"{request.job}: the key {request.key!r} enqueued it before, as work {work}"
         return EnqueueAnswer(work=work, text=text)
     entry = (str(work), {"job": request.job, "key": request.key})
-    await audit(connection, "headway.work.enqueued.v1", operator(request), [entry], now=now)
+    await store.audit(
+        connection, "headway.work.enqueued.v1", store.operator(request), [entry], now=now
+    )
     return EnqueueAnswer(work=work, text=f"{request.job}: enqueued as work {work}")
 
 
 async def dismiss(connection: Connection, request: DismissRequest, *, now: datetime) -> str:
     """Delete refused work; the audit keeps the reason."""
-    row = await connection.fetchrow(enqueued["lock_refused"], request.work)
+    row = await connection.fetchrow(store.enqueued["lock_refused"], request.work)
     if row is None:
         raise NotFound(
             f"work {request.work} was not refused, or not enqueued at all: see 'headway enqueued'"
         )
-    await connection.execute(enqueued["dismiss"], request.work)
+    await connection.execute(store.enqueued["dismiss"], request.work)
     data = {"job": row["job"], "key": row["key"], "reason": row["reason"]}
     kind, entry = "headway.work.dismissed.v1", (str(request.work), data)
-    await audit(connection, kind, operator(request), [entry], now=now)
+    await store.audit(connection, kind, store.operator(request), [entry], now=now)
     return f"work {request.work} of job {row['job']}: deleted"

@@ -8,6 +8,7 @@ the same rule computes it.
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -33,8 +34,7 @@ from msgspec import structs
 from headway_scheduler.fire.decide import reschedule_wake, skip_missed_during_pause
 from headway_scheduler.fire.manifest import Manifest, read_manifests
 from headway_scheduler.fire.record import announce_switches
-from headway_scheduler.lookup import select_manifests
-from headway_scheduler.requests import aware
+from headway_scheduler.lookup import aware, select_manifests
 from headway_scheduler.store import SOURCE, audit, lock_manifests, manifests, operator
 from headway_scheduler.text import counted, utc
 
@@ -66,7 +66,7 @@ async def pause(connection: Connection, request: PauseRequest, *, now: datetime)
             for row in known
             if (_is_paused(row), row["paused_until"], row["pause_reason"]) != wanted
         ]
-        await skip_missed_during_pause(connection, fresh, until=now, now=now)
+        await skip_missed_during_pause(connection, fresh, now=now)
         by = request.actor or "unknown"
         await connection.execute(manifests["pause"], fresh, now, request.until, request.reason, by)
         await reschedule_wake(connection, fresh, now=now)
@@ -133,24 +133,24 @@ async def _end(connection: Connection, rows: Sequence[Any], *, source: str, now:
     await audit(connection, "headway.manifest.resumed.v1", source, entries, now=now)
 
 
+@dataclass(frozen=True)
 class Windows:
     """The pass that ends pauses whose time is over."""
 
-    def __init__(self, database: Database, *, relay: Wakeup, tick: Wakeup) -> None:
-        self._database = database
-        self._relay = relay
-        self._tick = tick
+    database: Database
+    relay: Wakeup
+    tick: Wakeup
 
     async def run_once(self) -> float | None:
         """End one batch of pauses; returns how long to rest."""
-        clock = self._database.clock
-        async with self._database.acquire() as connection:
+        clock = self.database.clock
+        async with self.database.acquire() as connection:
             now = await clock.now(connection)
             *over, later = await connection.fetch(manifests["windows_over"], now, _BATCH)
         if not over:
             next_at = later["paused_until"]
             return None if next_at is None else max(0.0, (next_at - now).total_seconds())
-        async with self._database.transaction() as connection:
+        async with self.database.transaction() as connection:
             locked = await lock_manifests(connection, [row["id"] for row in over])
             now = await clock.now(connection)
             rows = [
@@ -160,8 +160,8 @@ class Windows:
             ]
             await _end(connection, rows, source=SOURCE, now=now)
         log.info("pauses ended", manifests=len(rows))
-        self._relay.call()
-        self._tick.call()
+        self.relay.call()
+        self.tick.call()
         return 0.0
 
 

@@ -35,8 +35,7 @@ from headway_scheduler.fire.manifest import (
 )
 from headway_scheduler.fire.outbound_events import announce_brought_forward
 from headway_scheduler.fire.record import write_ledger
-from headway_scheduler.lookup import find_manifest
-from headway_scheduler.requests import aware, input_problem
+from headway_scheduler.lookup import aware, find_manifest, input_problem
 from headway_scheduler.store import OUTBOX, audit, lock_manifests, occurrences, operator, works
 from headway_scheduler.text import utc
 

@@ -10,14 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from headway_contract import Event, subjects
-from headway_contract.settled import (
-    ActivationRequested,
-    DeadLetterAcknowledged,
-    DeadLetterRetried,
-    PruneConfirmed,
-    WorkSettled,
-)
+from headway_contract import Event, settled, subjects
 from headway_decisions.firing import identity
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consume import Intake
@@ -41,7 +34,7 @@ def settled_intake(database: Database, broker: Broker, *, tick: Wakeup) -> Intak
             # Dependents link to the trace in which the success of their parent was settled.
             successes: dict[UUID, str] = {}
             for event in events:
-                if isinstance(event.data, WorkSettled):
+                if isinstance(event.data, settled.WorkSettled):
                     outcome, parent = event.data.outcome, event.data.manifest_id
                     traces.enter_context(span("settle", parent=event.traceparent, outcome=outcome))
                     context = traceparent()
@@ -69,7 +62,7 @@ async def _store_traces(
     activated = [
         (activation.manifest, identity.activation_cause(event.data.work, activation.key), context)
         for event in events
-        if isinstance(event.data, ActivationRequested) and (context := event.traceparent)
+        if isinstance(event.data, settled.ActivationRequested) and (context := event.traceparent)
         for activation in event.data.activations
     ]
     if activated:
@@ -84,17 +77,25 @@ async def take_in(
 
     Returns when the tick must look at the manifests that moved on, or `None`.
     """
-    outcomes = _of(events, WorkSettled)
+    outcomes = _of(events, settled.WorkSettled)
     # An outcome repeats its activations, in case their own events were lost.
     requests = [
-        *_of(events, ActivationRequested),
+        *_of(events, settled.ActivationRequested),
         *(
-            _activations(outcome, outcome.manifest_id)
+            settled.ActivationRequested(
+                work=outcome.work,
+                round=outcome.round,
+                run=outcome.run or UUID(int=0),
+                manifest_id=outcome.manifest_id,
+                manifest=outcome.manifest,
+                group=outcome.group,
+                activations=outcome.activations,
+            )
             for outcome in outcomes
             if outcome.activations and outcome.manifest_id is not None
         ),
     ]
-    resolutions = _of(events, DeadLetterRetried, DeadLetterAcknowledged)
+    resolutions = _of(events, settled.DeadLetterRetried, settled.DeadLetterAcknowledged)
     ended = {outcome.manifest_id for outcome in outcomes} - {None}
     succeeded = {outcome.manifest_id for outcome in outcomes if outcome.outcome == "completed"} - {
         None
@@ -109,22 +110,10 @@ async def take_in(
     wake_at += [await settle.resolve(connection, resolved, now=now) for resolved in resolutions]
     affected = {row["id"] for row in rows if row["id"] in ended or row["depends_on"] in succeeded}
     wake_at.append(await settle.settle(connection, outcomes, affected, now=now))
-    confirmed = [event.manifest_id for event in _of(events, PruneConfirmed)]
+    confirmed = [event.manifest_id for event in _of(events, settled.PruneConfirmed)]
     await prune.confirm(connection, confirmed, now=now)
     return earliest(wake_at)
 
 
 def _of(events: Sequence[Event], *kinds: type[Any]) -> list[Any]:
     return [event.data for event in events if isinstance(event.data, kinds)]
-
-
-def _activations(outcome: WorkSettled, manifest: UUID) -> ActivationRequested:
-    return ActivationRequested(
-        work=outcome.work,
-        round=outcome.round,
-        run=outcome.run or UUID(int=0),
-        manifest_id=manifest,
-        manifest=outcome.manifest,
-        group=outcome.group,
-        activations=outcome.activations,
-    )

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from headway_contract.notifications import ManifestBlocked, WorkDeadLettered
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, WorkSettled
 from headway_decisions.firing import identity
 from headway_postgres_kit import Connection, note
@@ -13,13 +14,15 @@ from msgspec import Struct
 from headway_scheduler.fire.decide import reschedule_wake, skip_missed_during_pause
 from headway_scheduler.fire.manifest import LedgerRow
 from headway_scheduler.fire.record import write_ledger
-from headway_scheduler.notifications.recorder import Blocked, DeadLettered
+from headway_scheduler.notifications.recorder import Notification
 from headway_scheduler.store import columns, enqueued, lock_manifests, manifests, occurrences, works
 
 COALESCED = "coalesced"
 
 # Causes that occur once; a due time is followed by the next.
 _IRREPLACEABLE = ("success", "activation", "trigger", "backfill")
+# A reason may quote a failure; the dead letter has all of it.
+_LONGEST_REASON = 1000
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -82,13 +85,42 @@ async def _note_dead_letters(connection: Connection, outcomes: Iterable[WorkSett
     if dead:
         manifest_ids = [outcome.manifest_id for outcome in dead.values()]
         rows = await connection.fetch(works["jobs"], list(dead), manifest_ids)
-        note(*(DeadLettered(outcome=dead[row["id"]], job=row["job"]) for row in rows))
+        note(*(_dead_lettered(dead[row["id"]], row["job"]) for row in rows))
+
+
+def _dead_lettered(outcome: WorkSettled, job: str | None) -> Notification:
+    letter = outcome.dead_letter
+    assert letter is not None  # noqa: S101 - only outcomes with a dead letter are noted
+    data = WorkDeadLettered(
+        dead_letter=letter,
+        work=outcome.work,
+        round=outcome.round,
+        manifest=outcome.manifest,
+        group=outcome.group,
+        job=job,
+        reason=outcome.reason[:_LONGEST_REASON],
+        attempts=outcome.attempts,
+    )
+    return Notification(identity=f"dead_lettered {letter}", subject=str(letter), data=data)
 
 
 async def _find_open(connection: Connection, ends: dict[UUID, WorkSettled]) -> list[_Closed]:
     """Find the work that is not settled yet, by its row or by its decision."""
     rows = await connection.fetch(works["lock"], sorted(ends))
-    found = [_closed(row, ends[row["id"]]) for row in rows if ends[row["id"]].round >= row["round"]]
+    found = [
+        _Closed(
+            id=row["id"],
+            manifest=row["manifest_id"],
+            cause=row["cause"],
+            end=end,
+            children=row["children"],
+            came_due=row["depends_on"] is not None
+            or (row["next_due_at"] is not None and row["next_due_at"] <= end.settled_at),
+            one_shot=row["cadence"] == "once",
+        )
+        for row in rows
+        if (end := ends[row["id"]]).round >= row["round"]
+    ]
     for work in set(ends) - {row["id"] for row in rows}:
         end = ends[work]
         if end.round == 1:
@@ -102,19 +134,6 @@ async def _find_open(connection: Connection, ends: dict[UUID, WorkSettled]) -> l
         if known is not None and known["settled_round"] < end.round:
             found.append(_Closed(id=work, manifest=end.manifest_id, cause=known["cause"], end=end))
     return found
-
-
-def _closed(row: Any, end: WorkSettled) -> _Closed:
-    due_at: datetime | None = row["next_due_at"]
-    return _Closed(
-        id=row["id"],
-        manifest=row["manifest_id"],
-        cause=row["cause"],
-        end=end,
-        children=row["children"],
-        came_due=row["depends_on"] is not None or (due_at is not None and due_at <= end.settled_at),
-        one_shot=row["cadence"] == "once",
-    )
 
 
 async def _with_new_children(
@@ -154,7 +173,10 @@ async def _close(
         blocked += await connection.fetch(
             works["close"], [], [], [], [], [], *_manifest_columns(turn, resolved), now
         )
-    note(*(Blocked(**dict(row)) for row in blocked))
+    for row in blocked:
+        fact = f"blocked {row['dead_letter']}"
+        data = ManifestBlocked(**dict(row))
+        note(Notification(identity=fact, subject=data.manifest, data=data))
 
 
 def _manifest_columns(turn: Sequence[_Closed], resolved: set[UUID]) -> list[list[Any]]:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, get_args
 
-from headway.client.control import PATIENT_SECONDS
 from headway_clock import utc_now
 from headway_contract import manifests as contract
 from headway_contract import subjects
@@ -22,7 +21,6 @@ from headway_console.pages.shell import Kind, back_of, go_to, go_to_result
 from headway_console.reading.manifests import read_manifest
 from headway_console.services import HttpRequest, ask, read
 
-_MAX_AT_ONCE = 500
 _SHOWN = 8
 
 
@@ -32,10 +30,9 @@ async def bulk(request: HttpRequest) -> Response[Any]:
     sent = await request.form()
     names = [str(name) for name in sent.getall("id", [])]
     back, action = await back_of(request, "/schedules"), str(sent.get("action", ""))
-    if not names:
-        return go_to(request, back, text="Check some manifests first.", kind="bad")
-    if len(names) > _MAX_AT_ONCE:
-        return go_to(request, back, text=f"Check at most {_MAX_AT_ONCE} at once.", kind="bad")
+    if not 0 < len(names) <= fields.MAX_AT_ONCE:
+        text = f"Check some manifests first, at most {fields.MAX_AT_ONCE}."
+        return go_to(request, back, text=text, kind="bad")
     match action:
         case "pause":
             pausing = _pause(request, contract.PauseRequest(manifests=names))
@@ -44,9 +41,9 @@ async def bulk(request: HttpRequest) -> Response[Any]:
             return await go_to_result(request, back, _resume(request, names))
         case "enable" | "disable" | "run":
             message = contract.ChangeManyRequest(manifests=names, action=action)
-            subject, seconds = subjects.CHANGE_MANY_REQUEST, PATIENT_SECONDS
+            subject = subjects.CHANGE_MANY_REQUEST
             try:
-                answer = await ask(request, subject, message, contract.ManyChanged, timeout=seconds)
+                answer = await ask(request, subject, message, contract.ManyChanged, slow=True)
             except RequestFailed as error:
                 return go_to(request, back, text=str(error), kind="bad")
             text, kind = summary(answer.results)
@@ -148,16 +145,12 @@ async def delete(request: HttpRequest, name: FromPath[str]) -> Response[Any]:
 
 
 async def _pause(request: HttpRequest, message: contract.PauseRequest) -> contract.PauseAnswer:
-    return await ask(
-        request, subjects.PAUSE_REQUEST, message, contract.PauseAnswer, timeout=PATIENT_SECONDS
-    )
+    return await ask(request, subjects.PAUSE_REQUEST, message, contract.PauseAnswer, slow=True)
 
 
 async def _resume(request: HttpRequest, names: list[str]) -> contract.ResumeAnswer:
     message = contract.ResumeRequest(manifests=names)
-    return await ask(
-        request, subjects.RESUME_REQUEST, message, contract.ResumeAnswer, timeout=PATIENT_SECONDS
-    )
+    return await ask(request, subjects.RESUME_REQUEST, message, contract.ResumeAnswer, slow=True)
 
 
 async def _change(request: HttpRequest, name: str, **changes: Any) -> Response[Any]:

@@ -1,11 +1,10 @@
 """One day of a manifest: every fire and skip, explained if it did not simply complete."""
 
 import asyncio
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from headway.client.control import PATIENT_SECONDS
 from headway_contract import manifests as contract
 from headway_contract import subjects
 from headway_decisions.firing import identity
@@ -18,7 +17,7 @@ from headway_console.reading.manifests import ManifestDetails
 from headway_console.reading.occurrences import Occurrence, read_span
 from headway_console.services import HttpRequest, ask, read
 
-_MAX_LINES = 200
+_SHOWN = 200
 _MAX_EXPLAINED = 12
 _INSTANT = timedelta(microseconds=1)
 _SCHEDULED = ("due", "stretch")
@@ -64,8 +63,8 @@ async def read_day(
     """Read the past and future entries of a day, with explanations."""
     since, until = start_of_day(day, zone), start_of_day(day + timedelta(days=1), zone)
     status = found.status
-    past = await read(request, read_span, status.id, since=since, until=until, limit=_MAX_LINES)
-    lines = [_line(occurrence, zone) for occurrence in past.occurrences]
+    past, more = await read(request, read_span, status.id, since=since, until=until, limit=_SHOWN)
+    lines = [_line(occurrence, zone) for occurrence in past]
     explained, answer = "", ""
     try:
         lines += await _undecided(request, found, since, until, now=now)
@@ -74,7 +73,7 @@ async def read_day(
         answer = await _explain_time(request, status.external_id, explained, day, zone)
     except Unavailable as error:
         explained, answer = "", str(error)
-    return DayDetails(day=day, lines=lines, more=past.more, explained=explained, answer=answer)
+    return DayDetails(day=day, lines=lines, more=more, explained=explained, answer=answer)
 
 
 async def _undecided(
@@ -85,10 +84,8 @@ async def _undecided(
     if status.next_due_at is None or status.next_due_at >= until:
         return []
     after = max(since, status.next_due_at) - _INSTANT
-    question = contract.PreviewQuestion(
-        manifest=status.external_id, count=_MAX_LINES, after=after, each=True
-    )
-    answer, zone = await preview(request, question), ZoneInfo(status.zone)
+    name, zone = status.external_id, ZoneInfo(status.zone)
+    answer = await preview(request, name, after=after, count=_SHOWN, each=True)
     return [
         Line(
             at=fire.due_at,
@@ -121,27 +118,21 @@ async def _explain_time(
     """Explain a time of the form, in the zone of the manifest."""
     if not text:
         return ""
-    for form in ("%H:%M", "%H:%M:%S"):
-        try:
-            clock = datetime.strptime(text, form).time()  # noqa: DTZ007
-        except ValueError:
-            continue
-        at = datetime.combine(day, clock, tzinfo=zone).astimezone(UTC)
-        return await _explain(request, name, at)
-    return f"Invalid time {text!r}: write 02:30"
+    try:
+        clock = time.fromisoformat(text)
+    except ValueError:
+        return f"Invalid time {text!r}: write 02:30"
+    at = datetime.combine(day, clock, tzinfo=zone).astimezone(UTC)
+    return await _explain(request, name, at)
 
 
 async def preview(
-    request: HttpRequest, question: contract.PreviewQuestion
+    request: HttpRequest, name: str, *, after: datetime, count: int, each: bool
 ) -> contract.PreviewAnswer:
-    """Ask the scheduler for the next fire times."""
-    return await ask(
-        request,
-        subjects.PREVIEW_QUESTION,
-        question,
-        contract.PreviewAnswer,
-        timeout=PATIENT_SECONDS,
-    )
+    """Ask the scheduler for the next fire times of a manifest."""
+    question = contract.PreviewQuestion(manifest=name, count=count, after=after, each=each)
+    subject = subjects.PREVIEW_QUESTION
+    return await ask(request, subject, question, contract.PreviewAnswer, slow=True)
 
 
 async def _explain(request: HttpRequest, name: str, at: datetime) -> str:

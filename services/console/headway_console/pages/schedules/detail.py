@@ -1,12 +1,13 @@
 """The list of manifests, and one with calendar, next fires, durations, graph and settings."""
 
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, get_args
 from zoneinfo import ZoneInfo
 
 from headway_clock import utc_now
 from headway_contract import subjects
-from headway_contract.manifests import PreviewAnswer, PreviewQuestion, ResumeAnswer, ResumeRequest
+from headway_contract.manifests import PreviewAnswer, ResumeAnswer, ResumeRequest
 from headway_errors import RequestFailed, Unavailable
 from litestar import Response, get
 from litestar.params import FromPath
@@ -18,7 +19,7 @@ from headway_console.pages.charts import durations
 from headway_console.pages.schedules import form as forms
 from headway_console.pages.schedules import graph, month
 from headway_console.pages.schedules.day import preview, read_day
-from headway_console.pages.shell import show
+from headway_console.pages.shell import show, show_list
 from headway_console.reading import manifests
 from headway_console.reading.groups import page_of_groups
 from headway_console.reading.manifests import ManifestDetails, ManifestFilter, ManifestState
@@ -35,26 +36,22 @@ _SHOWN_RUNS = 300
 @get("/schedules", opt=needs("viewer"))
 async def schedules(request: HttpRequest) -> Response[str]:
     """List manifests by text, group, label and state; an unknown state is ignored."""
-    values, cursor = fields.filters_of(request, *_FILTERS), fields.text_of(request, "cursor")
-    given: dict[str, Any] = {
-        name: values[name] or None for name in ("text", "group", "job", "owner")
-    }
+    label, state = (fields.text_of(request, name) or "" for name in ("label", "state"))
     filters = ManifestFilter(
-        **given,
-        label=(values["label"],) if "=" in values["label"] else (),
-        state=values["state"] if values["state"] in _STATES else None,  # type: ignore[arg-type]
+        **fields.texts_of(request, "text", "group", "job", "owner"),
+        label=(label,) if "=" in label else (),
+        state=state if state in _STATES else None,  # type: ignore[arg-type]
     )
     groups = await read(request, page_of_groups, limit=_MAX_GROUPS)
-    return show(
+    return await show_list(
         request,
         "schedules/list.html",
-        page=await read(request, manifests.page_of_manifests, filters, cursor=cursor),
-        values=values,
-        cursor=cursor,
+        partial(manifests.page_of_manifests, filters=filters),
+        _FILTERS,
         groups=[group.name for group in groups.items],
         labels=[
-            (f"{label.key}={label.value}", f"{label.key}: {label.value} ({label.manifests})")
-            for label in await read(request, manifests.list_labels)
+            (f"{key}={value}", f"{key}: {value} ({count})")
+            for key, value, count in await read(request, manifests.list_labels)
         ],
         states=_STATES,
     )
@@ -123,9 +120,7 @@ async def _preview(
     """Return the next fires; none if the scheduler does not answer."""
     name = found.status.external_id
     try:
-        return await preview(
-            request, PreviewQuestion(manifest=name, count=count, after=after, each=each)
-        )
+        return await preview(request, name, after=after, count=count, each=each)
     except Unavailable:
         note = "the scheduler does not answer, so the next fires are unknown"
         return PreviewAnswer(manifest=name, zone=found.status.zone, note=note)

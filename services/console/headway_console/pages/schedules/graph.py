@@ -21,20 +21,13 @@ class Box(Struct, frozen=True, kw_only=True):
     is_here: bool
 
 
-class Line(Struct, frozen=True, kw_only=True):
-    """An edge from a parent to a dependent."""
-
-    path: str
-    dormant: bool
-
-
 class Drawing(Struct, frozen=True, kw_only=True):
-    """The drawing."""
+    """The drawing; a line is an SVG path from a parent, and whether the dependent is dormant."""
 
     width: float
     height: float
     boxes: list[Box]
-    lines: list[Line]
+    lines: list[tuple[str, bool]]
     box_width: int = _BOX_WIDTH
     box_height: int = _BOX_HEIGHT
 
@@ -61,7 +54,7 @@ def draw(family: Family, here: UUID) -> Drawing | None:
             x2, y2 = child.x, child.y + _BOX_HEIGHT / 2
             middle = (x1 + x2) / 2
             path = f"M{x1} {y1} C{middle} {y1} {middle} {y2} {x2} {y2}"
-            lines.append(Line(path=path, dormant=node.dormant))
+            lines.append((path, node.dormant))
     return Drawing(
         width=max(box.x for box in boxes.values()) + _BOX_WIDTH + _MARGIN,
         height=max(box.y for box in boxes.values()) + _BOX_HEIGHT + _MARGIN,

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from headway_contract.manifests import FireTime
 from msgspec import Struct
 
-from headway_console.pages.filters import TINT_OF, words
+from headway_console.pages.filters import tint, words
 from headway_console.reading.occurrences import Past, Stretch
 
 # Limit of counted future fires.
@@ -24,11 +24,6 @@ class Mark(Struct, frozen=True):
     state: str
     reason: str
     fires: int | None
-
-    @property
-    def tint(self) -> str:
-        """Return the colour of the state."""
-        return TINT_OF.get(self.state, "")
 
     @property
     def text(self) -> str:
@@ -69,11 +64,6 @@ class Month(Struct, frozen=True, kw_only=True):
     after: str
     weeks: list[list[Day]]
     counted_until: datetime | None = None
-
-    @property
-    def title(self) -> str:
-        """Write the name of the month."""
-        return f"{self.first:%B %Y}"
 
 
 def parse_day(text: str | None, form: str) -> date | None:
@@ -121,7 +111,9 @@ def grid(
                     day=day,
                     in_month=day.month == first.month,
                     is_today=day == today,
-                    tint=min((mark.tint for mark in marks[day]), key=_ORDER.index, default=""),
+                    tint=min(
+                        (tint(mark.state) for mark in marks[day]), key=_ORDER.index, default=""
+                    ),
                     marks=marks[day],
                     coming=counts[day],
                     is_cut=day >= cut_from,

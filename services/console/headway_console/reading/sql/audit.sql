@@ -4,7 +4,7 @@
 -- recorded before, $4 time of the cursor, $5 and $6 numbers of the scheduler and of the dispatcher
 -- to continue below at that time, $7 source (a pattern), $8 types (patterns), $9 true for changes
 -- by people only, $10 number of entries to search, $11 limit.
-SELECT * FROM (
+SELECT *, service || id AS entry FROM (
     (SELECT 's' AS service, id, event_id, type, subject, source, occurred_at, recorded_at, data
      FROM scheduler.history
      WHERE ($1::text IS NULL OR subject = $1)
@@ -35,7 +35,7 @@ LIMIT $11
 -- it has read everything. $1 target, $2 recorded since, $3 recorded before, $4 time of the cursor,
 -- $5 and $6 numbers to continue below, $7 true for changes by people only, $8 number of entries to
 -- search.
-SELECT * FROM (
+SELECT *, service || id AS entry FROM (
     (SELECT 's' AS service, id, recorded_at FROM scheduler.history
      WHERE ($1::text IS NULL OR subject = $1)
        AND ($2::timestamptz IS NULL OR recorded_at >= $2)

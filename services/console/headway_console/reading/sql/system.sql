@@ -5,26 +5,30 @@ SELECT epoch, holder, since, ticked_at FROM scheduler.leader WHERE name = 'tick'
 -- name: overdue
 -- The number of manifests whose wake time has passed, and the oldest wake time. $1 now, $2 limit of
 -- the count.
-SELECT min(late.wake_at) AS oldest_at, count(*) AS manifests
+SELECT min(late.wake_at) AS oldest_at, count(*) AS waiting
 FROM (SELECT wake_at FROM scheduler.manifest WHERE wake_at <= $1 ORDER BY wake_at LIMIT $2) AS late
 
 -- name: outboxes
 -- The messages in each outbox, and the oldest. $1 limit of the count.
-SELECT 'scheduler' AS service, min(few.created_at) AS oldest_at, count(*) AS messages
+SELECT 'scheduler_outbox' AS name, min(few.created_at) AS oldest_at, count(*) AS waiting
 FROM (SELECT created_at FROM scheduler.outbox ORDER BY id LIMIT $1) AS few
 UNION ALL
-SELECT 'dispatcher', min(few.created_at), count(*)
+SELECT 'dispatcher_outbox', min(few.created_at), count(*)
 FROM (SELECT created_at FROM dispatcher.outbox ORDER BY id LIMIT $1) AS few
 
 -- name: in_flight
 -- Of a sample of the scheduler's unsettled work: work that the dispatcher has not received, and
 -- settled work whose outcome the scheduler has not received. $1 size of the sample.
-SELECT count(*) FILTER (WHERE known.id IS NULL) AS unknown,
-       min(sample.queued_at) FILTER (WHERE known.id IS NULL) AS unknown_since,
-       count(*) FILTER (WHERE known.state = 'settled') AS unreported,
-       min(known.settled_at) FILTER (WHERE known.state = 'settled') AS unreported_since
-FROM (SELECT id, round, queued_at FROM scheduler.work LIMIT $1) AS sample
-LEFT JOIN dispatcher.work_queue AS known ON known.id = sample.id
+WITH sample AS (
+    SELECT work.queued_at, known.id, known.state, known.settled_at
+    FROM (SELECT id, queued_at FROM scheduler.work LIMIT $1) AS work
+    LEFT JOIN dispatcher.work_queue AS known ON known.id = work.id
+)
+SELECT 'dispatcher_intake' AS name, min(queued_at) AS oldest_at, count(*) AS waiting
+FROM sample WHERE id IS NULL
+UNION ALL
+SELECT 'scheduler_intake', min(settled_at), count(*) FROM sample WHERE state = 'settled'
+ORDER BY name
 
 -- name: taking_in
 -- The median seconds from the decision to the dispatcher, of the latest settled work. $1 number of
@@ -39,7 +43,7 @@ FROM (SELECT received_at, queued_at FROM dispatcher.work_queue
 -- one. $1 recorded since, $2 number of the latest events.
 SELECT max(latest.recorded_at) AS last_at,
        percentile_cont(0.5) WITHIN GROUP (
-           ORDER BY extract(epoch FROM latest.recorded_at - latest.occurred_at)) AS p50
+           ORDER BY extract(epoch FROM latest.recorded_at - latest.occurred_at)) AS usual_seconds
 FROM (SELECT recorded_at, occurred_at, source FROM dispatcher.history
       WHERE recorded_at >= $1 ORDER BY id DESC LIMIT $2) AS latest
 WHERE latest.source LIKE 'worker/%'

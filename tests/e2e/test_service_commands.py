@@ -1,4 +1,4 @@
-"""Commands that ask the services that run."""
+"""Commands that need running services."""
 
 import json
 import re
@@ -33,8 +33,8 @@ manifests:
 
 
 @pytest_asyncio.fixture
-async def asked(shell, world, console):
-    """A shell beside a scheduler that knows an app, and runs commands that ask it."""
+async def headway(shell, world, console):
+    """Run `headway` against a scheduler with a declared app."""
     (shell.folder / "calendar_app.py").write_text(CALENDAR)
     (shell.folder / "app.yaml").write_text(YAML)
     await world.scheduler_of_files(load_app(str(shell.folder / "calendar_app.py")), tick="off")
@@ -45,54 +45,54 @@ async def asked(shell, world, console):
     return run
 
 
-async def test_an_application_is_listed_renamed_and_retired(asked, world):
-    listed = await asked("apps")
+async def test_an_application_is_listed_renamed_and_retired(headway, world):
+    listed = await headway("apps")
     assert (listed.code, listed.err) == (0, "")
     heading, row = listed.out.splitlines()
     assert re.match(r"APP +SOURCE +GENERATION +MANIFESTS +JOBS +LAST DECLARED +BY$", heading)
     assert re.match(r"good +files +0 +2 +2 +.* ago +ada$", row)
-    renamed = await asked("apps", "rename", "good", "better")
+    renamed = await headway("apps", "rename", "good", "better")
     assert (renamed.code, "renamed to better" in renamed.out) == (0, True), renamed
-    again = await asked("apps", "rename", "good", "better")
+    again = await headway("apps", "rename", "good", "better")
     assert (again.code != 0, "renamed to 'better'" in again.err) == (True, True), again
     assert await world.value("SELECT array_agg(DISTINCT owner) FROM scheduler.manifest") == [
         "better"
     ]
-    given_back = await asked("apps", "give-back", "better")
+    given_back = await headway("apps", "give-back", "better")
     assert "its code declares it at its next start" in given_back.out
-    # Nobody is there to answer the question.
-    unsure = await asked("apps", "retire", "better")
+    # Without a terminal the command cannot ask for confirmation.
+    unsure = await headway("apps", "retire", "better")
     assert unsure.code != 0
     assert "delete 2 manifests with all runs and dead letters, retire 2 jobs" in (
         unsure.out + unsure.err
     )
-    [app] = json.loads((await asked("apps", "--json")).out)
+    [app] = json.loads((await headway("apps", "--json")).out)
     assert (app["name"], app["source"], app["manifests"]) == ("better", "code", 2)
-    retired = await asked("apps", "retire", "better", "--yes")
+    retired = await headway("apps", "retire", "better", "--yes")
     assert (retired.code, "better: retired" in retired.out) == (0, True), retired
-    assert "no application is declared" in (await asked("apps")).out
+    assert "no application is declared" in (await headway("apps")).out
     unpruned = "SELECT count(*) FROM scheduler.manifest WHERE pruning_at IS NULL"
     assert await world.value(unpruned) == 0
 
 
-async def test_manifests_are_looked_at(asked):
-    done = await asked("manifests")
+async def test_manifests_are_listed_and_shown(headway):
+    done = await headway("manifests")
     assert (done.code, done.err) == (0, "")
     heading, by_hand, hello = done.out.splitlines()
     assert re.match(r"MANIFEST +JOB +GROUP +NEXT FIRE +STATUS +LAST +CADENCE$", heading)
     assert re.match(r"by-hand +count +count +- +ready +- +only when triggered", by_hand)
-    # On one Sunday in spring there is no half past two, and it fires at three.
+    # On the day on which summer time begins, 02:30 does not exist and the fire time is 03:00.
     assert re.search(r" 0(2:30|3:00):00\+0[12]:00 +ready .*\(Europe/Berlin\)$", hello)
-    one = json.loads((await asked("manifest", "by-hand", "--json")).out)
-    assert (one["status"]["job"], one["definition"]["input"]) == ("count", 1)
-    assert re.search(r"^input +1$", (await asked("manifest", "by-hand")).out, re.MULTILINE)
+    manifest = json.loads((await headway("manifest", "by-hand", "--json")).out)
+    assert (manifest["status"]["job"], manifest["definition"]["input"]) == ("count", 1)
+    assert re.search(r"^input +1$", (await headway("manifest", "by-hand")).out, re.MULTILINE)
     assert re.search(
-        r"^hello +no limit +no limit +0 +yes +1 +-$", (await asked("groups")).out, re.MULTILINE
+        r"^hello +no limit +no limit +0 +yes +1 +-$", (await headway("groups")).out, re.MULTILINE
     )
 
 
-async def test_times_ahead_are_previewed(asked):
-    done = await asked("preview", "hello-daily-02-30", "-n", "3", "--after", "2027-03-26 12:00")
+async def test_preview_shows_the_next_fire_times(headway):
+    done = await headway("preview", "hello-daily-02-30", "-n", "3", "--after", "2027-03-26 12:00")
     assert done.out.splitlines() == [
         "DUE                        FIRES                      NOTE",
         "2027-03-27 02:30:00+01:00  not at all                 excluded: on Saturday",
@@ -101,79 +101,79 @@ async def test_times_ahead_are_previewed(asked):
         "2027-03-30 02:30:00+02:00  2027-03-30 02:30:00+02:00",
         "times are Europe/Berlin",
     ]
-    done = await asked("preview", "by-hand")
+    done = await headway("preview", "by-hand")
     assert done.out == "note: it has no times: it runs when it is triggered\n"
-    done = await asked("preview", "hello-daily-02-30", "--after", "noon")
+    done = await headway("preview", "hello-daily-02-30", "--after", "noon")
     assert done.code == 2
     assert "invalid time 'noon': write" in done.complaints[0]
     assert "it is Europe/Berlin time" in done.complaints[0]
 
 
 @pytest.mark.long
-async def test_work_is_explained(asked, world):
-    done = await asked("trigger", "by-hand", "--json")
+async def test_work_is_explained(headway, world):
+    done = await headway("trigger", "by-hand", "--json")
     work = json.loads(done.out)["work"]
-    assert "headway: " in (await asked("explain", "work", work)).complaints[0]
+    assert "headway: " in (await headway("explain", "work", work)).complaints[0]
     await world.dispatcher()
     await world.until("SELECT count(*) FROM dispatcher.work_queue")
-    done = await asked("explain", "work", work)
+    done = await headway("explain", "work", work)
     assert (done.code, done.err) == (0, "")
     text, heading, *gates = done.out.splitlines()
     assert text.startswith(f"Work {work} (of manifest 'by-hand', job 'count', group 'count') waits")
     assert "0 live workers serve job 'count'" in text
     assert heading.split() == ["GATE", "NOW", "OPENS", "WHY"]
     assert any(re.match(r"no_worker +closed +- +0 live", gate) for gate in gates)
-    told = json.loads((await asked("explain", "work", work, "--json")).out)
-    assert told["reason"] == "no_worker"
-    assert (await asked("explain", "work", "by-hand")).code == 2
-    assert (await asked("explain", "work", work, "more")).code == 2
-    assert (await asked("explain", "work", work, "--at", "03:15")).code == 2
+    explanation = json.loads((await headway("explain", "work", work, "--json")).out)
+    assert explanation["reason"] == "no_worker"
+    assert (await headway("explain", "work", "by-hand")).code == 2
+    assert (await headway("explain", "work", work, "more")).code == 2
+    assert (await headway("explain", "work", work, "--at", "03:15")).code == 2
 
 
-async def test_a_manifest_is_explained(asked):
-    done = await asked("explain", "hello-daily-02-30", "--at", "2099-03-27 02:30")
+async def test_a_manifest_is_explained(headway):
+    done = await headway("explain", "hello-daily-02-30", "--at", "2099-03-27 02:30")
     assert done.out == "2099-03-27 02:30:00+01:00 lies ahead and will fire.\n"
-    done = await asked("explain", "helo-daily-02-30")
+    done = await headway("explain", "helo-daily-02-30")
     assert (done.code, done.out) == (2, "")
     assert done.complaints == [
         "headway: there is no manifest 'helo-daily-02-30': did you mean 'hello-daily-02-30'?"
     ]
 
 
-async def test_definitions_are_planned_and_applied(asked):
-    planned = await asked("plan", "-f", "app.yaml", "--days", "2")
+async def test_definitions_are_planned_and_applied(headway):
+    planned = await headway("plan", "-f", "app.yaml", "--days", "2")
     assert planned.code == 0, planned.err
     assert planned.out.startswith("plan for good: nothing has been changed\n  + yearly  new\n")
     assert "  - hello-daily-02-30  deleted\n" in planned.out
     assert re.search(r"    - \d{4}-\d\d-\d\d 0(2:30|3:00):00\+0[12]:00", planned.out)
-    applied = json.loads((await asked("apply", "app.yaml", "--prune", "keep", "--json")).out)
+    applied = json.loads((await headway("apply", "app.yaml", "--prune", "keep", "--json")).out)
     assert (applied["created"], applied["pruned"]) == (["yearly"], [])
     for wrong, words in (
         (["apply"], "give an APP, or a YAML file with -f"),
         (["plan", "good.py", "-f", "app.yaml"], "not both"),
         (["plan", "nosuch.py"], "there is no file 'nosuch.py'"),
     ):
-        done = await asked(*wrong)
+        done = await headway(*wrong)
         assert done.code == 2
         assert len(done.complaints) == 1
         assert words in done.complaints[0]
 
 
-async def test_what_left_a_batch_is_asked_for_whatever_the_policy(asked, shell):
+async def test_items_removed_from_a_batch_need_confirmation_under_every_policy(headway, shell):
     batch = "batches:\n  many: {job: hello, manual: true, items: [{id: a}, {id: b}]}\n"
     (shell.folder / "batch.yaml").write_text(YAML + batch)
-    assert (await asked("apply", "batch.yaml", "--prune", "keep")).code == 0
+    assert (await headway("apply", "batch.yaml", "--prune", "keep")).code == 0
     (shell.folder / "batch.yaml").write_text(YAML + batch.replace(", {id: b}", ""))
-    done = await asked("apply", "batch.yaml", "--prune", "keep")
+    done = await headway("apply", "batch.yaml", "--prune", "keep")
     assert (done.code, done.out) == (2, "")
     assert "--yes to apply it and delete 1 manifest" in done.complaints[0]
     assert "(many-b)" in done.complaints[0]
-    done = await asked("apply", "batch.yaml", "--prune", "keep", "--yes")
+    done = await headway("apply", "batch.yaml", "--prune", "keep", "--yes")
     assert (done.code, done.out.splitlines()[1]) == (0, "  - many-b  deleted")
 
 
-@pytest.mark.usefixtures("asked")
-async def test_a_generation_from_the_environment_counts_as_at_a_start(shell, console):
+@pytest.mark.usefixtures("headway")
+async def test_the_generation_comes_from_the_environment(shell, console):
     async def run(generation: str, *arguments: str) -> Done:
         environment = {**console.environment(), "HEADWAY_GENERATION": generation}
         return await shell.run(*arguments, **environment)
@@ -190,18 +190,18 @@ async def test_a_generation_from_the_environment_counts_as_at_a_start(shell, con
 
 
 @pytest.mark.long
-async def test_operators_change_and_trigger(asked):
-    assert (await asked("disable", "by-hand", "hello-daily-02-30")).out.count(": disabled") == 2
-    done = await asked("enable", "by-hand", "nobody")
+async def test_operators_change_and_trigger(headway):
+    assert (await headway("disable", "by-hand", "hello-daily-02-30")).out.count(": disabled") == 2
+    done = await headway("enable", "by-hand", "nobody")
     assert (done.code, done.out) == (2, "by-hand: enabled\n")
     assert "there is no manifest 'nobody'" in done.complaints[0]
-    done = await asked("change", "hello-daily-02-30", "--jitter", "5")
+    done = await headway("change", "hello-daily-02-30", "--jitter", "5")
     assert done.out == "hello-daily-02-30: jitter 5 s\n"
-    done = await asked("group", "count", "--max-active", "3", "--disable")
+    done = await headway("group", "count", "--max-active", "3", "--disable")
     assert (done.code, done.out) == (0, "group count: at most 3 at once, disabled\n")
-    assert (await asked("group", "count", "--max-active", "none", "--enable")).code == 0
-    assert "queued" in (await asked("trigger", "by-hand", "--input", "2")).out
-    assert "a trigger by ada-admin fired" in (await asked("explain", "by-hand")).out
+    assert (await headway("group", "count", "--max-active", "none", "--enable")).code == 0
+    assert "queued" in (await headway("trigger", "by-hand", "--input", "2")).out
+    assert "a trigger by ada-admin fired" in (await headway("explain", "by-hand")).out
     for wrong, words in (
         (["trigger", "by-hand", "--input", '"two"'], "the input does not fit job 'count'"),
         (["trigger", "by-hand", "--input", "two"], "'two' is not JSON"),
@@ -211,66 +211,69 @@ async def test_operators_change_and_trigger(asked):
         (["change", "by-hand", "--jitter", "5"], "has no fire times of its own"),
         (["delete", "by-hand"], "is declared by the application 'good'"),
     ):
-        done = await asked(*wrong)
+        done = await headway(*wrong)
         assert done.code == 2
         assert len(done.complaints) == 1
         assert words in done.complaints[0]
 
 
-async def test_what_is_refused_for_one_is_done_for_the_others(asked):
+async def test_a_refusal_for_one_manifest_does_not_stop_the_others(headway):
     both = ("by-hand", "hello-daily-02-30")
-    assert (await asked("disable", *both)).code == 0
-    done = await asked("enable", "nobody", *both)
+    assert (await headway("disable", *both)).code == 0
+    done = await headway("enable", "nobody", *both)
     assert (done.code, done.out) == (2, "by-hand: enabled\nhello-daily-02-30: enabled\n")
     assert "there is no manifest 'nobody'" in done.complaints[0]
-    done = await asked("disable", "none", *both, "nobody", "--json")
+    done = await headway("disable", "none", *both, "nobody", "--json")
     assert done.code == 2
-    assert [one["text"] for one in json.loads(done.out)] == [f"{one}: disabled" for one in both]
+    texts = [result["text"] for result in json.loads(done.out)]
+    assert texts == [f"{manifest}: disabled" for manifest in both]
     for missing in ("none", "nobody"):
         assert f"there is no manifest {missing!r}" in done.err
 
 
-async def test_what_code_no_longer_declares_is_asked_about_before_it_is_deleted(asked):
-    assert (await asked("apply", "app.yaml", "--prune", "keep")).code == 0
-    done = await asked("delete", "by-hand", "yearly")
+async def test_deleting_a_manifest_that_code_dropped_needs_confirmation(headway):
+    assert (await headway("apply", "app.yaml", "--prune", "keep")).code == 0
+    done = await headway("delete", "by-hand", "yearly")
     assert (done.code, done.out) == (2, "")
     assert "cannot ask for confirmation here: add --yes to delete 1 manifest (by-hand)" in done.err
-    done = await asked("delete", "by-hand", "--yes")
+    done = await headway("delete", "by-hand", "--yes")
     assert (done.code, done.err) == (0, "")
-    again = await asked("delete", "by-hand", "--yes")
+    again = await headway("delete", "by-hand", "--yes")
     assert (again.code, again.out) == (2, "")
     assert re.search(r"'by-hand': it was deleted at [-0-9: ]+ UTC by ada-admin", again.err)
 
 
-async def test_operators_limit_jobs(asked):
-    done = await asked("job", "count", "--max-active", "3", "--rate", "10/minute")
+async def test_operators_limit_jobs(headway):
+    done = await headway("job", "count", "--max-active", "3", "--rate", "10/minute")
     assert (done.out, done.err) == ("job count: at most 3 at once, at most 10/minute\n", "")
-    listed = await asked("jobs")
+    listed = await headway("jobs")
     assert re.search(
         r"^count +3 +0 +10/minute +3 +none alive +1 +max_active, rate$", listed.out, re.MULTILINE
     )
-    [count, hello] = json.loads((await asked("jobs", "--json")).out)
+    [count, hello] = json.loads((await headway("jobs", "--json")).out)
     assert (count["touched"], hello["max_active"]) == (["max_active", "rate"], None)
-    done = await asked("job", "count", "--give-back", "max-active", "--give-back", "rate")
+    done = await headway("job", "count", "--give-back", "max-active", "--give-back", "rate")
     assert done.out == "job count: any number at once, at any rate\n"
-    done = await asked("job", "nobody", "--max-active", "3")
+    done = await headway("job", "nobody", "--max-active", "3")
     assert (done.code, done.out) == (2, "")
     assert "there is no job 'nobody': declared are count" in done.complaints[0]
 
 
 @pytest.mark.long
-async def test_work_is_enqueued_and_what_was_refused_is_seen_to(asked, world):
-    done = await asked("enqueue", "count", "--input", "2", "--key", "k", "--delay", "60")
+async def test_work_is_enqueued_and_refused_work_is_dismissed(headway, world):
+    done = await headway("enqueue", "count", "--input", "2", "--key", "k", "--delay", "60")
     assert re.fullmatch(r"count: enqueued as work [0-9a-f-]{36}\n", done.out), done.err
-    again = await asked("enqueue", "count", "--input", "2", "--key", "k", "--delay", "60", "--json")
+    again = await headway(
+        "enqueue", "count", "--input", "2", "--key", "k", "--delay", "60", "--json"
+    )
     assert json.loads(again.out)["work"] in done.out
     await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'waiting')")
-    assert (await asked("enqueued")).out == "no work is pending, none was refused\n"
+    assert (await headway("enqueued")).out == "no work is pending, none was refused\n"
     work = await world.value("SELECT headway.enqueue('count', '\"two\"'::text::jsonb)")
     await world.until("SELECT EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'refused')")
-    assert "invalid_input" in (await asked("enqueued", "--refused")).out
-    assert json.loads((await asked("enqueued", "--json")).out)[0]["work"] == str(work)
-    assert ": deleted" in (await asked("dismiss", str(work))).out
+    assert "invalid_input" in (await headway("enqueued", "--refused")).out
+    assert json.loads((await headway("enqueued", "--json")).out)[0]["work"] == str(work)
+    assert ": deleted" in (await headway("dismiss", str(work))).out
     for wrong, words in (
         (["enqueue", "nobody"], 'job "nobody" is not declared'),
         (["enqueue", "count", "--input", "two"], "'two' is not JSON"),
@@ -278,27 +281,27 @@ async def test_work_is_enqueued_and_what_was_refused_is_seen_to(asked, world):
         (["enqueue", "count", "--input", "1", "--start-by", "soon"], "invalid time 'soon'"),
         (["dismiss", str(work)], "was not refused"),
     ):
-        done = await asked(*wrong)
+        done = await headway(*wrong)
         assert done.code == 2
         assert words in done.complaints[0]
 
 
-async def test_the_ledger_is_proved_or_its_gaps_are_told(asked, world):
-    done = await asked("verify")
+async def test_verify_reports_the_gaps_of_the_ledger(headway, world):
+    done = await headway("verify")
     assert (done.code, done.out) == (0, "2 manifests, 0 decisions compared: no gaps\n")
     await world.value("UPDATE scheduler.timing SET since = since - interval '3 days'")
-    done = await asked("verify", "hello-daily-02-30")
+    done = await headway("verify", "hello-daily-02-30")
     assert done.code == 1
     gap, summary = done.out.splitlines()
     assert re.match(r"hello-daily-02-30: .* to .*: no decision is in the ledger$", gap)
     assert summary.endswith(" compared: 1 gap")
-    assert len(json.loads((await asked("verify", "--json")).out)["gaps"]) == 1
+    assert len(json.loads((await headway("verify", "--json")).out)["gaps"]) == 1
 
 
-async def test_the_webhook_is_tried_and_its_secret_is_made(asked):
-    refused = await asked("notify", "test")
+async def test_notify_tests_the_webhook_and_creates_secrets(headway):
+    refused = await headway("notify", "test")
     assert refused.code == 2
     assert "no webhook is configured, so no notification is sent" in refused.complaints[0]
-    made = [(await asked("notify", "secret")).out for _ in range(2)]
+    made = [(await headway("notify", "secret")).out for _ in range(2)]
     assert made[0] != made[1]
     assert [len(secret) for secret in read_secrets(" ".join(made))] == [32, 32]

@@ -1,4 +1,4 @@
-"""Commands over several manifests, over a time, and over the audit."""
+"""Commands that change many manifests, and commands that filter runs and the audit."""
 
 import json
 import re
@@ -14,11 +14,11 @@ async def shell(world, tmp_path, console):
     app = App("shop")
 
     @app.job("import", group="ops", labels={"team": "data"})
-    async def bring_in(ctx): ...
+    async def import_orders(ctx): ...
 
-    app.schedule("first", job=bring_in, when=when_made_due())
-    app.schedule("second", job=bring_in, when=when_made_due())
-    app.schedule("third", job=bring_in, when=when_made_due(), group="late")
+    app.schedule("first", job=import_orders, when=when_made_due())
+    app.schedule("second", job=import_orders, when=when_made_due())
+    app.schedule("third", job=import_orders, when=when_made_due(), group="late")
     await world.dispatcher()
     await world.worker(app)
     await world.scheduler(app)
@@ -38,7 +38,7 @@ async def test_many_are_changed_after_their_number_was_confirmed(world, shell):
     done = await shell("disable", "--group", "ops", "--yes")
     assert (done.code, done.out) == (0, "first: disabled\nsecond: disabled\n")
     done = await shell("enable", "--label", "team=data", "--yes", "--json")
-    assert [(one["manifest"], one["done"]) for one in json.loads(done.out)] == [
+    assert [(result["manifest"], result["done"]) for result in json.loads(done.out)] == [
         ("first", True),
         ("second", True),
         ("third", True),
@@ -55,7 +55,7 @@ async def test_many_are_changed_after_their_number_was_confirmed(world, shell):
     assert (await shell("trigger", "--group", "ops", "--yes", "--key", "k")).code == 0
     await world.until("SELECT count(*) = 2 FROM dispatcher.metadata WHERE state = 'completed'")
 
-    # The runs of a time, and who asked for them.
+    # Runs and audit entries are filtered by time.
     assert (await shell("runs", "--until", "1h")).out == "no matching runs\n"
     assert len(json.loads((await shell("runs", "--since", "1h", "--json")).out)) == 2
     wrong = await shell("runs", "--since", "yesterday")
