@@ -18,17 +18,12 @@ for workers in any language.
 """
 
 from headway_contract import registry as registry
-from headway_contract.envelope import Event, EventData, Malformed, Unknown, decode, encode, event
-from headway_contract.fields import InvalidName, check_name
-
-__all__ = [
-    "Event",
-    "EventData",
-    "InvalidName",
-    "Malformed",
-    "Unknown",
-    "check_name",
-    "decode",
-    "encode",
-    "event",
-]
+from headway_contract.envelope import Event as Event
+from headway_contract.envelope import EventData as EventData
+from headway_contract.envelope import Malformed as Malformed
+from headway_contract.envelope import Unknown as Unknown
+from headway_contract.envelope import decode as decode
+from headway_contract.envelope import encode as encode
+from headway_contract.envelope import event as event
+from headway_contract.fields import InvalidName as InvalidName
+from headway_contract.fields import check_name as check_name

@@ -133,7 +133,7 @@ def test_services_document_their_refusals():
 def request_subjects(folder: str) -> set[str]:
     """Find the subjects of a service's requests in its code."""
     code = "\n".join(path.read_text() for path in (SERVICES / folder).rglob("*.py"))
-    called = re.findall(r"\bask\(\s*(?:self\._)?broker,\s*subjects\.([A-Z_]+)", code)
+    called = re.findall(r"\bask\(\s*(?:self\._?)?broker,\s*subjects\.([A-Z_]+)", code)
     return {getattr(subjects, name) for name in called}
 
 

@@ -1,12 +1,12 @@
 """Flood limits: messages by sender, and the log lines about them."""
 
-from headway_decisions.runs.report_limits import Allowance, FloodLimit
+from headway_decisions.runs.report_limits import FloodLimit
 from headway_jetstream_kit.limited_log import LimitedLog
 from headway_tracing.log import get_logger
 
 
 def test_a_sender_over_its_allowance_is_cut_off_and_others_are_not():
-    limit = FloodLimit(Allowance(burst=3, per_second=2))
+    limit = FloodLimit(burst=3, per_second=2)
     assert [limit.admits("a", 0.0) for _ in range(5)] == [True, True, True, False, False]
     assert limit.admits("b", 0.0)
     assert [limit.admits("a", 1.0) for _ in range(3)] == [True, True, False]
@@ -14,7 +14,7 @@ def test_a_sender_over_its_allowance_is_cut_off_and_others_are_not():
 
 
 def test_invented_senders_take_bounded_memory_and_a_flooding_one_stays_cut_off():
-    limit = FloodLimit(Allowance(burst=1, per_second=1), most_senders=10)
+    limit = FloodLimit(burst=1, per_second=1, most_senders=10)
     for number in range(100):
         limit.admits(number, now=number / 4)
         assert len(limit._buckets) <= 10

@@ -87,7 +87,6 @@ def reach(mark: Mark, sight: Sight) -> Reach:
 def is_lost(sent_at: datetime, mark: Mark | None, sight: Sight, *, leeway: timedelta) -> str | None:
     """Return why an unknown message is lost; `None` if it may still arrive."""
     # The leeway is for transactions that were open when the mark was taken.
-    # The leeway is for transactions that were open when the mark was taken.
     if mark is None or sent_at > mark.taken_at - leeway:
         return None
     reached = reach(mark, sight)
@@ -158,7 +157,6 @@ def consumer_changes(
     tried: Mapping[str, float],
 ) -> ConsumerChanges:
     """Compare jobs that have a consumer with those that need one; `checked` have right settings."""
-    # The jobs that were tried longest ago come first: a failing job never blocks the others.
     # The jobs that were tried longest ago come first: a failing job never blocks the others.
     have = set(existing)
     done = have & set(checked)

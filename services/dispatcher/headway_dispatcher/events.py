@@ -133,11 +133,9 @@ def prune_confirmed_message(confirmed: PruneConfirmed) -> OutboxMessage:
     It has a new id each time: a repeated request means that the last one was lost, and the broker
     would drop a duplicate.
     """
-    manifest = confirmed.manifest_id
+    manifest, at = confirmed.manifest_id, confirmed.confirmed_at
     id_ = f"pruned.{manifest}.{new_id()}"
-    return outbox_message(
-        own_event(confirmed, id=id_, subject=manifest, time=confirmed.confirmed_at)
-    )
+    return outbox_message(own_event(confirmed, id=id_, subject=manifest, time=at))
 
 
 def _within_limit(activations: Sequence[Activation]) -> list[Activation]:
@@ -154,15 +152,8 @@ def _within_limit(activations: Sequence[Activation]) -> list[Activation]:
 
 def queued_record(arrived: Event, row: dict[str, Any], now: datetime) -> Record:
     """Record that work arrived; `row` has everything known about it."""
-    return Record(
-        event_id=arrived.id,
-        type=WorkQueued.type,
-        subject=arrived.subject,
-        source=arrived.source,
-        occurred_at=now,
-        data=row,
-        work=arrived.data.work,
-    )
+    source, work = arrived.source, arrived.data.work
+    return _record(WorkQueued.type, arrived.id, arrived.subject, now, row, source=source, work=work)
 
 
 def waiting_record(
@@ -217,17 +208,9 @@ def forward_record(row: Any, now: datetime) -> Record:
 
 def doubt_record(row: Any, now: datetime) -> Record:
     """Record that a run may have begun unseen; `row` is the new one, with counters."""
-    return Record(
-        event_id=f"doubt.{row['run']}.{row['reissued']}.{row['begun_elsewhere']}",
-        type=RUN_IN_DOUBT,
-        subject=str(row["run"]),
-        source=SOURCE,
-        occurred_at=now,
-        data={name: row[name] for name in ("work", "run", "reissued", "begun_elsewhere")},
-        work=row["work"],
-        run=row["run"],
-        lease=row["lease"],
-    )
+    run, event_id = row["run"], f"doubt.{row['run']}.{row['reissued']}.{row['begun_elsewhere']}"
+    data = {name: row[name] for name in ("work", "run", "reissued", "begun_elsewhere")}
+    return _record(RUN_IN_DOUBT, event_id, run, now, data, run=run, lease=row["lease"])
 
 
 def prune_record(prune: ManifestPruned | PruneConfirmed, at: datetime) -> Record:
@@ -250,17 +233,14 @@ def operator_record(
     data: dict[str, Any],
 ) -> Record:
     """Record the request of a person."""
-    return Record(
-        event_id=str(new_id()),
-        type=type,
-        subject=str(subject),
-        source=f"operator/{actor or 'unknown'}",
-        occurred_at=at,
-        data=data,
-    )
+    source = f"operator/{actor or 'unknown'}"
+    return _record(type, str(new_id()), subject, at, data, source=source)
 
 
-def _record(type: str, event_id: str, subject: object, at: datetime, data: Any) -> Record:  # noqa: A002 - CloudEvents calls it so
+def _record(
+    type_: str, event_id: str, subject: object, at: datetime, data: Any, **fields: Any
+) -> Record:
+    fields = {"source": SOURCE, **fields}
     return Record(
-        event_id=event_id, type=type, subject=str(subject), source=SOURCE, occurred_at=at, data=data
+        event_id=event_id, type=type_, subject=str(subject), occurred_at=at, data=data, **fields
     )

@@ -4,14 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from headway_contract import subjects
-from headway_jetstream_kit import Broker, Consumer, ConsumerMissing, Stream
-from headway_jetstream_kit.provisioning import (
-    consumer_info,
-    differences,
-    ensure_consumer,
-    ensure_stream,
-    stream_info,
-)
+from headway_jetstream_kit import Broker, Consumer, ConsumerMissing, Stream, provisioning
 from msgspec import Struct
 
 from headway_dispatcher.settings import DispatcherSettings
@@ -115,34 +108,29 @@ def _consumer(stream: str, name: str, filter_subject: str, delivery: Delivery) -
     )
 
 
-def _streams_by(settings: DispatcherSettings) -> list[Stream]:
-    """Return all streams as the settings demand."""
-    return streams(
-        replicas=settings.stream_replicas,
-        max_bytes=settings.stream_max_bytes,
-        max_age_days=settings.stream_max_age_days,
-    )
+def _stream_options(settings: DispatcherSettings) -> dict[str, Any]:
+    return {
+        "replicas": settings.stream_replicas,
+        "max_bytes": settings.stream_max_bytes,
+        "max_age_days": settings.stream_max_age_days,
+    }
 
 
 async def provision_by(broker: Broker, settings: DispatcherSettings) -> list[str]:
     """Create or update streams and consumers by the settings; returns the changed names."""
-    return await _ensure(broker, _streams_by(settings), delivery_of(settings))
+    return await provision(broker, delivery=delivery_of(settings), **_stream_options(settings))
 
 
 async def provision(
-    broker: Broker, *, replicas: int, max_bytes: int, storage: Storage = "file"
+    broker: Broker, *, delivery: Delivery = _DEFAULT_DELIVERY, **options: Any
 ) -> list[str]:
-    """Create or update streams and consumers; returns the changed names."""
-    wanted = streams(replicas=replicas, max_bytes=max_bytes, storage=storage)
-    return await _ensure(broker, wanted, _DEFAULT_DELIVERY)
-
-
-async def _ensure(broker: Broker, wanted: Sequence[Stream], delivery: Delivery) -> list[str]:
-    changed = [stream.name for stream in wanted if await ensure_stream(broker, stream)]
+    """Create or update streams (with the `options` of `streams`) and consumers."""
+    wanted = streams(**options)
+    changed = [stream.name for stream in wanted if await provisioning.ensure_stream(broker, stream)]
     return changed + [
         f"{consumer.stream}/{consumer.name}"
         for consumer in consumers(delivery)
-        if await ensure_consumer(broker, consumer)
+        if await provisioning.ensure_consumer(broker, consumer)
     ]
 
 
@@ -164,26 +152,26 @@ async def inspect_provisioned(
     """Compare every stream and consumer with the settings; `jobs` have a consumer each."""
     delivery = delivery_of(settings)
     found = []
-    for stream in _streams_by(settings):
-        info = await stream_info(broker, stream.name)
-        differs = {} if info is None else differences(info["config"], stream.config)
+    for stream in streams(**_stream_options(settings)):
+        info = await provisioning.stream_info(broker, stream.name)
+        differs = {} if info is None else provisioning.differences(info["config"], stream.config)
         found.append(Inspected(kind="stream", name=stream.name, info=info, differs=differs))
     for consumer in (*consumers(delivery), *(job_consumer(job, delivery) for job in jobs)):
         name = f"{consumer.stream}/{consumer.name}"
-        info = await consumer_info(broker, consumer.stream, consumer.name)
-        differs = {} if info is None else differences(info["config"], consumer.config)
+        info = await provisioning.consumer_info(broker, consumer.stream, consumer.name)
+        differs = {} if info is None else provisioning.differences(info["config"], consumer.config)
         found.append(Inspected(kind="consumer", name=name, info=info, differs=differs))
     return found
 
 
 async def check_provisioned(broker: Broker) -> None:
     """Raise with the names of missing streams, and of missing consumers of other streams."""
-    missing = [name for name in _STREAMS if await stream_info(broker, name) is None]
+    missing = [name for name in _STREAMS if await provisioning.stream_info(broker, name) is None]
     missing += [
         f"{consumer.stream}/{consumer.name}"
         for consumer in consumers()
         if consumer.stream not in missing
-        and await consumer_info(broker, consumer.stream, consumer.name) is None
+        and await provisioning.consumer_info(broker, consumer.stream, consumer.name) is None
     ]
     if missing:
         raise NotProvisioned(

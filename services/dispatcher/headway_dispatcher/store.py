@@ -1,7 +1,6 @@
 """The schema, queries, outbox, history, locks and times that all passes share."""
 
 from collections.abc import Iterable
-from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from uuid import UUID
 
@@ -23,7 +22,9 @@ SOURCE = "headway/dispatcher"
 # One gate at a time, over all dispatchers. It is taken before the statement that counts: in the
 # same statement the snapshot would be older than the lock.
 GATE_LOCK = 0x48570010
-# Exclusive for a transaction that writes tombstones, shared for one that queues work.
+# Exclusive for a transaction that writes tombstones, shared for one that queues work. Otherwise one
+# dispatcher could queue work of a manifest while another, which does not see that work yet, deletes
+# the manifest's rows.
 TOMBSTONE_LOCK = 0x48570011
 
 works = Queries("headway_dispatcher", "sql/work_queue.sql")
@@ -74,17 +75,6 @@ async def read_times(
     clock = database.clock
     schedule = real if clock is DATABASE_CLOCK else await clock.now(connection)
     return Times(real=real, schedule=schedule)
-
-
-def tombstone_transaction(
-    database: Database, *, exclusive: bool
-) -> AbstractAsyncContextManager[Connection]:
-    """Open a transaction under the tombstone lock.
-
-    Without the lock, one dispatcher could queue work of a manifest while another, which does not
-    see that work yet, deletes the manifest's rows.
-    """
-    return database.locked_transaction(TOMBSTONE_LOCK, shared=not exclusive)
 
 
 async def share_tombstone_lock(connection: Connection) -> None:

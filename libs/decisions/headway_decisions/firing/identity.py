@@ -36,7 +36,6 @@ def kind_of(cause: str) -> str:
 def repeated_cause(cause: str) -> str:
     """Return the cause for making work again that came to nothing."""
     # The count is part of the kind, where no key can look like it.
-    # The count is part of the kind, where no key can look like it.
     counted, _, name = cause.partition(":")
     kind, _, times = counted.partition("+")
     return f"{kind}+{int(times or 0) + 1}:{name}"

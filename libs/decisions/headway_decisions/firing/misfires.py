@@ -105,7 +105,6 @@ def pause_reason(view: ManifestView) -> str:
 def latest_ripe(view: ManifestView, until: datetime) -> tuple[datetime, datetime | None] | None:
     """Return the last undecided due time that has fired by `until`, and the next one."""
     # A due time that its jitter delays also delays all later ones.
-    # A due time that its jitter delays also delays all later ones.
     first = view.next_due_at
     if first is None or fire_at(view, first) > until:
         return None

@@ -154,25 +154,17 @@ def _storable_escape(escape: re.Match[bytes]) -> bytes:
     return "\ufffd".encode() if _HALF.fullmatch(spelled) else spelled
 
 
-class Allowance(Struct, frozen=True, kw_only=True):
-    """A burst of messages, and a sustained rate a second."""
-
-    burst: float
-    per_second: float
-
-
 class FloodLimit:
-    """A token bucket for each sender, in bounded memory."""
+    """A token bucket for each sender: a burst, and a sustained rate; in bounded memory."""
 
-    def __init__(self, allowance: Allowance, *, most_senders: int = 20_000) -> None:
-        self._allowance = allowance
-        self._most = most_senders
+    def __init__(self, *, burst: float, per_second: float, most_senders: int = 20_000) -> None:
+        self._burst, self._per_second, self._most = burst, per_second, most_senders
         # Tokens of each sender, and when they were counted.
         self._buckets: dict[Hashable, tuple[float, float]] = {}
 
     def admits(self, sender: Hashable, now: float) -> bool:
         """Take a token for a message; return whether there was one. `now` must not decrease."""
-        burst, per_second = self._allowance.burst, self._allowance.per_second
+        burst, per_second = self._burst, self._per_second
         tokens, counted_at = self._buckets.get(sender, (burst, now))
         tokens = min(burst, tokens + (now - counted_at) * per_second)
         admitted = tokens >= 1.0

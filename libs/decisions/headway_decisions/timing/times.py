@@ -101,7 +101,6 @@ def days_in_month(year: int, month: int) -> int:
 def is_in_weeks(day: date, weeks: tuple[Week, ...]) -> bool:
     """Return whether a date is such an occurrence of its weekday in the month."""
     # The fourth may also be the last; a fifth is always the last.
-    # The fourth may also be the last; a fifth is always the last.
     is_last = day.day + 7 > days_in_month(day.year, day.month)
     return WEEKS[(day.day - 1) // 7] in weeks or (is_last and "last" in weeks)
 

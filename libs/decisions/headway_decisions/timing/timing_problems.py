@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import date
 from typing import Any
 
+from headway_contract.fitting import show
 from msgspec import Struct
 
 from headway_decisions.timing import cron, times, wall_clock
@@ -24,7 +25,6 @@ from headway_decisions.timing.calendar import ExcludedRange, Exclusion, Filters
 from headway_decisions.timing.times import WEEKDAYS, WEEKS
 
 IS_EMPTY = "is empty: name at least one of"
-_LONGEST_SHOWN = 80
 
 # Returns the problems of the value of a field.
 Check = Callable[[str, Any], list[str]]
@@ -44,7 +44,7 @@ def about_cadence(cadence: Any) -> list[str]:
     """Return the problems of a cadence."""
     if not isinstance(cadence, Cadence):
         expected = "use cron, every, daily, weekly, monthly or once"
-        return [f"{_show(cadence)} is not a cadence: {expected}"]
+        return [f"{show(cadence)} is not a cadence: {expected}"]
     return _field_problems(cadence)
 
 
@@ -56,7 +56,7 @@ def about_zone(zone: Any) -> list[str]:
 def about_filters(filters: Any) -> list[str]:
     """Return the problems of filters."""
     if not isinstance(filters, Filters):
-        return [f"{_show(filters)} are not filters: use Filters(...)"]
+        return [f"{show(filters)} are not filters: use Filters(...)"]
     start, end = filters.start, filters.end
     problems = _field_problems(filters, without=Filters())
     wrong = [*_MOMENT("start", start), *_MOMENT("end", end)]
@@ -71,13 +71,13 @@ def about_filters(filters: Any) -> list[str]:
 def about_exclusions(exclusions: Any) -> list[str]:
     """Return the problems of exclusions."""
     if not isinstance(exclusions, tuple):
-        return [f"exclusions {_show(exclusions)} are not valid: write a tuple of exclusions"]
+        return [f"exclusions {show(exclusions)} are not valid: write a tuple of exclusions"]
     return [line for exclusion in exclusions for line in _exclusion(exclusion)]
 
 
 def _exclusion(exclusion: Any) -> list[str]:
     if not isinstance(exclusion, Exclusion):
-        return [f"{_show(exclusion)} is not an exclusion: exclude days, dates, a range or times"]
+        return [f"{show(exclusion)} is not an exclusion: exclude days, dates, a range or times"]
     problems = _field_problems(exclusion)
     if not problems and isinstance(exclusion, ExcludedRange) and exclusion.last < exclusion.first:
         first, last = exclusion.first, exclusion.last
@@ -101,7 +101,7 @@ def _text(parse: Callable[[str], object], noun: str, form: str) -> Check:
 
     def check(name: str, value: Any) -> list[str]:
         if not isinstance(value, str):
-            return [f"{noun or name} {_show(value)} is not valid: write it as {form}"]
+            return [f"{noun or name} {show(value)} is not valid: write it as {form}"]
         try:
             parse(value)
         except ValueError as error:
@@ -117,7 +117,7 @@ def _number(form: str, most: float, expected: str, kind: type = int) -> Check:
     def check(_: str, value: Any) -> list[str]:
         if type(value) in (int, kind) and 1 <= value <= most:
             return []
-        return [f"{form.format(_show(value))} is not valid: {expected}"]
+        return [f"{form.format(show(value))} is not valid: {expected}"]
 
     return check
 
@@ -127,11 +127,11 @@ def _items(fits: Callable[[Any], bool], expected: str) -> Check:
 
     def check(name: str, items: Any) -> list[str]:
         if not isinstance(items, tuple):
-            return [f"{name} {_show(items)} is not valid: write a tuple of {expected}"]
+            return [f"{name} {show(items)} is not valid: write a tuple of {expected}"]
         if not items:
             return [f"{name} {IS_EMPTY} {expected}"]
         wrong = [item for item in items if not fits(item)]
-        return [f"{name} holds {_show(item)}, which is not valid: use {expected}" for item in wrong]
+        return [f"{name} holds {show(item)}, which is not valid: use {expected}" for item in wrong]
 
     return check
 
@@ -148,20 +148,11 @@ def _is_date(value: Any) -> bool:
 
 
 def _date(name: str, value: Any) -> list[str]:
-    return [] if _is_date(value) else [f"{name} {_show(value)} is not a date: use datetime.date"]
+    return [] if _is_date(value) else [f"{name} {show(value)} is not a date: use datetime.date"]
 
 
 def _is_month_day(value: Any) -> bool:
     return value == "last" if isinstance(value, str) else type(value) is int and 1 <= value <= 31
-
-
-def _show(value: Any) -> str:
-    try:
-        shown = repr(value)
-    except ValueError:
-        # Python refuses to format numbers of thousands of digits.
-        return f"of type {type(value).__name__}"
-    return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}…"
 
 
 _ZONE = _text(wall_clock.zone_named, "time zone", "'Europe/Berlin'")

@@ -1,6 +1,6 @@
-"""History and the tables that follow from it, compared by pages of work."""
+"""Pages of history: read with the tables that follow from it, or exported."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
@@ -11,14 +11,16 @@ import msgspec
 from headway_history import LetterRow, RunRow, StoredEvent, WorkRow, WorkRows, fold
 from headway_history.events import FORGOTTEN, Forgotten, open_data
 from headway_history.rows import Absence, LetterRun
-from headway_postgres_kit import Connection
+from headway_postgres_kit import Connection, Database
 from msgspec import Struct
 
 from headway_dispatcher.store import HISTORY, projections
+from headway_dispatcher.store import events as event_queries
 
 FIRST, LAST = UUID(int=0), UUID(int=(1 << 128) - 1)
 _WORKS = 1000
 _EVENTS = 20_000
+_EXPORTED = 1000
 
 _PRUNED, _CONFIRMED = "headway.manifest.pruned.v1", "headway.prune.confirmed.v1"
 
@@ -158,3 +160,35 @@ def _typed_runs(stored: Any) -> Any:
 
 def _typed(kind: Any, rows: Iterable[Any]) -> Iterable[Any]:
     return (kind(**dict(row)) for row in rows)
+
+
+class HistoryEvent(Struct, frozen=True, kw_only=True):
+    """One event of history."""
+
+    number: int
+    id: str
+    type: str
+    subject: str
+    source: str
+    occurred_at: datetime
+    recorded_at: datetime
+    accepted: bool
+    refusal: str | None
+    work: UUID | None
+    run: UUID | None
+    lease: UUID | None
+    data: Any
+
+
+async def export(
+    database: Database, *, since: datetime | None, until: datetime | None
+) -> AsyncIterator[list[HistoryEvent]]:
+    """Yield the events of a time span page by page, from one snapshot of the database."""
+    async with (
+        database.acquire() as connection,
+        connection.transaction(isolation="repeatable_read", readonly=True),
+    ):
+        above = 0
+        while rows := await connection.fetch(event_queries["span"], above, since, until, _EXPORTED):
+            yield [msgspec.convert(dict(row), HistoryEvent) for row in rows]
+            above = rows[-1]["number"]

@@ -48,7 +48,15 @@ from headway_dispatcher.intake import prune
 from headway_dispatcher.metrics import SETTLED, Sample
 from headway_dispatcher.operate import cancel
 from headway_dispatcher.runs.settle import PRUNED, Changes
-from headway_dispatcher.store import GATE_LOCK, HISTORY, OUTBOX, REJECTED, gates, works
+from headway_dispatcher.store import (
+    GATE_LOCK,
+    HISTORY,
+    OUTBOX,
+    REJECTED,
+    TOMBSTONE_LOCK,
+    gates,
+    works,
+)
 from headway_dispatcher.wakeups import Wakeups
 
 
@@ -67,7 +75,7 @@ def work_intake(
         pruned = [event.data for event in arrived if isinstance(event.data, ManifestPruned)]
         changes = Changes()
         with span("intake", events=len(arrived)):
-            async with store.tombstone_transaction(database, exclusive=bool(pruned)) as connection:
+            async with database.locked_transaction(TOMBSTONE_LOCK, shared=not pruned) as connection:
                 now = await database.clock.now(connection)
                 events = _without_outdated(arrived, now - retention)
                 data = [event.data for event in events]

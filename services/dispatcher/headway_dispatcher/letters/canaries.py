@@ -30,7 +30,7 @@ _END_STATES: dict[type[Any], str] = {Stopped: "stopped", Finished: "finished"}
 
 
 async def begin(
-    connection: Connection, request: BeginCanaryRequest, *, actor: str, now: datetime
+    connection: Connection, request: BeginCanaryRequest, *, actor: str, times: Times
 ) -> CanaryRef:
     """Begin a canary, or return the one that runs for the same failure."""
     canary = new_id()
@@ -40,7 +40,7 @@ async def begin(
         canary,
         request.fingerprint,
         actor,
-        now,
+        times.schedule,
         *dead_letters.parse_fingerprint(request.fingerprint),
         msgspec.to_builtins(steps),
     )

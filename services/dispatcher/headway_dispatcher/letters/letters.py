@@ -18,13 +18,6 @@ import msgspec
 from headway_contract.dead_letters import LetterResult
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, InputChange
 from headway_decisions.retries import dead_letters as rules
-from headway_decisions.retries.dead_letters import (
-    Acknowledged,
-    Letter,
-    RetryNow,
-    RetryWaits,
-    input_changes,
-)
 from headway_decisions.runs.transitions import next_work_state
 from headway_postgres_kit import Connection, Database, json_array, savepoint
 from headway_tracing import CONTEXTS_APART, first_context, span, traceparent
@@ -69,7 +62,7 @@ class RetryOrder(Struct, frozen=True, kw_only=True):
 
     def edit_of(self, row: Any) -> list[InputChange] | None:
         """Return the changes to the input that failed; `None` if it was not edited."""
-        return None if self.input is UNSET else input_changes(row["input"], self.input)
+        return None if self.input is UNSET else rules.input_changes(row["input"], self.input)
 
 
 class _Resolved(Struct, frozen=True, kw_only=True):
@@ -87,12 +80,12 @@ async def retry(
     while True:
         locked, rows = await _lock(connection, ids)
         verdicts = rules.judge_retries(locked)
-        begun = [rows[letter.id] for letter, each in verdicts if isinstance(each, RetryNow)]
+        begun = [rows[letter.id] for letter, each in verdicts if isinstance(each, rules.RetryNow)]
         queued = await _begin_rounds(connection, begun, order, times.schedule)
         if queued is not None:
             break
         # Other work took one of the slots at this moment; the next look sees it.
-    waiting = [rows[letter.id] for letter, each in verdicts if isinstance(each, RetryWaits)]
+    waiting = [rows[letter.id] for letter, each in verdicts if isinstance(each, rules.RetryWaits)]
     await _store_orders(connection, waiting, order, times)
     resolved = [
         _retried(row, order.actor, order.edit_of(row), queued[row["work_id"]], times)
@@ -108,7 +101,7 @@ async def acknowledge(
     """Close letters without a retry; returns a result for each letter."""
     locked, rows = await _lock(connection, ids)
     verdicts = rules.judge_acknowledgements(locked)
-    closed = [rows[letter.id] for letter, each in verdicts if isinstance(each, Acknowledged)]
+    closed = [rows[letter.id] for letter, each in verdicts if isinstance(each, rules.Acknowledged)]
     resolved = [
         _Resolved(
             event=DeadLetterAcknowledged(
@@ -131,7 +124,7 @@ async def resume(connection: Connection, manifests: Sequence[UUID] | None, *, ti
     verdicts = rules.judge_retries(
         structs.replace(letter, retry_requested=False) for letter in locked
     )
-    begun = [rows[letter.id] for letter, each in verdicts if isinstance(each, RetryNow)]
+    begun = [rows[letter.id] for letter, each in verdicts if isinstance(each, rules.RetryNow)]
     resumed = 0
     for row in begun:
         edited = row["edit"] is not None
@@ -192,7 +185,7 @@ async def purge_letters(database: Database, *, days: float) -> float | None:
 
 async def _lock(
     connection: Connection, ids: Sequence[UUID]
-) -> tuple[list[Letter], dict[UUID, Any]]:
+) -> tuple[list[rules.Letter], dict[UUID, Any]]:
     """Lock work, then letters, and read them, with the rows of letters that are not pruned.
 
     Letters of pruned manifests are not locked: the prune locks letters first.
@@ -203,7 +196,7 @@ async def _lock(
     await connection.execute(letter_queries["lock_works"], sorted({row["work_id"] for row in kept}))
     rows = await connection.fetch(letter_queries["lock"], [row["id"] for row in kept])
     letters = [
-        Letter(
+        rules.Letter(
             id=row["id"],
             work=row["work_id"],
             round=row["round"],
@@ -216,7 +209,7 @@ async def _lock(
         for row in rows
     ]
     letters += [
-        Letter(id=row["id"], work=row["work_id"], round=row["round"], state="", pruned=True)
+        rules.Letter(id=row["id"], work=row["work_id"], round=row["round"], state="", pruned=True)
         for row in pruned
     ]
     return letters, {row["id"]: row for row in rows}

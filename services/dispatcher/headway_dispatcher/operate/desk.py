@@ -6,6 +6,7 @@ The reply to the next heartbeat of a worker contains the instruction to drain.
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from headway_contract.dead_letters import (
     BeginCanaryRequest,
     CanaryRef,
     CanaryStatus,
+    LetterResult,
     LettersChanged,
     LettersRequest,
     RetryRequest,
@@ -54,32 +56,23 @@ from headway_dispatcher.wakeups import Wakeups
 _TIMEOUT = 3.0
 
 Answer = TypeVar("Answer", bound=Struct)
-Change = Callable[[Connection, Times], Awaitable[Answer]]
 
 
+@dataclass
 class Desk:
     """The desk of one dispatcher process; all dispatchers share the requests."""
 
-    def __init__(
-        self,
-        database: Database,
-        broker: Broker,
-        settings: DispatcherSettings,
-        *,
-        name: str,
-        wake: Wakeups,
-    ) -> None:
-        self._name = name
-        self._settings = settings
-        self._database = database
-        self._broker = broker
-        self._wake = wake
+    database: Database
+    broker: Broker
+    own_settings: DispatcherSettings
+    name: str
+    wake: Wakeups
 
     async def listen(self) -> None:
         """Share the requests with the other dispatchers."""
         endpoint: Any = partial(typed, misfits=misfits_of)
         await serve(
-            self._broker,
+            self.broker,
             service="headway-dispatcher-desk",
             queue=subjects.DISPATCHERS,
             endpoints={
@@ -97,45 +90,36 @@ class Desk:
         """Run the work of dead letters again."""
         key = UNSET if request.input is UNSET else await self._check_input(request)
         order = letters.RetryOrder(actor=_actor(request), input=request.input, key=key)
-
-        async def change(connection: Connection, times: Times) -> LettersChanged:
-            ids, page = await _choose(connection, request, times.schedule)
-            results = await letters.retry(connection, ids, order, times=times)
-            return LettersChanged(results=results, **page)
-
-        answer = await self._run_once(request, LettersChanged, change)
-        self._wake.gate.call()
-        self._wake.relay.call()
+        answer = await self._resolve_letters(request, partial(letters.retry, order=order))
+        self.wake.gate.call()
+        self.wake.relay.call()
         return answer
 
     async def acknowledge(self, request: AcknowledgeRequest) -> LettersChanged:
         """Acknowledge dead letters."""
+        acknowledge = partial(letters.acknowledge, note=request.note, actor=_actor(request))
+        answer = await self._resolve_letters(request, acknowledge)
+        self.wake.relay.call()
+        return answer
+
+    async def _resolve_letters(
+        self, request: LettersRequest, resolve: Callable[..., Awaitable[list[LetterResult]]]
+    ) -> LettersChanged:
+        """Resolve the named letters, or a page of those of a filter."""
 
         async def change(connection: Connection, times: Times) -> LettersChanged:
             ids, page = await _choose(connection, request, times.schedule)
-            actor = _actor(request)
-            results = await letters.acknowledge(
-                connection, ids, note=request.note, actor=actor, times=times
-            )
-            return LettersChanged(results=results, **page)
+            return LettersChanged(results=await resolve(connection, ids, times=times), **page)
 
-        answer = await self._run_once(request, LettersChanged, change)
-        self._wake.relay.call()
-        return answer
+        return await self._run_once(request, LettersChanged, change)
 
     async def begin_canary(self, request: BeginCanaryRequest) -> CanaryStatus:
         """Begin to retry the dead letters of a failure in steps."""
-        actor = _actor(request)
-        begun = await self._run_once(
-            request,
-            CanaryRef,
-            lambda connection, times: canaries.begin(
-                connection, request, actor=actor, now=times.schedule
-            ),
-        )
-        async with self._database.acquire() as connection:
+        begin = partial(canaries.begin, request=request, actor=_actor(request))
+        begun = await self._run_once(request, CanaryRef, begin)
+        async with self.database.acquire() as connection:
             status = await canaries.read_status(connection, begun.canary)
-        self._wake.canaries.call()
+        self.wake.canaries.call()
         return status
 
     async def stop_canary(self, request: StopCanaryRequest) -> CanaryStatus:
@@ -147,44 +131,39 @@ class Desk:
 
     async def cancel(self, request: CancelRequest) -> CancelAnswer:
         """Cancel work."""
-        answer = await self._run_once(
-            request,
-            CancelAnswer,
-            lambda connection, times: cancel.cancel(connection, request, times=times),
-        )
-        self._wake.cancels.call()
-        self._wake.gate.call()
-        self._wake.relay.call()
+        change = partial(cancel.cancel, request=request)
+        answer = await self._run_once(request, CancelAnswer, change)
+        self.wake.cancels.call()
+        self.wake.gate.call()
+        self.wake.relay.call()
         return answer
 
     async def drain(self, request: DrainRequest) -> DrainAnswer:
         """Let workers claim no more orders."""
-        return await self._run_once(
-            request, DrainAnswer, lambda connection, times: _drain(connection, request, times=times)
-        )
+        return await self._run_once(request, DrainAnswer, partial(_drain, request=request))
 
     async def settings(self, _: SettingsQuestion) -> SettingsAnswer:
         """Return the settings of this process."""
         settings = [
             msgspec.convert(setting, SettingStatus, from_attributes=True)
-            for setting in settings_in_effect(self._settings, os.environ)
+            for setting in settings_in_effect(self.own_settings, os.environ)
         ]
-        return SettingsAnswer(process=self._name, settings=settings)
+        return SettingsAnswer(process=self.name, settings=settings)
 
     @asynccontextmanager
     async def _changing(self) -> AsyncIterator[tuple[Connection, Times]]:
         """Open a transaction that keeps tombstones away, and read the times."""
-        async with self._database.transaction() as connection:
+        async with self.database.transaction() as connection:
             await store.share_tombstone_lock(connection)
-            yield connection, await store.read_times(connection, self._database)
+            yield connection, await store.read_times(connection, self.database)
 
     async def _run_once(
-        self, request: KeyedRequest, kind: type[Answer], change: Change[Answer]
+        self, request: KeyedRequest, kind: type[Answer], change: Callable[..., Awaitable[Answer]]
     ) -> Answer:
         """Make a change; a repeated request with the same key gets the same answer."""
         async with self._changing() as (connection, times):
             return await IDEMPOTENCY.run_once(
-                connection, request, kind, lambda: change(connection, times), now=times.real
+                connection, request, kind, lambda: change(connection, times=times), now=times.real
             )
 
     async def _check_input(self, request: RetryRequest) -> str | UnsetType | None:
@@ -192,7 +171,7 @@ class Desk:
         if len(request.dead_letters) != 1 or request.filter is not None:
             raise Invalid("an edited input needs exactly one dead letter: name that one")
         [letter] = request.dead_letters
-        async with self._database.acquire() as connection:
+        async with self.database.acquire() as connection:
             row = await connection.fetchrow(letter_queries["job_of"], letter)
         if row is None:
             return UNSET  # the result says that it is unknown
@@ -204,7 +183,7 @@ class Desk:
         )
         try:
             answer = await ask(
-                self._broker, subjects.INPUT_QUESTION, question, InputAnswer, timeout=_TIMEOUT
+                self.broker, subjects.INPUT_QUESTION, question, InputAnswer, timeout=_TIMEOUT
             )
         except RequestFailed as error:
             raise Unavailable(

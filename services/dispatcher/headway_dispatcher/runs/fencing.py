@@ -11,15 +11,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from headway_clock import new_id
-from headway_contract import Event, encode, subjects
-from headway_contract.lifecycle import (
-    RECALLED,
-    Failure,
-    LeaseEvent,
-    LeaseRevoked,
-    RunCancelled,
-    RunFailed,
-)
+from headway_contract import Event, encode, lifecycle, subjects
 from headway_jetstream_kit import Broker, Refused, Stored
 from headway_jetstream_kit.connection import ApiError
 from headway_jetstream_kit.provisioning import STREAM_NOT_FOUND
@@ -41,7 +33,7 @@ _RETRY_SECONDS = 0.5
 _EXPIRY_BATCH = 1000
 
 
-def lease_events(data: Sequence[LeaseEvent], lease: UUID, now: datetime) -> list[Event]:
+def lease_events(data: Sequence[lifecycle.LeaseEvent], lease: UUID, now: datetime) -> list[Event]:
     """Wrap the dispatcher's statements about a lease in events."""
     return [
         own_event(each, id=new_id(), subject=getattr(each, "run", lease), time=now) for each in data
@@ -86,19 +78,20 @@ async def withdraw_unclaimed(
     is by run. Other runs of the same order are recalled, and their work is ordered again.
     """
     verb = "was cancelled" if cause == "cancelled" else "expired"
-    recalled = Failure(
-        kind=RECALLED, message=f"another run of the same order {verb} before a worker claimed it"
+    recalled = lifecycle.Failure(
+        kind=lifecycle.RECALLED,
+        message=f"another run of the same order {verb} before a worker claimed it",
     )
 
     async def withdraw(order: Any) -> bool:
         lease: UUID = order["lease_id"]
         rights = {"lease": lease, "token": order["token"], "nonce": publisher}
-        data: list[LeaseEvent] = [LeaseRevoked(**rights, reason=cause)]
+        data: list[lifecycle.LeaseEvent] = [lifecycle.LeaseRevoked(**rights, reason=cause)]
         for run in order["live_runs"]:
             if run in reasons:
-                data.append(RunCancelled(**rights, run=run, reason=reasons[run]))
+                data.append(lifecycle.RunCancelled(**rights, run=run, reason=reasons[run]))
             else:
-                data.append(RunFailed(**rights, run=run, failure=recalled))
+                data.append(lifecycle.RunFailed(**rights, run=run, failure=recalled))
         events = lease_events(data, lease, now)
         answer = await publish_fenced(broker, lease, events, expected=order["sequence"])
         if isinstance(answer, Refused):

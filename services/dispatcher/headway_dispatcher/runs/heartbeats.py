@@ -5,6 +5,7 @@ that workers do not treat the dispatcher's outage as their own.
 """
 
 import asyncio
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import msgspec
@@ -45,31 +46,23 @@ Process = tuple[str, str]
 Replies = dict[Process, HeartbeatReply]
 
 
+@dataclass
 class Heartbeats:
     """Receives heartbeats, for one dispatcher process."""
 
-    def __init__(
-        self,
-        database: Database,
-        broker: Broker,
-        settings: DispatcherSettings,
-        *,
-        name: str,
-        gate: Wakeup,
-    ) -> None:
-        self._database = database
-        self._broker = broker
-        self._settings = settings
-        self._name = name
-        self._gate = gate
-        self._waiting: list[tuple[Msg, Heartbeat]] = []
-        self._unreadable = LimitedLog(get_logger(__name__))
-        self.arrived = Wakeup()
-        self._recording: asyncio.Task[Replies] | None = None
+    database: Database
+    broker: Broker
+    settings: DispatcherSettings
+    name: str
+    gate: Wakeup
+    arrived: Wakeup = field(default_factory=Wakeup)
+    _waiting: list[tuple[Msg, Heartbeat]] = field(default_factory=list)
+    _unreadable: LimitedLog = field(default_factory=lambda: LimitedLog(log))
+    _recording: "asyncio.Task[Replies] | None" = None
 
     async def listen(self) -> None:
         """Share the heartbeats with the other dispatchers."""
-        client = self._broker.client
+        client = self.broker.client
         for subject in (subjects.HEARTBEAT, subjects.WITNESS):
             await client.subscribe(subject, queue=subjects.DISPATCHERS, cb=self._on_heartbeat)
 
@@ -79,7 +72,7 @@ class Heartbeats:
         except (msgspec.DecodeError, ValueError) as error:
             self._unreadable.warning("heartbeats refused", error=error)
             count_ignored("unreadable_heartbeats")
-            await _respond(message, HeartbeatReply(dispatcher=self._name, error=str(error)))
+            await _respond(message, HeartbeatReply(dispatcher=self.name, error=str(error)))
             return
         self._waiting.append((message, heartbeat))
         self.arrived.call()
@@ -100,7 +93,7 @@ class Heartbeats:
 
     def _reply(self, *, drain: bool = False) -> HeartbeatReply:
         return HeartbeatReply(
-            dispatcher=self._name, drain=drain, heartbeat_seconds=self._settings.heartbeat_seconds
+            dispatcher=self.name, drain=drain, heartbeat_seconds=self.settings.heartbeat_seconds
         )
 
     async def _record_in_time(self, heartbeats: list[Heartbeat]) -> Replies:
@@ -141,10 +134,10 @@ class Heartbeats:
             for beat in latest.values()
             if not beat.stopped
         ]
-        async with self._database.transaction() as connection:
+        async with self.database.transaction() as connection:
             now = await store.read_now(connection)
             if witnesses:
-                gap = timedelta(seconds=3 * self._settings.heartbeat_seconds)
+                gap = timedelta(seconds=3 * self.settings.heartbeat_seconds)
                 await connection.execute(workers["record_witnesses"], witnesses, now, gap)
             rows = await connection.fetch(workers["record_workers"], alive, now) if alive else []
             draining = {(row["name"], row["nonce"]) for row in rows if row["drain_requested"]}
@@ -161,7 +154,7 @@ class Heartbeats:
             if replies:
                 await _add_cancels_and_warnings(connection, replies, now)
         if any(row["first_heard_at"] == now for row in rows):
-            self._gate.call()  # a new worker
+            self.gate.call()  # a new worker
         return replies
 
 

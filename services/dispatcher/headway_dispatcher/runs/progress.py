@@ -12,16 +12,7 @@ from headway_clock import monotonic
 from headway_contract import subjects
 from headway_contract.envelope import decode_lenient
 from headway_contract.worker_protocol import Progress
-from headway_decisions.runs.report_limits import (
-    Allowance,
-    FloodLimit,
-    News,
-    Teller,
-    digest,
-    refusal,
-    size_of,
-    storable_json,
-)
+from headway_decisions.runs import report_limits
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.limited_log import LimitedLog
 from headway_postgres_kit import Connection, Database, DatabaseUnavailable, json_array
@@ -39,14 +30,9 @@ _MOST_WAITING = 10_000
 _MOST_TRIES = 20
 _RETRY_SECONDS = 0.05
 
-# A run reports a few times a second, and a lease of short runs once for each of them.
-LEASE_ALLOWANCE = Allowance(burst=1_000, per_second=50)
-# Over all leases, including invented ones.
-WORKER_ALLOWANCE = Allowance(burst=10_000, per_second=1_000)
-
 
 class _Waiting(Struct):
-    report: News
+    report: report_limits.News
     tries: int = 0
 
 
@@ -61,8 +47,10 @@ class ProgressDesk:
         # Dropped reports: too many, unreadable, or refused.
         self.lost = 0
         self._log = LimitedLog(get_logger(__name__))
-        self._of_leases = FloodLimit(LEASE_ALLOWANCE)
-        self._of_workers = FloodLimit(WORKER_ALLOWANCE)
+        # A run reports a few times a second, and a lease of short runs once for each of them.
+        self._of_leases = report_limits.FloodLimit(burst=1_000, per_second=50)
+        # Over all leases, including invented ones.
+        self._of_workers = report_limits.FloodLimit(burst=10_000, per_second=1_000)
 
     async def listen(self) -> None:
         """Share the reports with the other dispatchers."""
@@ -77,11 +65,11 @@ class ProgressDesk:
             if not (self._of_workers.admits(worker, now) and self._of_leases.admits(lease, now)):
                 self._drop(1, "progress over the limit", f"lease {lease} of worker {worker}")
                 return
-            progress = decode_lenient(storable_json(message.data), Progress)
+            progress = decode_lenient(report_limits.storable_json(message.data), Progress)
         except (msgspec.DecodeError, ValueError) as error:
             self._drop(1, "progress unreadable", f"{message.subject}: {error}")
             return
-        self._wait([_Waiting(News(worker=worker, lease=lease, progress=progress))])
+        self._wait([_Waiting(report_limits.News(worker=worker, lease=lease, progress=progress))])
         self.arrived.call()
 
     async def run_once(self) -> float | None:
@@ -131,10 +119,10 @@ class ProgressDesk:
             now = await store.read_now(connection)
             wanted = sorted({waiting.report.progress.run for waiting in taken})
             rows = await connection.fetch(progress_queries["reporting_runs"], wanted)
-            runs = {row["run"]: msgspec.convert(dict(row), Teller) for row in rows}
+            runs = {row["run"]: msgspec.convert(dict(row), report_limits.Teller) for row in rows}
             for waiting in taken:
                 report, run = waiting.report, waiting.report.progress.run
-                refused = refusal(runs.get(run), report, now=now)
+                refused = report_limits.refusal(runs.get(run), report, now=now)
                 if refused is None:
                     accepted.setdefault(run, []).append(report.progress)
                 elif run not in runs and waiting.tries < _MOST_TRIES:
@@ -142,7 +130,9 @@ class ProgressDesk:
                 else:
                     self._drop(1, "progress refused", f"run {run} by {report.worker}: {refused}")
             if accepted:
-                kept = [digest(runs[run], reports) for run, reports in accepted.items()]
+                kept = [
+                    report_limits.digest(runs[run], reports) for run, reports in accepted.items()
+                ]
                 await _store(connection, kept)
         return later
 
@@ -162,5 +152,5 @@ async def _store(connection: Connection, kept: Sequence[Progress]) -> None:
         [line.level for _, line in lines],
         [line.message for _, line in lines],
         json_array(line.fields for _, line in lines),
-        [size_of(line) for _, line in lines],
+        [report_limits.size_of(line) for _, line in lines],
     )

@@ -10,31 +10,15 @@ since: a projector that lags behind cannot end a finished run.
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
-from headway_contract import Event, subjects
-from headway_contract.lifecycle import (
-    ORPHANED,
-    RECALLED,
-    TIMED_OUT,
-    UNBEGUN,
-    UNDELIVERED,
-    Failure,
-    LeaseEvent,
-    LeaseRevoked,
-    RunFailed,
-)
+from headway_contract import Event, lifecycle, subjects
 from headway_decisions.capacity.slots import Worker
-from headway_decisions.runs.reaping import (
-    LiveRun,
-    Silence,
-    abandoned,
-    endings,
-    jobs_that_wait_their_turn,
-)
+from headway_decisions.runs import reaping
 from headway_jetstream_kit import Broker, Refused, Stored
 from headway_jetstream_kit.provisioning import consumer_info
 from headway_postgres_kit import Database
@@ -64,38 +48,36 @@ class ReaperResult(Struct, frozen=True, kw_only=True):
     reasons: Mapping[str, int] = MappingProxyType({})
 
 
+@dataclass
 class Reaper:
     """The reaper of one dispatcher process."""
 
-    def __init__(
-        self, database: Database, broker: Broker, settings: DispatcherSettings, *, name: str
-    ) -> None:
-        self._database = database
-        self._broker = broker
-        self._settings = settings
-        self._name = name
-        # When all workers that serve a job were last full: then its orders wait their turn.
-        self._full_at: dict[str, datetime] = {}
+    database: Database
+    broker: Broker
+    settings: DispatcherSettings
+    name: str
+    # When all workers that serve a job were last full: then its orders wait their turn.
+    _full_at: dict[str, datetime] = field(default_factory=dict)
 
     async def run_once(self) -> ReaperResult:
         """Revoke leases of silent workers and of unclaimed orders."""
-        async with self._database.acquire() as connection:
+        async with self.database.acquire() as connection:
             now = await store.read_now(connection)
-            timeout = timedelta(seconds=self._settings.orphan_timeout_seconds)
-            gap = timedelta(seconds=3 * self._settings.heartbeat_seconds)
-            witness = await store.read_witness(connection, self._name)
+            timeout = timedelta(seconds=self.settings.orphan_timeout_seconds)
+            gap = timedelta(seconds=3 * self.settings.heartbeat_seconds)
+            witness = await store.read_witness(connection, self.name)
             # Whether a worker's heartbeat would have been received.
             if witness is None or not witness.would_have_heard(now, throughout=timeout, gap=gap):
                 return ReaperResult(trusted=False)
             heard_after = now - timeout
             serving = await connection.fetch(workers["serving"], heard_after)
             fleet = msgspec.convert([dict(row) for row in serving], list[Worker])
-            self._full_at |= dict.fromkeys(jobs_that_wait_their_turn(fleet), now)
+            self._full_at |= dict.fromkeys(reaping.jobs_that_wait_their_turn(fleet), now)
             self._full_at = {job: at for job, at in self._full_at.items() if now - at < _CLAIM_TIME}
             silent = await connection.fetch(
                 leases["silent"],
                 heard_after,
-                now - timedelta(seconds=self._settings.stale_pending_seconds),
+                now - timedelta(seconds=self.settings.stale_pending_seconds),
                 now,
                 BATCH,
                 sorted(self._full_at),
@@ -107,19 +89,19 @@ class Reaper:
         return ReaperResult(trusted=True, silent=len(silent), revoked=sum(revoked), reasons=reasons)
 
     async def _revoke(self, row: Any, now: datetime) -> bool:
-        kind: Silence = row["kind"]
+        kind: reaping.Silence = row["kind"]
         with span("revoke", lease=str(row["id"]), reason=kind):
             events = self._events(row, kind, now)
-            answer = await publish_fenced(self._broker, row["id"], events, expected=row["sequence"])
+            answer = await publish_fenced(self.broker, row["id"], events, expected=row["sequence"])
             if isinstance(answer, Refused):
                 expected = await self._sequence_after_refusal(row)
                 if expected is not None:
                     lease = row["id"]
-                    answer = await publish_fenced(self._broker, lease, events, expected=expected)
+                    answer = await publish_fenced(self.broker, lease, events, expected=expected)
             if not isinstance(answer, Stored):
                 log.debug("lease not revoked", lease=row["id"], answer=answer)
                 return False
-            await withdraw_order(self._broker, row["job"], row["id"])
+            await withdraw_order(self.broker, row["job"], row["id"])
         log.warning("lease revoked", lease=row["id"], worker=row["claimed_by"], reason=kind)
         return True
 
@@ -130,43 +112,44 @@ class Reaper:
         a message was rejected. Then the last stored sequence is right, provided that the
         projector has read up to it and the lease is still open.
         """
-        stored = await last_stored(self._broker, row["id"])
+        stored = await last_stored(self.broker, row["id"])
         if stored is None:
             return 0
         projector = await consumer_info(
-            self._broker, subjects.EVENTS_STREAM, subjects.EVENTS_CONSUMER
+            self.broker, subjects.EVENTS_STREAM, subjects.EVENTS_CONSUMER
         )
         if projector is None or projector["ack_floor"]["stream_seq"] < stored.sequence:
             return None
-        async with self._database.acquire() as connection:
+        async with self.database.acquire() as connection:
             known = await connection.fetchrow(leases["state_of"], row["id"])
         # A worker that claimed it since is not the silent one.
         if known is None or known["ended"] or known["claimed_by"] != row["claimed_by"]:
             return None
         return stored.sequence
 
-    def _events(self, row: Any, kind: Silence, now: datetime) -> list[Event]:
+    def _events(self, row: Any, kind: reaping.Silence, now: datetime) -> list[Event]:
         """Return the revocation and the end of each live run."""
-        credentials = {"lease": row["id"], "token": row["token"], "nonce": self._name}
-        live = msgspec.convert(row["live_runs"], list[LiveRun])
-        data: list[LeaseEvent] = [LeaseRevoked(**credentials, reason=kind)]
-        for run, ended_as in endings(kind, live, shared=row["runs"] > 1).items():
-            failure = Failure(kind=ended_as, message=self._message(row, ended_as))
-            data.append(RunFailed(**credentials, run=run, failure=failure))
+        credentials = {"lease": row["id"], "token": row["token"], "nonce": self.name}
+        live = msgspec.convert(row["live_runs"], list[reaping.LiveRun])
+        data: list[lifecycle.LeaseEvent] = [lifecycle.LeaseRevoked(**credentials, reason=kind)]
+        for run, ended_as in reaping.endings(kind, live, shared=row["runs"] > 1).items():
+            failure = lifecycle.Failure(kind=ended_as, message=self._message(row, ended_as))
+            data.append(lifecycle.RunFailed(**credentials, run=run, failure=failure))
         return lease_events(data, row["id"], now)
 
     def _message(self, row: Any, kind: str) -> str:
-        silent = abandoned(
+        silent = reaping.abandoned(
             row["claimed_by"],
             heard=row["worker_heard"],
             warning=row["warning"],
-            seconds=self._settings.orphan_timeout_seconds,
+            seconds=self.settings.orphan_timeout_seconds,
         )
         return {
-            ORPHANED: silent,
-            UNBEGUN: f"{silent}, and had not begun with this run of its lease",
-            UNDELIVERED: "no worker claimed the order for "
-            f"{self._settings.stale_pending_seconds:g} s",
-            TIMED_OUT: "the run took longer than its timeout and its grace",
-            RECALLED: "another run of the same lease took longer than its timeout and its grace",
+            lifecycle.ORPHANED: silent,
+            lifecycle.UNBEGUN: f"{silent}, and had not begun with this run of its lease",
+            lifecycle.UNDELIVERED: "no worker claimed the order for "
+            f"{self.settings.stale_pending_seconds:g} s",
+            lifecycle.TIMED_OUT: "the run took longer than its timeout and its grace",
+            lifecycle.RECALLED: "another run of the same lease took longer than its timeout and "
+            "its grace",
         }[kind]

@@ -27,15 +27,7 @@ from headway_relay import OutboxMessage, stamped
 from headway_tracing import CONTEXTS_APART, first_context, span, traceparent
 from msgspec import Struct, structs
 
-from headway_dispatcher.events import (
-    letter_record,
-    own_event,
-    settled_event,
-    settled_messages,
-    settled_record,
-    waiting_record,
-    work_settled,
-)
+from headway_dispatcher import events
 from headway_dispatcher.letters import letters
 from headway_dispatcher.metrics import DEAD_LETTERS, RETRIES, SETTLED, Sample
 from headway_dispatcher.store import HISTORY, OUTBOX, works
@@ -262,7 +254,7 @@ async def _write_retries(
         row, retry = work.row, work.retry
         note(Sample(RETRIES, (row["group_name"], row["job"], retry.reason)))
         changes.records.append(
-            waiting_record(row, retry, begun=work.begun, traceparent=work.context, now=now)
+            events.waiting_record(row, retry, begun=work.begun, traceparent=work.context, now=now)
         )
 
 
@@ -291,11 +283,11 @@ async def _write_letters(
 def _write_settled(
     writes: StatementBatch, settled: Sequence[_Ended], now: datetime, changes: Changes
 ) -> None:
-    events: list[Event] = []
+    published: list[Event] = []
     for work in settled:
         row, letter = work.row, work.letter
         context = work.context or first_context(row["traceparent"])
-        end = work_settled(
+        end = events.work_settled(
             row,
             outcome=work.outcome,
             reason=work.reason,
@@ -303,17 +295,19 @@ def _write_settled(
             dead_letter=None if letter is None else letter.dead_letter,
             settled_at=now,
         )
-        events.append(settled_event(end, context))
-        changes.records.append(settled_record(end))
+        published.append(events.settled_event(end, context))
+        changes.records.append(events.settled_record(end))
         if letter is not None:
             id_ = letter.dead_letter
-            events.append(own_event(letter, id=id_, subject=id_, time=now, traceparent=context))
+            published.append(
+                events.own_event(letter, id=id_, subject=id_, time=now, traceparent=context)
+            )
             content = {"input": row["input"], "failure": work.failure}
-            changes.records.append(letter_record(letter, content, now))
+            changes.records.append(events.letter_record(letter, content, now))
             note(Sample(DEAD_LETTERS, (row["group_name"], row["job"], letter.reason)))
         note(Sample(SETTLED, (row["group_name"], row["job"], work.outcome)))
     if settled:
-        messages = stamped(settled_messages(events))
+        messages = stamped(events.settled_messages(published))
         writes.add(
             works["settle"],
             [work.row["id"] for work in settled],
