@@ -13,11 +13,9 @@ from msgspec import UNSET
 
 from headway_cli.schedules.change import change_many
 from headway_cli.serve.names import check_choice, choosing
-from headway_cli.serve.outcomes import await_outcome, wait_option
-from headway_cli.serve.session import Session, command
+from headway_cli.serve.session import Session, await_outcome, command, wait_option
 from headway_cli.terminal import options
-from headway_cli.terminal.interaction import confirm, yes_option
-from headway_cli.terminal.output import counted, print_lines, window_table
+from headway_cli.terminal.output import confirm, counted, print_lines, window_table
 from headway_cli.terminal.times import read_moment, shown
 
 _EXPIRY = "The work expires if it has not started by then."
@@ -36,7 +34,7 @@ _FROM_A_SECOND = click.FloatRange(1)
 @click.option("--to", "until", metavar="TIME", help="End of that range; by default now.")
 @options.flag("--missed-only", "Only occurrences that did not fire on schedule.")
 @wait_option
-@yes_option
+@options.yes_option
 def trigger(
     session: Session,
     manifest_ids: tuple[str, ...],
@@ -147,7 +145,7 @@ def pause(
 @command()
 @choosing
 @options.flag("--dry-run", "Only show what would fire.")
-@yes_option
+@options.yes_option
 def resume(
     session: Session, manifest_ids: tuple[str, ...], dry_run: bool, yes: bool, **chosen: Any
 ) -> None:

@@ -1,8 +1,4 @@
-"""Names in arguments and options, and their completion in a shell.
-
-Names of manifests, groups, jobs, workers and apps come from the console that the command would
-ask. If it does not answer within a second, nothing is completed and nothing is printed.
-"""
+"""Names in arguments and options, and their completion in a shell."""
 
 import json
 from collections.abc import Callable
@@ -18,6 +14,7 @@ from headway_cli.terminal import options
 
 VARIABLE = "_HEADWAY_COMPLETE"
 _SHELLS = ("bash", "zsh", "fish")
+# After this time nothing is completed.
 _ANSWER_SECONDS = 1.0
 _MOST = 200
 

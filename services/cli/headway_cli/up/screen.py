@@ -1,8 +1,4 @@
-"""The output of `up`: a live view in a terminal, lines of text elsewhere.
-
-All of it goes to standard error; standard output is for `--json`. While the view is drawn, the log
-and the worker's output are printed above it by the same console, or they would tear it.
-"""
+"""The output of `up` on standard error: a live view in a terminal, lines elsewhere."""
 
 import logging
 import sys

@@ -1,8 +1,4 @@
-"""The `up` command: start, watch, settle, stop.
-
-A signal stops it in order at any moment: while it starts, the started parts are stopped; once it
-runs, no new work is decided and runs under way may finish.
-"""
+"""The `up` command: start, watch, settle, stop. A signal stops it in order at any moment."""
 
 import asyncio
 import contextlib
@@ -80,16 +76,15 @@ async def _up(plan: Plan, screen: Screen) -> dict[str, Any]:
         async with AsyncExitStack() as stack:
             start = parts.start_services(stack, plan, servers, screen.show_line)
             services = await unless_stopped(start, stop)
+            url, token = services.console_url, services.credentials.token
+            key = services.credentials.ticket_key
             stack.enter_context(
-                noted(
-                    plan.data,
-                    **servers.urls,
-                    url=services.console_url,
-                    token=services.credentials.token,
-                    ticket_key=services.credentials.ticket_key,
-                )
+                noted(plan.data, **servers.urls, url=url, token=token, ticket_key=key)
             )
-            screen.say(f"console: {services.console_url}{_sign_in(services, screen)}")
+            # A link that signs in once: at a terminal, never in a log.
+            link = " ('headway sign-in' prints a link that signs you in)"
+            link = sign_in_path(key, utc_now()) if screen.is_terminal else link
+            screen.say(f"console: {url}{link}")
             running_since = await read_value(servers.database, queries["now"])
             await _watch(plan, servers, services, stop, screen)
             screen.say(
@@ -97,13 +92,6 @@ async def _up(plan: Plan, screen: Screen) -> dict[str, Any]:
             )
             await parts.settle(services, servers, stop)
         return await read_report(servers.database, servers.since, running_since)
-
-
-def _sign_in(services: parts.Services, screen: Screen) -> str:
-    """Return the rest of a link that signs in once: at a terminal, never in a log."""
-    if screen.is_terminal:
-        return sign_in_path(services.credentials.ticket_key, utc_now())
-    return " ('headway sign-in' prints a link that signs you in)"
 
 
 async def _watch(

@@ -19,10 +19,9 @@ from msgspec import UNSET
 
 from headway_cli.serve.names import filters
 from headway_cli.serve.session import Session, command
-from headway_cli.terminal import options
-from headway_cli.terminal.interaction import confirm, progressing, yes_option
+from headway_cli.terminal import options, output
 from headway_cli.terminal.output import counted, counts_text, fields, first_line, json_text, table
-from headway_cli.terminal.times import PastMoment, age_text, shown
+from headway_cli.terminal.times import age_text, read_past, shown
 
 NOT_ALL = 1
 _DONE = ("retried", "waits", "acknowledged")
@@ -35,22 +34,18 @@ _HEADINGS = (
 )
 
 
-def _age_option(flag: str, name: str) -> options.Decorator:
-    text = "Such as 30m, 2h or 3d."
-    return click.option(flag, name, type=PastMoment(), metavar="AGE", help=text)
-
-
+_age: Any = {"callback": read_past, "metavar": "AGE", "help": "Such as 30m, 2h or 3d."}
 _letter_filters = options.together(
     filters,
     click.option("--fingerprint", help="Only of this failure; with @VERSION of that code version."),
-    _age_option("--older-than", "created_before"),
-    _age_option("--newer-than", "created_after"),
+    click.option("--older-than", "created_before", **_age),
+    click.option("--newer-than", "created_after", **_age),
 )
 _choosing = options.together(
     click.argument("letters", metavar="[ID]...", nargs=-1, callback=options.identity),
     _letter_filters,
     click.option("--all", "every", is_flag=True, help="All open dead letters that match."),
-    yes_option,
+    options.yes_option,
 )
 
 
@@ -165,8 +160,8 @@ def _resolve(
         terms["on_page"] = lambda page: advance(len(page))
         return await getattr(client, f"{verb}_all")(LetterFilter(**given), **terms)
 
-    confirm(describe, yes=yes or bool(letters))
-    with progressing(title, quiet=session.as_json) as advance:
+    output.confirm(describe, yes=yes or bool(letters))
+    with output.progressing(title, quiet=session.as_json) as advance:
         results: list[LetterResult] = session.ask(act)
     failed = [result for result in results if result.result not in _DONE]
 
