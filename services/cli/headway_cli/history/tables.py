@@ -17,6 +17,7 @@ from headway_dispatcher.public import rebuild as rebuild_tables
 from headway_dispatcher.public import verify as verify_tables
 from headway_history import Difference
 from headway_postgres_kit import Database, Queries
+from headway_postgres_kit.database import describe_url
 from msgspec import Struct
 
 from headway_cli.serve import settings
@@ -27,7 +28,11 @@ from headway_cli.terminal import options
 from headway_cli.terminal.output import confirm, counted, json_text, print_answer, progressing
 from headway_cli.terminal.times import shown
 
-UNKNOWN_ROWS = 1
+queries = Queries("headway_cli", "sql/forged_work.sql")
+
+UNKNOWN_ROWS = DIFFERENCES = 1
+# Decisions are deleted at their own pace, so the oldest settled work is left out.
+_SHARE_COMPARED = 0.9
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -74,11 +79,11 @@ def rebuild(tables: Tables, delete_unknown: bool, yes: bool, as_json: bool) -> i
     not changed, and you can interrupt and repeat it. If no database is named, PostgreSQL is started
     on the data folder meanwhile. The exit code is 1 if rows remain that history does not contain.
     """
-    unknown = ", and delete rows that history does not contain" if delete_unknown else ""
-    confirm(
-        lambda: f"rewrite the tables of {tables.where} where they differ from history{unknown}",
-        yes=yes,
-    )
+    where = tables.data if tables.url is None else describe_url(tables.url)
+    question = f"rewrite the tables of {where} where they differ from history"
+    if delete_unknown:
+        question += ", and delete rows that history does not contain"
+    confirm(lambda: question, yes=yes)
     with progressing("rebuilding work", quiet=as_json) as advance:
         rebuilt = tables.read(
             lambda database: rebuild_tables(
@@ -100,13 +105,6 @@ def _lines(rebuilt: Rebuilt) -> Iterator[str]:
     if rebuilt.leases_made:
         yield f"lease: {counted(rebuilt.leases_made, 'row')} added for runs without one"
     yield f"{counted(rebuilt.works, 'work')} rebuilt from {counted(rebuilt.events, 'event')}"
-
-
-queries = Queries("headway_cli", "sql/forged_work.sql")
-
-DIFFERENCES = 1
-# Decisions are deleted at their own pace, so the oldest settled work is left out.
-_SHARE_COMPARED = 0.9
 
 
 class _Retention(Struct, frozen=True, kw_only=True):

@@ -139,11 +139,7 @@ def fire_lines(answer: ApplyAnswer, days: int) -> Iterator[str]:
 
 
 def _fire_change(change: FireChange) -> Iterator[str]:
-    counts = {
-        "appear": change.appearing,
-        "vanish": change.vanishing,
-        "unchanged": change.unchanged,
-    }
+    counts = {"appear": change.appearing, "vanish": change.vanishing, "unchanged": change.unchanged}
     summary = ", ".join(f"{count:,} {verb}" for verb, count in counts.items() if count)
     least = "at least " if change.compared_until is not None and summary else ""
     yield f"  {change.manifest} ({change.zone}): {least}{summary or 'not all compared'}"

@@ -186,7 +186,7 @@ _limit_options = options.together(
 @command()
 @click.argument("name", metavar="NAME", shell_complete=names.complete_groups)
 @_limit_options
-@click.option("--priority", type=click.IntRange(0, 31), help="Rank among groups, from 0 to 31.")
+@click.option("--priority", type=options.PRIORITY, help="Rank among groups, from 0 to 31.")
 @click.option("--enable/--disable", "enabled", default=None, help="Whether its manifests may run.")
 @_give_back_option("max-active", "rate", "priority", "enabled")
 def group(session: Session, name: str, **changes: Any) -> None:

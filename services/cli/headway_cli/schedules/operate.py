@@ -118,11 +118,7 @@ def _refuse_terms(why: str, terms: dict[str, object]) -> None:
 @click.option("--reason", default="", help="Reason, for the ledger and the audit.")
 @options.flag("--dry-run", "Only list the manifests.")
 def pause(
-    session: Session,
-    manifest_ids: tuple[str, ...],
-    until: str | None,
-    seconds: float | None,
-    **terms: Any,
+    session: Session, manifest_ids: tuple[str, ...], seconds: float | None, **terms: Any
 ) -> None:
     """Pause manifests for a while.
 
@@ -130,12 +126,13 @@ def pause(
     each manifest decides about the due times that passed. Running work continues; manifests that
     you trigger by name run.
     """
+    until, now = terms["until"], utc_now()
     if until is not None and seconds is not None:
         raise click.UsageError("give --until or --for, not both")
-    now = utc_now()
-    terms["until"] = None if seconds is None else now + timedelta(seconds=seconds)
     if until is not None:
         terms["until"] = read_moment(until, "UTC", now=now, ahead=True)
+    elif seconds is not None:
+        terms["until"] = now + timedelta(seconds=seconds)
     answer = session.ask(lambda client: client.pause(*manifest_ids, **terms))
     rows = [[paused.manifest, paused.next_due_at] for paused in answer.manifests]
     lines = window_table(("MANIFEST", "NEXT DUE"), rows)

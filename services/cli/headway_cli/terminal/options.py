@@ -175,20 +175,15 @@ debug_option = click.option(
 app_option = setting("--app", "app", "Your app: file.py, module or module:name.", metavar="APP")
 database_option = setting("--database-url", "database_url", "PostgreSQL.", metavar="URL")
 nats_option = setting("--nats-url", "nats_url", "NATS.", metavar="URL")
-health_option = setting(
-    "--health-address",
-    "health_address",
-    "Address of /livez, /readyz and /metrics; by default any free port.",
-    metavar="HOST:PORT",
-)
+_health_help = "Address of /livez, /readyz and /metrics; by default any free port."
+health_option = setting("--health-address", "health_address", _health_help, metavar="HOST:PORT")
 slots_option = setting(
     "--slots", "worker_slots", "Concurrent runs.", type=click.IntRange(min=1), metavar="N"
 )
 json_option = flag("--json", "Print JSON.", "as_json")
 yes_option = flag("--yes", "Do not ask for confirmation.")
-priority_option = click.option(
-    "--priority", type=click.IntRange(0, 31), help="Priority from 0 to 31."
-)
+PRIORITY = click.IntRange(0, 31)
+priority_option = click.option("--priority", type=PRIORITY, help="Priority from 0 to 31.")
 wait_option = seconds_option(
     "--wait", "wait", "How long to try to reach the servers.", default=10.0, show_default=True
 )

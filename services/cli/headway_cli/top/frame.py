@@ -47,7 +47,10 @@ def draw(
     given = shares([len(section) for section in sections.values()], room)
     for (heading, section), share in zip(sections.items(), given, strict=True):
         if share:
-            drawn += [Text(), Text(heading, style="bold cyan"), *_cut(section, share)]
+            if len(section) > share:
+                more = f"… and {len(section) - share + 1} more"
+                section[share - 1 :] = [Text(more, style="dim")]
+            drawn += [Text(), Text(heading, style="bold cyan"), *section]
     for line in drawn:
         line.truncate(columns, overflow="ellipsis")
     return drawn if lines is None else drawn[:lines]
@@ -69,12 +72,6 @@ def shares(wanted: Sequence[int], room: int | None) -> list[int]:
                 given[index] += 1
                 room -= 1
     return given
-
-
-def _cut(lines: list[Text], most: int) -> list[Text]:
-    if len(lines) <= most:
-        return lines
-    return [*lines[: most - 1], Text(f"… and {len(lines) - most + 1} more", style="dim")]
 
 
 def _services(overview: Overview) -> Text:

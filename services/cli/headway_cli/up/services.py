@@ -103,8 +103,9 @@ class Servers(Struct, frozen=True, kw_only=True):
 
 
 class Services(Struct, frozen=True):
-    """The running scheduler, dispatcher, console and workers."""
+    """The running scheduler, dispatcher, console and workers, and their servers."""
 
+    servers: Servers
     scheduler: Service
     dispatcher: Service
     console: Service
@@ -181,22 +182,18 @@ async def start_services(
         health = _shared_health([scheduler, dispatcher, console])
         await health.start(plan.settings.health_address)
         stack.push_async_callback(health.stop)
-    return Services(scheduler, dispatcher, console, workers, console_url, credentials)
+    return Services(servers, scheduler, dispatcher, console, workers, console_url, credentials)
 
 
 async def _start_worker(
-    stack: AsyncExitStack,
-    plan: Plan,
-    servers: Servers,
-    environment: dict[str, str],
-    show_line: ShowLine,
+    stack: AsyncExitStack, plan: Plan, servers: Servers, environment: dict[str, str], show: ShowLine
 ) -> WorkerProcess:
     """Start the app's worker and wait for its first heartbeat."""
     slots = plan.settings.worker_slots
     flags = ["--slots", str(slots)] if slots is not None else []
     words = [sys.executable, "-m", "headway_cli", "worker", "--app", plan.app, *flags]
     environment = {"PYTHONUNBUFFERED": "1", **environment}
-    worker = WorkerProcess("the worker", words, environment, show_line)
+    worker = WorkerProcess("the worker", words, environment, show)
     await worker.start()
     stack.push_async_callback(worker.stop)
     deadline = monotonic() + _WORKER_SECONDS
@@ -211,9 +208,9 @@ async def _start_worker(
     return worker
 
 
-async def check_all(services: Services, servers: Servers) -> None:
+async def check_all(services: Services) -> None:
     """Raise if a part has ended that must not end."""
-    for part in servers.parts:
+    for part in services.servers.parts:
         part.check()
     for worker in services.workers:
         await worker.check()
@@ -222,9 +219,9 @@ async def check_all(services: Services, servers: Servers) -> None:
             raise BrokerUnavailable(f"{service.broker.where}: the connection is closed for good")
 
 
-async def settle(services: Services, servers: Servers, stop: asyncio.Event) -> None:
+async def settle(services: Services, stop: asyncio.Event) -> None:
     """Stop deciding, and let decided work finish."""
-    database, since = servers.database, servers.since
+    database, since = services.servers.database, services.servers.since
 
     async def under_way() -> bool:
         return bool(await read_value(database, queries["under_way"], since))

@@ -86,27 +86,21 @@ async def _up(plan: Plan, screen: Screen) -> dict[str, Any]:
             link = sign_in_path(key, utc_now()) if screen.is_terminal else link
             screen.say(f"console: {url}{link}")
             running_since = await read_value(servers.database, queries["now"])
-            await _watch(plan, servers, services, stop, screen)
+            await _watch(plan, services, stop, screen)
             screen.say(
                 "stopping: no new work, runs under way may finish (Ctrl-C ends them at once)"
             )
-            await parts.settle(services, servers, stop)
+            await parts.settle(services, stop)
         return await read_report(servers.database, servers.since, running_since)
 
 
-async def _watch(
-    plan: Plan,
-    servers: parts.Servers,
-    services: parts.Services,
-    stop: asyncio.Event,
-    screen: Screen,
-) -> None:
+async def _watch(plan: Plan, services: parts.Services, stop: asyncio.Event, screen: Screen) -> None:
     """Show progress until a signal comes, or until the time is up."""
     ends_at = math.inf if plan.seconds is None else monotonic() + plan.seconds
-    show_at = monotonic()
+    show_at, servers = monotonic(), services.servers
     with screen.watching() as show:
         while not stop.is_set() and (left := ends_at - monotonic()) > 0:
-            await parts.check_all(services, servers)
+            await parts.check_all(services)
             if monotonic() >= show_at:
                 show_at += screen.pace
                 try:

@@ -9,12 +9,7 @@ from uuid import UUID
 import click
 from headway import Client
 from headway_clock import utc_now
-from headway_contract.dead_letters import (
-    DeadLetterAnswer,
-    DeadLetterStatus,
-    LetterFilter,
-    LetterResult,
-)
+from headway_contract import dead_letters as contract
 from msgspec import UNSET
 
 from headway_cli.serve.names import filters
@@ -158,11 +153,11 @@ def _resolve(
         if letters:
             return await getattr(client, verb)(*letters, **terms)
         terms["on_page"] = lambda page: advance(len(page))
-        return await getattr(client, f"{verb}_all")(LetterFilter(**given), **terms)
+        return await getattr(client, f"{verb}_all")(contract.LetterFilter(**given), **terms)
 
     output.confirm(describe, yes=yes or bool(letters))
     with output.progressing(title, quiet=session.as_json) as advance:
-        results: list[LetterResult] = session.ask(act)
+        results: list[contract.LetterResult] = session.ask(act)
     failed = [result for result in results if result.result not in _DONE]
 
     def lines() -> list[str]:
@@ -176,19 +171,19 @@ def _resolve(
     return NOT_ALL if failed and letters else 0
 
 
-def _failure(letter: DeadLetterStatus) -> str:
+def _failure(letter: contract.DeadLetterStatus) -> str:
     message = first_line(letter.failure_message, 1000)
     return first_line(f"{letter.failure_kind}: {message}" if message else letter.failure_kind)
 
 
-def _state(letter: DeadLetterStatus) -> str:
+def _state(letter: contract.DeadLetterStatus) -> str:
     if letter.retry_asked_at is not None:
         work = letter.waits_for or "that has ended"
         return f"retry by {letter.retry_asked_by} waits for work {work}"
     return letter.state if letter.actor is None else f"{letter.state} by {letter.actor}"
 
 
-def _letter_lines(found: DeadLetterAnswer) -> list[str]:
+def _letter_lines(found: contract.DeadLetterAnswer) -> list[str]:
     letter = found.status
     age = age_text(letter.created_at, utc_now())
     lines = fields(

@@ -22,7 +22,6 @@ _WORK_STATES = ("queued", "dispatched", "waiting", "settled")
 _RUN_STATES = ("pending", "in_progress", "completed", "failed", "cancelled")
 _LISTED = 20
 _COUNTED = 1000
-_MANY = f"more than {_COUNTED} works"
 
 _id_argument = click.argument("identity", metavar="[ID]", required=False, callback=options.identity)
 
@@ -58,7 +57,8 @@ def cancel(
             return None
         running = sum(work.state == "dispatched" for work in found)
         number = f"{counted(len(found), 'work')} ({running} running, the others wait)"
-        return f"cancel {number if len(found) <= _COUNTED else _MANY} of {name}"
+        number = number if len(found) <= _COUNTED else f"more than {_COUNTED} works"
+        return f"cancel {number} of {name}"
 
     output.confirm(describe, yes=yes or bool(ids))
 
@@ -219,9 +219,6 @@ def _run_lines(found: RunAnswer) -> list[str]:
     return lines
 
 
-UNKNOWN_WORKER = 1
-
-
 @click.group(invoke_without_command=True)
 @asking
 @click.pass_context
@@ -246,7 +243,7 @@ def _drain_command(session: Session, workers: tuple[str, ...]) -> int:
     """
     found = session.ask(lambda headway: headway.drain(*workers))
     session.print(found, lambda: [result.text for result in found])
-    return UNKNOWN_WORKER if any(result.result == "unknown" for result in found) else 0
+    return NOT_ALL if any(result.result == "unknown" for result in found) else 0
 
 
 def _worker_row(worker: WorkerStatus) -> tuple[object, ...]:
@@ -266,21 +263,14 @@ def _worker_row(worker: WorkerStatus) -> tuple[object, ...]:
 @options.text("--start-by", "TIME", "The work expires if it has not started by then, in UTC.")
 @click.option("--key", help="Idempotency key: the same key of a job enqueues only once.")
 @wait_option
-def enqueue(
-    session: Session,
-    job: str,
-    input_text: str | None,
-    start_by: str | None,
-    waits: bool,
-    **terms: Any,
-) -> int:
+def enqueue(session: Session, job: str, input_text: str | None, waits: bool, **terms: Any) -> int:
     """Queue work of a job, without a manifest.
 
     With --wait it prints the outcome; with --json as well, the work in full.
     """
     value = None if input_text is None else options.read_json(input_text)
-    if start_by is not None:
-        terms["start_by"] = read_moment(start_by, "UTC", now=utc_now(), ahead=True)
+    if terms["start_by"] is not None:
+        terms["start_by"] = read_moment(terms["start_by"], "UTC", now=utc_now(), ahead=True)
     found = session.ask(lambda client: client.enqueue(job, value, **terms))
     if not (session.as_json and waits):
         session.print_text(found)
