@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from headway_cli.up.local_console import read_or_make, start_local_console
+from headway_cli.up.services import read_or_make, start_local_console
 from headway_console.settings import ConsoleSettings
 
 Start = Callable[..., Awaitable[int]]

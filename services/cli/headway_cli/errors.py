@@ -1,8 +1,4 @@
-"""Report errors: a line for each problem, which names the thing and the remedy.
-
-The messages of exceptions that are named here say what to do. Any other exception is a defect; its
-line names the place in the code. `--debug` adds the traceback.
-"""
+"""Report errors: a line for each problem, which names the thing and the remedy."""
 
 import traceback
 from pathlib import Path
@@ -63,7 +59,7 @@ def report(error: Exception, *, debug: bool) -> int:
 
 
 def explain(error: Exception) -> list[str]:
-    """Describe an error in lines; an indented line belongs to the one before."""
+    """Describe an error in lines; an exception that is not listed above is a defect."""
     for kind, prefix in _PREFIXES.items():
         if isinstance(error, kind):
             lines = (str(error) or kind.__name__).splitlines()

@@ -1,27 +1,163 @@
-"""The command, and the output of its figures."""
+"""The command, its scenarios, and the output of their figures."""
 
+import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import click
+from headway import once
+from headway_clock import monotonic, utc_now
+from headway_contract import Event, decode, subjects
+from headway_contract.settled import WorkSettled
+from headway_jetstream_kit import Broker
 from headway_service_kit.process import run, stop_on_signals
 
-from headway_cli.bench.scenarios import SCENARIOS, Figures
-from headway_cli.bench.servers import Bench
+from headway_cli.bench.measured_app import TRIGGERED
+from headway_cli.bench.servers import Bench, queries
+from headway_cli.serve.running import PartEnded
 from headway_cli.serve.servers import unless_stopped
 from headway_cli.terminal import options
-from headway_cli.terminal.interaction import progressing
-from headway_cli.terminal.output import json_option, print_answer, table
+from headway_cli.terminal.output import print_answer, progressing, table
+
+Figures = dict[str, Any]
+Scenario = Callable[[Bench, int], Awaitable[Figures]]
+
+_ONE_BY_ONE = 500
+_AT_ONCE = 500
+
+
+async def enqueue(bench: Bench, work: int) -> Figures:
+    """Enqueue work by SQL, one by one and then 500 in a transaction, until all is queued."""
+    figures: Figures = {"work": work}
+    single = min(_ONE_BY_ONE, work // 2)
+    async with bench.measuring(figures, work=work):
+        async with bench.database.acquire() as connection:
+            began = monotonic()
+            for _ in range(single):
+                await connection.execute(queries["enqueue"], 1)
+            one_by_one = monotonic() - began
+            for start in range(single, work, _AT_ONCE):
+                await connection.execute(queries["enqueue"], min(_AT_ONCE, work - start))
+            together = monotonic() - began - one_by_one
+        queued = queries["is_queued"]
+        await bench.until(lambda: bench.value(queued, work), "all work to reach the queue")
+        seconds = monotonic() - began
+        figures["one_by_one_per_second"] = round(single / one_by_one)
+        figures["together_per_second"] = round((work - single) / together)
+        figures["queued_seconds"] = round(seconds, 2)
+        figures["queued_per_second"] = round(work / seconds)
+    return figures
+
+
+async def drain(bench: Bench, work: int) -> Figures:
+    """Drain a full queue by a worker; the rate counts from the first body until all is settled."""
+    if not await bench.value(queries["is_queued"], work):
+        await enqueue(bench, work)
+    figures: Figures = {"runs": work}
+    async with bench.measuring(figures, work=work):
+        began = utc_now()
+        await bench.start_worker()
+        await bench.until(lambda: bench.value(queries["is_settled"]), "all work to settle")
+        settled = utc_now()
+        seconds = (settled - await bench.value(queries["first_start"], began)).total_seconds()
+        figures["seconds"] = round(seconds, 2)
+        figures["per_second"] = round(work / seconds)
+    return figures
+
+
+async def latency(bench: Bench, work: int) -> Figures:
+    """Trigger manifests one after the other on an idle system."""
+    await bench.start_worker(another=False)
+    settled: dict[UUID, float] = {}
+    sent: dict[UUID, tuple[float, Any]] = {}
+    broker = await Broker.connect(bench.nats_url, name="headway-bench-listener")
+
+    async def receive(message: Any) -> None:
+        for event in decode(message.data):
+            if isinstance(event, Event) and isinstance(event.data, WorkSettled):
+                settled[event.data.work] = monotonic()
+
+    async def all_settled() -> bool:
+        return sent.keys() <= settled.keys()
+
+    try:
+        await broker.client.subscribe(subjects.SETTLED_SUBJECTS, cb=receive)
+        for number in range(min(TRIGGERED, work)):
+            moment = (monotonic(), utc_now())
+            triggered = (await bench.client.trigger(f"ask-{number}")).work
+            if triggered is None:
+                raise PartEnded(f"the trigger of ask-{number} made no work")
+            sent[triggered] = moment
+            await bench.until(all_settled, "a trigger to settle")
+    finally:
+        await broker.close()
+    async with bench.database.acquire() as connection:
+        rows = await connection.fetch(queries["started"], list(sent))
+    starts = [(row["started_at"] - sent[row["work_id"]][1]).total_seconds() for row in rows]
+    ends = [settled[work_id] - began for work_id, (began, _) in sent.items()]
+    return {
+        "triggers": len(sent),
+        "to_start_ms": _quantiles(starts),
+        "to_settled_ms": _quantiles(ends),
+    }
+
+
+async def burst(bench: Bench, work: int) -> Figures:
+    """Let all manifests be due in the same second."""
+    await bench.start_worker(another=False)
+    due_at = (utc_now() + timedelta(seconds=5 + work / 500)).replace(microsecond=0)
+    when = once(due_at.replace(tzinfo=None), tz="UTC")
+    await bench.client.schedule_many(
+        "burst", job="nothing", items=range(work), key=str, when=when, group="bench"
+    )
+    if utc_now() >= due_at:
+        raise PartEnded("declaring took longer than planned: try less work")
+
+    async def due() -> bool:
+        return utc_now() >= due_at
+
+    figures: Figures = {"due_at_once": work}
+    async with bench.measuring(figures, work=work):
+        await bench.until(due, "the due time")
+        began = monotonic()
+        await bench.until(lambda: bench.value(queries["is_fired"], due_at), "all to fire")
+        await bench.until(lambda: bench.value(queries["is_settled"]), "all work to settle")
+        seconds = monotonic() - began
+        async with bench.database.acquire() as connection:
+            [row] = await connection.fetch(queries["burst"], due_at)
+        start = {"p50": round(row["start_p50"], 2), "p99": round(row["start_p99"], 2)}
+        figures["decided_seconds"] = round(row["decided_seconds"], 2)
+        figures["decided_per_second"] = round(work / row["decided_seconds"])
+        figures["settled_seconds"] = round(seconds, 2)
+        figures["settled_per_second"] = round(work / seconds)
+        figures["to_start_seconds"] = start
+    return figures
+
+
+SCENARIOS: dict[str, Scenario] = {
+    scenario.__name__: scenario for scenario in (enqueue, drain, latency, burst)
+}
+
+
+def _quantiles(seconds: list[float]) -> dict[str, float]:
+    """Compute the median and the 99th percentile in milliseconds."""
+    ordered = sorted(seconds)
+    return {
+        "p50": round(statistics.median(ordered) * 1000, 1),
+        "p99": round(ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)] * 1000, 1),
+    }
 
 
 @click.command()
 @click.argument("scenarios", nargs=-1, type=click.Choice(list(SCENARIOS)), metavar="[SCENARIO]...")
 @options.number("--work", click.IntRange(10, 1_000_000), "Work of each scenario.", usual=5000)
 @options.number("--slots", click.IntRange(1), "Concurrent runs of the worker.", usual=50)
-@json_option
+@options.json_option
 @options.debug_option
 def bench(scenarios: tuple[str, ...], work: int, slots: int, as_json: bool) -> None:
     """Measure Headway on this machine.

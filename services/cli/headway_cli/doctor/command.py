@@ -22,8 +22,7 @@ from headway_cli.serve.running import NothingRuns, Running, find_alive
 from headway_cli.serve.servers import reach_broker, reach_database
 from headway_cli.serve.session import ConsoleAddress, Session, command
 from headway_cli.terminal import options
-from headway_cli.terminal.interaction import progressing
-from headway_cli.terminal.output import counted, print_json, printable
+from headway_cli.terminal.output import counted, print_json, printable, progressing
 
 IN_TROUBLE = 1
 _REACH_SECONDS = 3.0
@@ -53,10 +52,7 @@ def doctor(session: Session, database_url: str | None, nats_url: str | None) -> 
         )
     with progressing("checking", quiet=session.as_json):
         findings = [*check_local(session.data), *run(_check(targets))]
-    if session.as_json:
-        print_json(findings)
-    else:
-        _print(findings)
+    (print_json if session.as_json else _print)(findings)
     return IN_TROUBLE if any(finding.verdict == "trouble" for finding in findings) else 0
 
 

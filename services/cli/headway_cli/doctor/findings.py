@@ -1,6 +1,7 @@
 """Findings: the results of checks."""
 
 from datetime import datetime
+from functools import partialmethod
 from typing import Literal
 
 from msgspec import Struct
@@ -25,17 +26,19 @@ class Area(list[Finding]):
         super().__init__()
         self._name = name
 
-    def ok(self, check: str, found: str) -> None:
-        """Add a check that passed."""
-        self.append(Finding(self._name, check, "ok", found))
+    def add(self, verdict: Verdict, check: str, found: str, remedy: str = "") -> None:
+        """Add a finding: trouble stops work, or soon will; a warning does not yet."""
+        remedy = "" if verdict == "ok" else remedy
+        self.append(Finding(self._name, check, verdict, found, remedy))
 
-    def warning(self, check: str, found: str, remedy: str) -> None:
-        """Add a problem that does not stop work yet."""
-        self.append(Finding(self._name, check, "warning", found, remedy))
+    ok = partialmethod(add, "ok")
+    warning = partialmethod(add, "warning")
+    trouble = partialmethod(add, "trouble")
 
-    def trouble(self, check: str, found: str, remedy: str) -> None:
-        """Add a problem that stops work, or soon will."""
-        self.append(Finding(self._name, check, "trouble", found, remedy))
+    def otherwise_ok(self, check: str, found: str) -> None:
+        """Add that a check passed, if it has no finding yet."""
+        if all(finding.check != check for finding in self):
+            self.ok(check, found)
 
     def clock(self, theirs: datetime, ours: datetime, why: str) -> None:
         """Compare another clock with that of this machine; `why` says why it matters."""
@@ -44,6 +47,6 @@ class Area(list[Finding]):
             self.ok("clock", f"it agrees with this machine's ({seconds:+.2f} s)")
             return
         relation = "ahead of" if seconds > 0 else "behind"
-        add = self.warning if abs(seconds) < 30 else self.trouble
         found = f"it is {abs(seconds):.0f} s {relation} this machine's"
-        add("clock", found, f"synchronize both by NTP: {why}")
+        verdict: Verdict = "warning" if abs(seconds) < 30 else "trouble"
+        self.add(verdict, "clock", found, f"synchronize both by NTP: {why}")

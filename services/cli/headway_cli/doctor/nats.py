@@ -13,7 +13,7 @@ from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_jetstream_kit.connection import ApiError
 from headway_jetstream_kit.provisioning import STREAM_NOT_FOUND
 
-from headway_cli.doctor.findings import Area
+from headway_cli.doctor.findings import Area, Verdict
 from headway_cli.terminal.output import counted
 
 _RESETS, _OLDEST = (2, 14), (2, 11)
@@ -28,11 +28,9 @@ _WRITE_FAILED = (10049, 10077, 10051)
 
 async def check_broker(broker: Broker, settings: DispatcherSettings, jobs: list[str]) -> Area:
     """Check NATS and test its disk; `jobs` are served by live workers."""
-    area, client = Area("nats"), broker.client
-    version = client.connected_server_version
-    judge_server(
-        area, (version.major, version.minor, version.patch), client.max_payload, broker.where
-    )
+    area, version = Area("nats"), broker.client.connected_server_version
+    number = (version.major, version.minor, version.patch)
+    judge_server(area, number, broker.client.max_payload, broker.where)
     try:
         account = await broker.api("INFO")
     except Exception as error:  # noqa: BLE001 - without JetStream nothing else can be read
@@ -57,8 +55,7 @@ def judge_server(area: Area, version: tuple[int, ...], max_payload: int, where: 
     elif version[:2] < _RESETS:
         remedy = "upgrade it to 2.14: after a crash messages are redelivered only after ack_wait"
         area.warning("version", name, remedy)
-    else:
-        area.ok("version", f"{name} at {where}")
+    area.otherwise_ok("version", f"{name} at {where}")
     if max_payload < _PAYLOAD:
         text = f"the largest message is {max_payload:,} bytes"
         remedy = "set max_payload: 1MB, or inputs and outputs of 256 KiB may not fit"
@@ -110,18 +107,15 @@ def judge_storage(
         remedy = f"let this user purge streams and create {_TRIAL_STREAM}, or see the server's log"
         area.warning("storage", text, remedy)
     used, limit = account.get("storage", 0), max(0, account.get("limits", {}).get("max_storage", 0))
-    text = (
-        f"{_size(used)} of {_size(limit)} used" if limit else f"{_size(used)} used, without a limit"
-    )
-    if not _judge_fill(area, "storage", text, used, limit, "raise the limit"):
-        area.ok("storage", text)
+    share = f"of {_size(limit)} used" if limit else "used, without a limit"
+    area.add(_fill(used, limit), "storage", f"{_size(used)} {share}", "raise the limit")
 
 
-def _judge_fill(area: Area, check: str, text: str, used: int, limit: int, remedy: str) -> bool:
-    """Add a problem if a store with a limit is rather full; return whether it is."""
-    if limit and used > 0.7 * limit:
-        (area.trouble if used > 0.9 * limit else area.warning)(check, text, remedy)
-    return bool(limit) and used > 0.7 * limit
+def _fill(used: int, limit: int) -> Verdict:
+    """Judge how full a store is; 0 means no limit."""
+    if not limit or used <= 0.7 * limit:
+        return "ok"
+    return "trouble" if used > 0.9 * limit else "warning"
 
 
 def judge_items(area: Area, items: list[Inspected], ours: datetime) -> None:
@@ -159,9 +153,9 @@ def _judge_item(area: Area, item: Inspected) -> None:
 def _judge_stream(area: Area, name: str, info: dict[str, Any]) -> None:
     config, cluster = info["config"], info.get("cluster") or {}
     used, limit = info["state"]["bytes"], max(0, config.get("max_bytes", 0))
-    text = f"{name} has {_size(used)} of {_size(limit)}"
-    remedy = "see why it is not read, or raise HEADWAY_STREAM_MAX_BYTES and provision"
-    _judge_fill(area, "stream", text, used, limit, remedy)
+    if (verdict := _fill(used, limit)) != "ok":
+        remedy = "see why it is not read, or raise HEADWAY_STREAM_MAX_BYTES and provision"
+        area.add(verdict, "stream", f"{name} has {_size(used)} of {_size(limit)}", remedy)
     lagging = [
         replica["name"]
         for replica in cluster.get("replicas") or []
@@ -198,11 +192,8 @@ def judge_services(area: Area, services: list[Answering], version: str) -> None:
             area.trouble("services", text, f"start one with 'headway {title}', or see its log")
             continue
         text = f"{counted(found.processes, title)}, version {', '.join(found.versions)}"
-        if found.versions == [version]:
-            area.ok("services", text)
-        else:
-            remedy = f"this command has version {version}: migrate, then use one version for all"
-            area.warning("services", text, remedy)
+        remedy = f"this command has version {version}: migrate, then use one version for all"
+        area.add("ok" if found.versions == [version] else "warning", "services", text, remedy)
 
 
 def _size(number: int) -> str:

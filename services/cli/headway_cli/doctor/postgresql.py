@@ -71,8 +71,7 @@ def judge_server(area: Area, server: Any, *, where: str, ours: datetime) -> None
         area.trouble("version", name, remedy)
     elif major < _TESTED:
         area.warning("version", name, f"Headway is tested on {_TESTED}: plan an upgrade")
-    else:
-        area.ok("version", f"{name} at {where}")
+    area.otherwise_ok("version", f"{name} at {where}")
     area.clock(server["now"], ours, "schedules use the database's clock")
     for name in ("fsync", "synchronous_commit"):
         if server[name] == "off":
@@ -105,8 +104,7 @@ def judge_reading(area: Area, reads: bool | None, writable: list[str]) -> None:
     elif tables:
         remedy = f"run: REVOKE INSERT, UPDATE, DELETE, TRUNCATE ON {tables} FROM headway_reader;"
         area.trouble("reading", f"the role headway_reader can change {tables}", remedy)
-    else:
-        area.ok("reading", "the console reads with a role that can change nothing")
+    area.otherwise_ok("reading", "the console reads with a role that can change nothing")
 
 
 def judge_dispatching(area: Area, missing_days: list[date], unreached: Iterable[Any]) -> None:
@@ -115,8 +113,7 @@ def judge_dispatching(area: Area, missing_days: list[date], unreached: Iterable[
         text = f"there is no partition for {', '.join(map(str, missing_days))}"
         remedy = "check that a dispatcher runs, and that nothing locks dispatcher.history for long"
         area.warning("history", text, remedy)
-    else:
-        area.ok("history", "the partitions of the coming days exist")
+    area.otherwise_ok("history", "the partitions of the coming days exist")
     for job, error in unreached:
         if error is None:
             text = f"a worker serves job {job}, which no application declares, so it gets no orders"
@@ -135,5 +132,4 @@ def judge_transactions(area: Area, transactions: Sequence[Any]) -> None:
         text = f"{client} has one open for {row['seconds']:.0f} s ({row['state']})"
         remedy = f"end what it does, or SELECT pg_terminate_backend({row['pid']})"
         area.warning("transactions", f"{text}, which prevents vacuuming", remedy)
-    if not transactions:
-        area.ok("transactions", "none is open for more than a minute")
+    area.otherwise_ok("transactions", "none is open for more than a minute")

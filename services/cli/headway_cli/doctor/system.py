@@ -1,8 +1,8 @@
 """Checks of this machine, of the console, and of the system that the console reports."""
 
 import stat
-from collections.abc import Iterable
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -31,24 +31,21 @@ def check_local(data: Path) -> Area:
     area = Area("here")
     area.ok("version", f"Headway {metadata.version('headway-cli')}")
     known = [setting for section in SECTIONS for setting in settings_of(section)]
-    wrong = {setting.variable: setting.problem for setting in known if is_wrong(setting)}
-    for variable, problem in wrong.items():
+    for setting in filter(is_wrong, known):
         remedy = "correct it; 'headway settings' shows all settings, docs/settings.md explains them"
-        area.trouble("settings", f"{variable}: {problem}", remedy)
-    if not wrong:
-        number = sum(setting.source not in (None, "default") for setting in known)
-        area.ok("settings", f"{number} set in the environment, all readable")
+        area.trouble("settings", f"{setting.variable}: {setting.problem}", remedy)
+    number = sum(setting.source not in (None, "default") for setting in known)
+    area.otherwise_ok("settings", f"{number} set in the environment, all readable")
     for path in (data / name for name in _SECRETS):
         if path.exists() and stat.S_IMODE(path.stat().st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
             area.trouble("secrets", f"{path} can be read by others", f"run: chmod 600 {path}")
     try:
         note = read_note(data)
-    except NothingRuns as error:
-        area.trouble("folder", str(error), "start 'headway up' again")
-    else:
         if note is not None and not is_alive(note.pid):
             text = f"the 'headway up' of {data} ended without a clean stop"
             area.warning("folder", text, "start it again: it continues where it was")
+    except NothingRuns as error:
+        area.trouble("folder", str(error), "start 'headway up' again")
     return area
 
 
@@ -105,19 +102,23 @@ async def read_system(database: Database, orphan_seconds: float) -> Area:
     return judge_system(overview, page.items)
 
 
-def judge_system(overview: Overview, jobs: Iterable[Any]) -> Area:
+def judge_system(overview: Overview, jobs: Sequence[Any]) -> Area:
     """Judge the leader, the passes, the workers, the open problems and the declared jobs."""
-    area, leader, counts = Area("system"), overview.health.leader, overview.counts
-    if leader is None:
+    area, health, counts = Area("system"), overview.health, overview.counts
+    if health.leader is None:
         remedy = "start 'headway scheduler'; with HEADWAY_TICK=off it never does"
         area.warning("leader", "no scheduler has ticked yet", remedy)
     else:
-        area.ok("leader", f"{leader.holder}, term {leader.epoch}")
-    _judge_passes(area, overview)
-    if counts.workers:
-        area.ok("workers", f"{counts.workers} alive, {counts.slots} slots")
-    else:
+        area.ok("leader", f"{health.leader.holder}, term {health.leader.epoch}")
+    for backlog in health.backlogs:
+        _judge_pass(area, backlog, overview.now)
+    if not health.dispatchers:
+        text = "no dispatcher has sent a heartbeat: nothing runs"
+        area.trouble("passes", text, "start 'headway dispatcher'")
+    area.otherwise_ok("passes", "all keep up")
+    if not counts.workers:
         area.trouble("workers", "none is alive: work waits", "start 'headway worker'")
+    area.otherwise_ok("workers", f"{counts.workers} alive, {counts.slots} slots")
     if counts.dead_letters:
         letters = counted(counts.dead_letters, "open dead letter")
         text = f"{letters}, {counted(counts.blocked, 'manifest')} blocked"
@@ -125,31 +126,21 @@ def judge_system(overview: Overview, jobs: Iterable[Any]) -> Area:
     if counts.troubled:
         remedy = "'headway manifests' lists them, 'headway explain ID' says why"
         area.trouble("manifests", f"{counts.troubled} cannot be scheduled", remedy)
-    jobs = list(jobs)
-    unserved = [job for job in jobs if job.manifests and not job.workers]
-    for job in unserved:
-        text = f"no live worker serves job {job.name} of {counted(job.manifests, 'manifest')}"
-        remedy = f"start a worker that has it: 'headway worker --app APP' with job {job.name!r}"
-        area.trouble("jobs", text, remedy)
-    if not unserved:
-        area.ok("jobs", f"{len(jobs)} declared, every used one is served")
+    for job in jobs:
+        if job.manifests and not job.workers:
+            text = f"no live worker serves job {job.name} of {counted(job.manifests, 'manifest')}"
+            remedy = f"start a worker that has it: 'headway worker --app APP' with job {job.name!r}"
+            area.trouble("jobs", text, remedy)
+    area.otherwise_ok("jobs", f"{len(jobs)} declared, every used one is served")
     return area
 
 
-def _judge_passes(area: Area, overview: Overview) -> None:
-    before = len(area)
-    for backlog in overview.health.backlogs:
+def _judge_pass(area: Area, backlog: Any, now: datetime) -> None:
+    state = state_of(backlog, now=now)
+    if state != "ok" and backlog.oldest_at is not None:
         service = _SERVICES.get(backlog.name) or backlog.name.partition("_")[0]
         title = backlog.name.replace("_outbox", "'s relay").replace("_intake", "'s intake")
-        state = state_of(backlog, now=overview.now)
-        if state == "ok" or backlog.oldest_at is None:
-            continue
-        age = (overview.now - backlog.oldest_at).total_seconds()
+        age = (now - backlog.oldest_at).total_seconds()
         text = f"the {title} is {state}: {backlog.waiting} waiting, the oldest for {age:.0f} s"
-        add = area.trouble if state == "stuck" else area.warning
-        add("passes", text, f"check that a {service} runs, see its log, and check NATS")
-    if not overview.health.dispatchers:
-        text = "no dispatcher has sent a heartbeat: nothing runs"
-        area.trouble("passes", text, "start 'headway dispatcher'")
-    if len(area) == before:
-        area.ok("passes", "all keep up")
+        remedy = f"check that a {service} runs, see its log, and check NATS"
+        area.add("trouble" if state == "stuck" else "warning", "passes", text, remedy)

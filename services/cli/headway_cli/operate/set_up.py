@@ -17,7 +17,7 @@ from headway_cli.serve.known_settings import SECTIONS, Section, is_wrong, settin
 from headway_cli.serve.running import find_running
 from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
-from headway_cli.terminal.output import json_option, print_answer, table
+from headway_cli.terminal.output import print_answer, table
 
 BAD_SETTINGS = 2
 
@@ -80,7 +80,7 @@ def secret() -> None:
 @click.command()
 @click.argument("part", type=click.Choice([section.name for section in SECTIONS]), required=False)
 @options.flag("--changed", "Only settings that differ from their default.")
-@json_option
+@options.json_option
 @options.debug_option
 def settings(part: str | None, changed: bool, as_json: bool) -> int:
     """Show the settings in effect and their sources.

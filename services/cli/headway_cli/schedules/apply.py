@@ -16,8 +16,7 @@ from headway_cli.serve.find_app import load_app
 from headway_cli.serve.services import PRUNE
 from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
-from headway_cli.terminal.interaction import confirm, progressing, yes_option
-from headway_cli.terminal.output import counted, listed
+from headway_cli.terminal.output import confirm, counted, listed, progressing
 from headway_cli.terminal.times import CLOCK_CHANGES, shown
 
 # Fire times printed for one manifest.
@@ -63,7 +62,7 @@ def plan(session: Session, app: str | None, file: str | None, **terms: Any) -> N
 
 @command()
 @_definition_options
-@yes_option
+@options.yes_option
 def apply(session: Session, app: str | None, file: str | None, yes: bool, **terms: Any) -> None:
     """Apply definitions to a running scheduler, all or none.
 
@@ -140,11 +139,7 @@ def fire_lines(answer: ApplyAnswer, days: int) -> Iterator[str]:
 
 
 def _fire_change(change: FireChange) -> Iterator[str]:
-    counts = {
-        "appear": change.appearing,
-        "vanish": change.vanishing,
-        "unchanged": change.unchanged,
-    }
+    counts = {"appear": change.appearing, "vanish": change.vanishing, "unchanged": change.unchanged}
     summary = ", ".join(f"{count:,} {verb}" for verb, count in counts.items() if count)
     least = "at least " if change.compared_until is not None and summary else ""
     yield f"  {change.manifest} ({change.zone}): {least}{summary or 'not all compared'}"

@@ -1,27 +1,29 @@
-"""Commands with which operators change manifests, groups and jobs."""
+"""Commands with which operators change manifests, groups, jobs and applications."""
 
+from datetime import datetime
 from typing import Any, Literal
 
 import click
 from headway import Client
 from headway.define.definitions import API_OWNER
+from headway_clock import utc_now
 from headway_contract.fields import Rate
 from headway_contract.manifests import ManifestResult, ManifestStatus
 from headway_decisions.capacity.rates import parse_rate
 from headway_errors import Conflict, Rejected
 
 from headway_cli.serve import names
-from headway_cli.serve.session import Session, command
+from headway_cli.serve.session import Session, asking, command
 from headway_cli.terminal import options
-from headway_cli.terminal.interaction import confirm, yes_option
-from headway_cli.terminal.output import counted, listed
+from headway_cli.terminal.output import confirm, counted, listed
+from headway_cli.terminal.times import age_text
 
 _LISTED = 20
 
 
 @command()
 @names.choosing
-@yes_option
+@options.yes_option
 def enable(session: Session, manifest_ids: tuple[str, ...], yes: bool, **chosen: Any) -> None:
     """Enable manifests.
 
@@ -36,7 +38,7 @@ def enable(session: Session, manifest_ids: tuple[str, ...], yes: bool, **chosen:
 
 @command()
 @names.choosing
-@yes_option
+@options.yes_option
 def disable(session: Session, manifest_ids: tuple[str, ...], yes: bool, **chosen: Any) -> None:
     """Disable manifests.
 
@@ -107,7 +109,7 @@ def _change_each(session: Session, manifest_ids: tuple[str, ...], act: Any) -> N
 
 @command()
 @names.several("manifest_ids", "ID...", names.complete_manifests)
-@yes_option
+@options.yes_option
 def delete(session: Session, manifest_ids: tuple[str, ...], yes: bool) -> None:
     """Delete manifests that no code declares.
 
@@ -184,7 +186,7 @@ _limit_options = options.together(
 @command()
 @click.argument("name", metavar="NAME", shell_complete=names.complete_groups)
 @_limit_options
-@click.option("--priority", type=click.IntRange(0, 31), help="Rank among groups, from 0 to 31.")
+@click.option("--priority", type=options.PRIORITY, help="Rank among groups, from 0 to 31.")
 @click.option("--enable/--disable", "enabled", default=None, help="Whether its manifests may run.")
 @_give_back_option("max-active", "rate", "priority", "enabled")
 def group(session: Session, name: str, **changes: Any) -> None:
@@ -218,3 +220,68 @@ def _change(
     stated = {key: None if value == "none" else value for key, value in given.items()}
     fields = [field.replace("-", "_") for field in give_back]
     session.print_text(session.ask(lambda client: act(client, name, give_back=fields, **stated)))
+
+
+_name_argument = click.argument("name", metavar="NAME", shell_complete=names.complete_apps)
+
+
+@click.group(invoke_without_command=True)
+@asking
+@click.pass_context
+def apps(context: click.Context, session: Session) -> None:
+    """List applications; rename, retire or give back one.
+
+    The source of an application is code, which declares it at every start, or applied files.
+    """
+    if context.invoked_subcommand is None:
+        session.print_items(
+            session.read_list("/apps"),
+            ("APP", "SOURCE", "GENERATION", "MANIFESTS", "JOBS", "LAST DECLARED", "BY"),
+            lambda app: (
+                *(app["name"], app["source"], app["generation"], app["manifests"], app["jobs"]),
+                f"{age_text(datetime.fromisoformat(app['declared_at']), utc_now())} ago",
+                app["declared_by"].removeprefix("operator/"),
+            ),
+            empty="no application is declared: start one with 'headway scheduler --app APP'",
+        )
+
+
+@command("rename", of=apps)
+@click.argument("old", metavar="OLD", shell_complete=names.complete_apps)
+@click.argument("new", metavar="NEW")
+def _rename_command(session: Session, old: str, new: str) -> None:
+    """Rename OLD to NEW; manifests, jobs and history are kept.
+
+    Do this before you start code that calls itself NEW.
+    """
+    session.print_text(session.ask(lambda client: client.rename_app(old, new)))
+
+
+@command("retire", of=apps)
+@_name_argument
+@options.yes_option
+def _retire_command(session: Session, name: str, yes: bool) -> None:
+    """Delete the manifests of an application, and retire its jobs.
+
+    This also deletes the runs and dead letters of its manifests. Code that starts under this name
+    declares the application again.
+    """
+
+    def describe() -> str | None:
+        for app in session.read_list("/apps"):
+            if app["name"] == name:
+                return (
+                    f"retire {name}: delete {counted(app['manifests'], 'manifest')} with all runs "
+                    f"and dead letters, retire {counted(app['jobs'], 'job')}"
+                )
+        return None
+
+    confirm(describe, yes=yes)
+    session.print_text(session.ask(lambda client: client.retire_app(name)))
+
+
+@command("give-back", of=apps)
+@_name_argument
+def _give_back_command(session: Session, name: str) -> None:
+    """Let code declare an application again that files took over."""
+    session.print_text(session.ask(lambda client: client.give_back_app(name)))

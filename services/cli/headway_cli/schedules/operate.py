@@ -13,11 +13,9 @@ from msgspec import UNSET
 
 from headway_cli.schedules.change import change_many
 from headway_cli.serve.names import check_choice, choosing
-from headway_cli.serve.outcomes import await_outcome, wait_option
-from headway_cli.serve.session import Session, command
+from headway_cli.serve.session import Session, await_outcome, command, wait_option
 from headway_cli.terminal import options
-from headway_cli.terminal.interaction import confirm, yes_option
-from headway_cli.terminal.output import counted, print_lines, window_table
+from headway_cli.terminal.output import confirm, counted, print_lines, window_table
 from headway_cli.terminal.times import read_moment, shown
 
 _EXPIRY = "The work expires if it has not started by then."
@@ -36,7 +34,7 @@ _FROM_A_SECOND = click.FloatRange(1)
 @click.option("--to", "until", metavar="TIME", help="End of that range; by default now.")
 @options.flag("--missed-only", "Only occurrences that did not fire on schedule.")
 @wait_option
-@yes_option
+@options.yes_option
 def trigger(
     session: Session,
     manifest_ids: tuple[str, ...],
@@ -120,11 +118,7 @@ def _refuse_terms(why: str, terms: dict[str, object]) -> None:
 @click.option("--reason", default="", help="Reason, for the ledger and the audit.")
 @options.flag("--dry-run", "Only list the manifests.")
 def pause(
-    session: Session,
-    manifest_ids: tuple[str, ...],
-    until: str | None,
-    seconds: float | None,
-    **terms: Any,
+    session: Session, manifest_ids: tuple[str, ...], seconds: float | None, **terms: Any
 ) -> None:
     """Pause manifests for a while.
 
@@ -132,12 +126,13 @@ def pause(
     each manifest decides about the due times that passed. Running work continues; manifests that
     you trigger by name run.
     """
+    until, now = terms["until"], utc_now()
     if until is not None and seconds is not None:
         raise click.UsageError("give --until or --for, not both")
-    now = utc_now()
-    terms["until"] = None if seconds is None else now + timedelta(seconds=seconds)
     if until is not None:
         terms["until"] = read_moment(until, "UTC", now=now, ahead=True)
+    elif seconds is not None:
+        terms["until"] = now + timedelta(seconds=seconds)
     answer = session.ask(lambda client: client.pause(*manifest_ids, **terms))
     rows = [[paused.manifest, paused.next_due_at] for paused in answer.manifests]
     lines = window_table(("MANIFEST", "NEXT DUE"), rows)
@@ -147,7 +142,7 @@ def pause(
 @command()
 @choosing
 @options.flag("--dry-run", "Only show what would fire.")
-@yes_option
+@options.yes_option
 def resume(
     session: Session, manifest_ids: tuple[str, ...], dry_run: bool, yes: bool, **chosen: Any
 ) -> None:

@@ -6,14 +6,8 @@ from uuid import UUID
 import click
 import msgspec
 from headway import Client
+from headway_contract import manifests as contract
 from headway_contract.fields import Rate
-from headway_contract.manifests import (
-    ExplainAnswer,
-    FireTime,
-    ManifestAnswer,
-    ManifestStatus,
-    PreviewAnswer,
-)
 from headway_contract.work import WorkTerms
 from headway_contract.work_queue import ExplainWorkAnswer
 from headway_decisions.capacity.rates import rate_in_words
@@ -99,7 +93,7 @@ def jobs(session: Session) -> None:
 def preview(session: Session, manifest_id: str, most: int, after: str | None) -> None:
     """Show the next fire times of a manifest."""
 
-    async def ask(client: Client) -> PreviewAnswer:
+    async def ask(client: Client) -> contract.PreviewAnswer:
         instant = await read_manifest_time(client, manifest_id, after, past=False)
         return await client.preview(manifest_id, most, after=instant)
 
@@ -137,7 +131,7 @@ def explain(session: Session, named: tuple[str, ...], at: str | None) -> None:
             session.print(found, lambda: [*found.text.splitlines(), *gates])
         case (manifest_id,):
 
-            async def ask(client: Client) -> ExplainAnswer:
+            async def ask(client: Client) -> contract.ExplainAnswer:
                 instant = await read_manifest_time(client, manifest_id, at, past=True)
                 return await client.explain(manifest_id, at=instant)
 
@@ -166,7 +160,7 @@ def _rate(value: Any) -> str:
     return "no limit" if value is None else rate_in_words(msgspec.convert(value, Rate))
 
 
-def _state(status: ManifestStatus) -> str:
+def _state(status: contract.ManifestStatus) -> str:
     if status.held_by is not None:
         return status.held_by.replace("_", " ")
     if status.outstanding:
@@ -174,13 +168,13 @@ def _state(status: ManifestStatus) -> str:
     return counted(status.owed, "pending trigger") if status.owed else "ready"
 
 
-def _cadence(status: ManifestStatus) -> str:
+def _cadence(status: contract.ManifestStatus) -> str:
     if status.depends_on is None:
         return status.cadence
     return f"{'when activated by' if status.dormant else 'after'} {status.depends_on}"
 
 
-def _manifest_lines(found: ManifestAnswer) -> list[str]:
+def _manifest_lines(found: contract.ManifestAnswer) -> list[str]:
     status, definition = found.status, found.definition
     properties: dict[str, object] = {
         "manifest": status.external_id,
@@ -227,7 +221,7 @@ def _retry(policy: dict[str, Any]) -> str:
     return text
 
 
-def fire_row(fire: FireTime, zone: str) -> tuple[object, ...]:
+def fire_row(fire: contract.FireTime, zone: str) -> tuple[object, ...]:
     """Make a table row of a fire time, or of a series of excluded ones."""
     notes, series = [], ""
     if fire.until is not None:

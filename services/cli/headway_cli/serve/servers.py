@@ -10,7 +10,6 @@ from headway_clock import monotonic
 from headway_embedded import run_servers
 from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database, DatabaseUnavailable
-from headway_postgres_kit.database import describe_url
 from headway_service_kit.process import run
 from headway_service_kit.settings import DatabaseUrl
 from headway_tracing.log import get_logger
@@ -102,12 +101,6 @@ class Tables(Struct, frozen=True, kw_only=True):
         named = self.database_url or settings.get("database_url")
         running = None if named else find_alive(self.data)
         return named if running is None else running.database_url
-
-    @property
-    def where(self) -> str:
-        """The database in words, without secrets."""
-        url = self.url
-        return str(self.data) if url is None else describe_url(url)
 
     def read(
         self, read: Callable[[Database], Awaitable[Result]], *, stopped: bool = False

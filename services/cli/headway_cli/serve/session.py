@@ -1,14 +1,18 @@
-"""The session of a command: which Headway it asks, with which token, and how it prints answers."""
+"""The session of a command: the Headway that it asks, and how it prints answers."""
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
 
 import click
 from headway import Client
-from headway_clock import utc_now
+from headway_clock import monotonic, utc_now
+from headway_contract.work_queue import WorkAnswer
+from headway_errors import NotFound, Unavailable
 from headway_service_kit.process import run
 from headway_service_kit.settings import lookup
 from msgspec import Struct
@@ -16,13 +20,17 @@ from msgspec import Struct
 from headway_cli.serve import settings
 from headway_cli.serve.running import find_running
 from headway_cli.terminal import options, output
-from headway_cli.terminal.times import has_offset, read_moment
+from headway_cli.terminal.times import duration_text, has_offset, read_moment
 
 if TYPE_CHECKING:
     from headway.client.http_control import HttpControl
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
+
+NOT_COMPLETED = 1
+_POLL_SECONDS = 0.3
+_SILENCE_SECONDS = 60.0
 
 
 class ConsoleAddress(Struct, frozen=True, kw_only=True):
@@ -109,11 +117,13 @@ _url_help = "URL of the console to ask, with the token of HEADWAY_TOKEN."
 asking = options.collected(
     "session",
     Session,
-    output.json_option,
+    options.json_option,
     options.setting("--url", "url", _url_help, metavar="URL"),
     options.data_option("Data folder of the 'headway up' to ask if no URL is given."),
     options.debug_option,
 )
+_wait_help = "Wait for the outcome; the exit code is 1 if it failed."
+wait_option = options.flag("--wait", _wait_help, "waits")
 
 
 def command(
@@ -134,3 +144,48 @@ async def read_manifest_time(
     if manifest_id is not None and not has_offset(text):
         zone = (await client.manifest(manifest_id)).status.zone
     return read_moment(text, zone, now=utc_now(), past=past)
+
+
+def await_outcome(session: Session, work: UUID | None) -> int:
+    """Wait, print the outcome, and return the exit code."""
+    if work is None:
+        click.echo("headway: there is no work to wait for yet; it is queued later", err=True)
+        return NOT_COMPLETED
+    with output.progressing("waiting", quiet=session.as_json) as advance:
+        found = session.ask(lambda client: _wait_until_settled(client, work, advance))
+    text = f"work {work}: {(found.status.outcome or '').replace('_', ' ')}"
+    completed = found.status.outcome == "completed"
+    for last in found.runs[-1:]:
+        if last.started_at is not None and last.finished_at is not None:
+            text += f" after {duration_text(last.started_at, last.finished_at)}"
+        if not completed and last.failure_kind:
+            text += f": {last.failure_kind}: {output.first_line(last.failure_message or '', 1000)}"
+    session.print(found, lambda: [text])
+    return 0 if completed else NOT_COMPLETED
+
+
+async def _wait_until_settled(client: Client, work: UUID, advance: output.Advance) -> WorkAnswer:
+    """Return the work once it is settled; tolerates a dispatcher that restarts."""
+    answered_at = monotonic()
+    while True:
+        try:
+            found = await client.work(work)
+            status = found.status
+            if status.state == "settled":
+                return found
+            if status.run is None or status.state != "dispatched":
+                reason = (status.wait_reason or "").replace("_", " ")
+                advance(0, now=f"{status.state}{f' ({reason})' if reason else ''}")
+            else:
+                run = await client.run(status.run)
+                step = run.message or run.status.state.replace("_", " ")
+                advance(run.percent or 0, of=None if run.percent is None else 100, now=step)
+            answered_at = monotonic()
+        except NotFound:
+            answered_at = monotonic()
+            advance(0, now="on its way")
+        except Unavailable:
+            if monotonic() - answered_at > _SILENCE_SECONDS:
+                raise
+            advance(0, now="no answer; trying again")
+        await asyncio.sleep(_POLL_SECONDS)

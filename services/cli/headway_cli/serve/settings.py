@@ -1,7 +1,4 @@
-"""Settings of commands: read by the service kit, and checked here for their format.
-
-All problems are reported together, one a line. URLs are not repeated: they hold passwords.
-"""
+"""Settings of commands, checked for their format. Messages omit URLs: they hold passwords."""
 
 import os
 import re

@@ -13,7 +13,7 @@ import click
 from headway_service_kit.process import LogForm, log_to_stderr
 from msgspec import Struct
 
-from headway_cli.terminal.times import MOMENT_HELP, PastMoment
+from headway_cli.terminal.times import MOMENT_HELP, read_past
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -175,25 +175,19 @@ debug_option = click.option(
 app_option = setting("--app", "app", "Your app: file.py, module or module:name.", metavar="APP")
 database_option = setting("--database-url", "database_url", "PostgreSQL.", metavar="URL")
 nats_option = setting("--nats-url", "nats_url", "NATS.", metavar="URL")
-health_option = setting(
-    "--health-address",
-    "health_address",
-    "Address of /livez, /readyz and /metrics; by default any free port.",
-    metavar="HOST:PORT",
-)
+_health_help = "Address of /livez, /readyz and /metrics; by default any free port."
+health_option = setting("--health-address", "health_address", _health_help, metavar="HOST:PORT")
 slots_option = setting(
     "--slots", "worker_slots", "Concurrent runs.", type=click.IntRange(min=1), metavar="N"
 )
-priority_option = click.option(
-    "--priority", type=click.IntRange(0, 31), help="Priority from 0 to 31."
-)
+json_option = flag("--json", "Print JSON.", "as_json")
+yes_option = flag("--yes", "Do not ask for confirmation.")
+PRIORITY = click.IntRange(0, 31)
+priority_option = click.option("--priority", type=PRIORITY, help="Priority from 0 to 31.")
 wait_option = seconds_option(
     "--wait", "wait", "How long to try to reach the servers.", default=10.0, show_default=True
 )
-since_option = click.option(
-    "--since", type=PastMoment(), metavar="AGE|TIME", help=f"From then on. {MOMENT_HELP}"
-)
-until_option = click.option(
-    "--until", type=PastMoment(), metavar="AGE|TIME", help=f"Before then. {MOMENT_HELP}"
-)
+_past: Any = {"metavar": "AGE|TIME", "callback": read_past}
+since_option = text("--since", description=f"From then on. {MOMENT_HELP}", **_past)
+until_option = text("--until", description=f"Before then. {MOMENT_HELP}", **_past)
 most_option = count_option("How many to list.", usual=50)

@@ -1,12 +1,10 @@
-"""Output of commands: JSON documents, plain text lines and aligned tables.
-
-Nothing is cut, except in a terminal that is too narrow: a program that reads the output gets all
-of it.
-"""
+"""Output of commands, confirmation and progress. Text is cut only in a narrow terminal."""
 
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 
 import click
@@ -15,8 +13,11 @@ import msgspec
 from headway_cli.terminal.times import shown
 
 _NARROWEST_COLUMN = 10
+# Progress appears after this time.
+_QUIET_SECONDS = 1.0
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+# Takes the amount done, `of` the total if it is known, and `now` the current step.
+Advance = Callable[..., None]
 
 
 def print_json(answer: object) -> None:
@@ -47,10 +48,9 @@ def window_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> l
 def table(
     headings: Sequence[str], rows: Sequence[Sequence[object]], *, width: int | None = None
 ) -> list[str]:
-    """Align columns; numbers are on the right.
+    """Align columns, numbers on the right; a width cuts the longest cells.
 
-    If a width is given, the longest cells are cut, but never the first column: users copy names
-    and ids from it.
+    It never cuts the first column: users copy names and ids from it.
     """
     lines = [list(headings), *([_cell(value) for value in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -125,3 +125,57 @@ def listed(names: Sequence[str], most: int = 5) -> str:
     """Write some names and how many more there are."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def confirm(describe: Callable[[], str | None], *, yes: bool) -> None:
+    """Ask whether to do what `describe` returns, such as `delete 3 manifests`; not if `None`."""
+    action = None if yes else describe()
+    if action is None:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"cannot ask for confirmation here: add --yes to {action}")
+    try:
+        agreed = click.confirm(f"{action}?", err=True)
+    except click.Abort:  # Ctrl-C leaves the cursor in the middle of the line
+        click.echo(err=True)
+        agreed = False
+    if not agreed:
+        click.echo("headway: nothing was changed", err=True)
+        raise click.Abort
+
+
+@contextmanager
+def progressing(title: str, *, quiet: bool = False) -> Iterator[Advance]:
+    """Show progress while the body runs; yields the function that reports it."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda *_, **__: None
+        return
+    # Not above: loading it takes as long as a short command.
+    from rich import progress  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+
+    bar = progress.Progress(
+        progress.SpinnerColumn(),
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(bar_width=24),
+        progress.TextColumn("{task.fields[count]}", markup=False),
+        progress.TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    task = bar.add_task(title, total=None, count="")
+
+    def advance(done: float, *, of: float | None = None, now: str | None = None) -> None:
+        count = f"{done:,.0f}" if of is None else f"{done:,.0f} of {of:,.0f}"
+        bar.update(task, completed=done, total=of, description=printable(now or title))
+        bar.update(task, count=count if done or of else "")
+
+    timer = threading.Timer(_QUIET_SECONDS, bar.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield advance
+    finally:
+        timer.cancel()
+        timer.join()
+        bar.stop()

@@ -20,25 +20,19 @@ _AGE = re.compile(r"(\d{1,7}(?:\.\d+)?)\s*([smhdw])", re.IGNORECASE)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-class PastMoment(click.ParamType[datetime]):
-    """A past moment: an age such as 2h, or a time, which is UTC unless it has an offset."""
-
-    name = "age or time"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime:
-        """Read an age or a time."""
-        if isinstance(value, datetime):
-            return value
-        now = utc_now()
-        age = _AGE.fullmatch(str(value).strip())
-        if age is not None:
-            return now - timedelta(**{_UNITS[age[2].lower()]: float(age[1])})
-        try:
-            return read_moment(str(value), "UTC", now=now, past=True)
-        except click.BadParameter as error:
-            self.fail(f"{error.message}, or an age such as 30m, 2h or 3d", param, ctx)
+def read_past(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> datetime | None:
+    """Read an age such as 2h, or a time, which is UTC unless it has an offset."""
+    if text is None:
+        return None
+    if age := _AGE.fullmatch(text.strip()):
+        return utc_now() - timedelta(**{_UNITS[age[2].lower()]: float(age[1])})
+    try:
+        return read_moment(text, "UTC", now=utc_now(), past=True)
+    except click.BadParameter as error:
+        problem = f"{error.message}, or an age such as 30m, 2h or 3d"
+        raise click.BadParameter(problem, context, parameter) from None
 
 
 def age_text(since: datetime, now: datetime) -> str:

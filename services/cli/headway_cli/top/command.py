@@ -8,9 +8,9 @@ import termios
 import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import click
+from headway.client.http_control import HttpControl
 from headway_console.public import Overview, RunRow
 from headway_errors import Unavailable
 from headway_jetstream_kit.tasks import end
@@ -21,9 +21,6 @@ from rich.live import Live
 from headway_cli.serve.session import ConsoleAddress, Session, command
 from headway_cli.terminal import options
 from headway_cli.top.frame import State, draw
-
-if TYPE_CHECKING:
-    from headway.client.http_control import HttpControl
 
 _RUNS = 50
 _INTERVAL = click.FloatRange(min=0.2, max=3600)
@@ -85,7 +82,7 @@ async def _pause(stop: asyncio.Event, again: asyncio.Event, seconds: float) -> N
     await end(waiting)
 
 
-async def _read_state(control: "HttpControl") -> State:
+async def _read_state(control: HttpControl) -> State:
     overview, runs = await asyncio.gather(
         control.show("/overview", Overview),
         control.list("/runs", {"state": "in_progress"}, RunRow, most=_RUNS),

@@ -30,7 +30,10 @@ def draw(
 ) -> list[Text]:
     """Draw a frame of at most so many columns and lines (`None`: any number)."""
     overview = state.overview
-    drawn = _head(overview, where, hint="" if lines is None else "q quits")
+    title = [Text("headway", style="bold"), Text(f"{overview.now:%Y-%m-%d %H:%M:%S} UTC")]
+    title += [] if lines is None else [Text("q quits", style="dim")]
+    drawn = [Text("  ").join([*title, Text(where)])]
+    drawn += [_services(overview), _passes(overview), _throughput(overview), _counts(overview)]
     drawn += [Text(printable(note), style="bold red")] if note else []
     width = max((len(row.name) for row in overview.groups), default=0)
     drawings = {
@@ -44,17 +47,17 @@ def draw(
     given = shares([len(section) for section in sections.values()], room)
     for (heading, section), share in zip(sections.items(), given, strict=True):
         if share:
-            drawn += [Text(), Text(heading, style="bold cyan"), *_cut(section, share)]
+            if len(section) > share:
+                more = f"… and {len(section) - share + 1} more"
+                section[share - 1 :] = [Text(more, style="dim")]
+            drawn += [Text(), Text(heading, style="bold cyan"), *section]
     for line in drawn:
         line.truncate(columns, overflow="ellipsis")
     return drawn if lines is None else drawn[:lines]
 
 
 def shares(wanted: Sequence[int], room: int | None) -> list[int]:
-    """Distribute lines among sections, in turns while there is room.
-
-    A section needs two more lines for its heading, and gets none if it could show hardly anything.
-    """
+    """Distribute lines among sections, in turns; each needs two more lines for its heading."""
     if room is None:
         return list(wanted)
     given = [0] * len(wanted)
@@ -69,21 +72,6 @@ def shares(wanted: Sequence[int], room: int | None) -> list[int]:
                 given[index] += 1
                 room -= 1
     return given
-
-
-def _cut(lines: list[Text], most: int) -> list[Text]:
-    if len(lines) <= most:
-        return lines
-    return [*lines[: most - 1], Text(f"… and {len(lines) - most + 1} more", style="dim")]
-
-
-def _head(overview: Overview, where: str, hint: str) -> list[Text]:
-    parts = [Text("headway", style="bold"), Text(f"{overview.now:%Y-%m-%d %H:%M:%S} UTC")]
-    parts += [Text(hint, style="dim")] if hint else []
-    return [
-        Text("  ").join([*parts, Text(where)]),
-        *(_services(overview), _passes(overview), _throughput(overview), _counts(overview)),
-    ]
 
 
 def _services(overview: Overview) -> Text:

@@ -1,7 +1,7 @@
 """`headway up`: everything in one command.
 
 Scheduler, dispatcher and console run in this process (`services`); the app's worker and worker
-commands run in child processes (`processes`, `worker_commands`). PostgreSQL and NATS are embedded
+commands run in child processes (`processes`). PostgreSQL and NATS are embedded
 unless URLs name others. `plan` reads and checks all settings first, `summary` reads the figures and
 `screen` shows them. All parts end with this process.
 """

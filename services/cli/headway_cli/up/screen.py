@@ -1,8 +1,4 @@
-"""The output of `up`: a live view in a terminal, lines of text elsewhere.
-
-All of it goes to standard error; standard output is for `--json`. While the view is drawn, the log
-and the worker's output are printed above it by the same console, or they would tear it.
-"""
+"""The output of `up` on standard error: a live view in a terminal, lines elsewhere."""
 
 import logging
 import sys
@@ -20,16 +16,9 @@ from rich.text import Text
 from headway_cli.terminal.output import counted
 from headway_cli.up.summary import Summary
 
-Show = Callable[[Summary], None]
-
 _LIVE_SECONDS = 0.5
 _LINE_SECONDS = 5.0
-_STATE_STYLES = {
-    "completed": "green",
-    "failed": "red",
-    "in_progress": "cyan",
-    "cancelled": "yellow",
-}
+_STYLES = {"completed": "green", "failed": "red", "in_progress": "cyan", "cancelled": "yellow"}
 
 
 class Screen:
@@ -52,7 +41,7 @@ class Screen:
         self._write(Text.from_ansi(text), text)
 
     @contextmanager
-    def watching(self) -> Iterator[Show]:
+    def watching(self) -> Iterator[Callable[[Summary], None]]:
         """Yield the function that shows progress; without a terminal it prints only changes."""
         if not self._is_live:
             yield self._say_changes
@@ -67,7 +56,7 @@ class Screen:
     def _say_changes(self, summary: Summary) -> None:
         progress = summary.progress
         line = (
-            f"{_manifests(summary)}, {progress['occurrences']} fired, "
+            f"{counted(progress['manifests'], 'manifest')}, {progress['occurrences']} fired, "
             f"{progress['running']} running, {progress['waiting']} waiting, "
             f"{progress['completed']} completed, {progress['failed']} failed"
         )
@@ -110,7 +99,7 @@ def _render(summary: Summary) -> RenderableType:
         for run in summary.latest:
             table.add_row(
                 _cut(run["manifest"] or ""),
-                Text(run["state"].replace("_", " "), style=_STATE_STYLES.get(run["state"], "")),
+                Text(run["state"].replace("_", " "), style=_STYLES.get(run["state"], "")),
                 f"attempt {run['attempt']}" if run["attempt"] > 1 else "",
                 _duration(run),
                 _cut(" ".join((run["message"] or "").split()), style="dim"),
@@ -121,15 +110,11 @@ def _render(summary: Summary) -> RenderableType:
     return Group(*parts)
 
 
-def _manifests(summary: Summary) -> str:
-    return counted(summary.progress["manifests"], "manifest")
-
-
 def _counts(summary: Summary) -> Text:
     progress = summary.progress
     letters = counted(progress["dead_letters"], "dead letter")
     counts = [
-        (_manifests(summary), "bold"),
+        (counted(progress["manifests"], "manifest"), "bold"),
         (f"{progress['occurrences']} fired", ""),
         (f"{progress['running']} running", "cyan" if progress["running"] else "dim"),
         (f"{progress['completed']} completed", "green"),

@@ -1,32 +1,85 @@
 """The servers and services of `up`: started in the order of their dependencies, and stopped."""
 
 import asyncio
+import getpass
 import logging
 import os
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import datetime
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from headway_clock import monotonic
+import msgspec
+from headway_clock import monotonic, new_secret
+from headway_console.public import TOKEN_PREFIX, ConsoleSettings
+from headway_console.wiring import ConsoleService, LocalCredentials, start_console
 from headway_dispatcher.wiring import start_dispatcher
 from headway_embedded import run_servers
 from headway_jetstream_kit import BrokerUnavailable
 from headway_postgres_kit import Database
 from headway_scheduler.wiring import start_scheduler
-from headway_service_kit.health import Check, Health
+from headway_service_kit.health import AddressInUse, Health
 from headway_service_kit.service import Service
 from msgspec import Struct
 from msgspec.structs import replace
 
-from headway_cli.serve.running import PartEnded
+from headway_cli.serve.running import LOCAL_NAME, PartEnded, write_secret
 from headway_cli.serve.servers import reach_broker, reach_database
 from headway_cli.serve.services import apply_migrations
-from headway_cli.up.local_console import Credentials, read_or_make, start_local_console
 from headway_cli.up.plan import Plan
 from headway_cli.up.processes import CommandWorker, Part, ShowLine, WorkerProcess
 from headway_cli.up.summary import queries, read_value
+
+
+class Credentials(Struct, frozen=True, kw_only=True):
+    """Credentials of the local user: a token for commands, keys for sessions and sign-in links."""
+
+    token: str
+    # New at every start.
+    ticket_key: str = ""
+    session_key: str
+    # The last port of the console, so that an open page finds it again; 0 before the first start.
+    port: int = 0
+
+
+def read_or_make(folder: Path) -> Credentials:
+    """Read the credentials of a data folder; creates missing or unreadable ones."""
+    try:
+        kept = msgspec.json.decode((folder / LOCAL_NAME).read_bytes(), type=Credentials)
+    except (OSError, msgspec.DecodeError):
+        kept = Credentials(token=TOKEN_PREFIX + new_secret(), session_key=new_secret())
+    credentials = replace(kept, ticket_key=new_secret())
+    write_secret(folder / LOCAL_NAME, msgspec.json.encode(credentials))
+    return credentials
+
+
+async def start_local_console(
+    settings: ConsoleSettings, credentials: Credentials, *, folder: Path, give_up_after: int
+) -> ConsoleService:
+    """Start the console; if any port will do, on its last port unless that is taken."""
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        # A container may run as a number that has no name.
+        name = "unknown"
+    person = LocalCredentials(name=name, token=credentials.token, ticket_key=credentials.ticket_key)
+    settings = replace(settings, session_key=settings.session_key or credentials.session_key)
+    host, _, port = settings.console_address.rpartition(":")
+    if port != "0":
+        return await start_console(settings, local=person, give_up_after=give_up_after)
+    last = replace(settings, console_address=f"{host}:{credentials.port}")
+    try:
+        console = await start_console(last, local=person, give_up_after=give_up_after)
+    except AddressInUse:
+        console = await start_console(settings, local=person, give_up_after=give_up_after)
+    if console.port != credentials.port:
+        kept = replace(credentials, port=console.port)
+        write_secret(folder / LOCAL_NAME, msgspec.json.encode(kept))
+    return console
+
 
 _WORKER_SECONDS = 30.0
 _GIVE_UP_AFTER = 3
@@ -50,8 +103,9 @@ class Servers(Struct, frozen=True, kw_only=True):
 
 
 class Services(Struct, frozen=True):
-    """The running scheduler, dispatcher, console and workers."""
+    """The running scheduler, dispatcher, console and workers, and their servers."""
 
+    servers: Servers
     scheduler: Service
     dispatcher: Service
     console: Service
@@ -93,15 +147,12 @@ async def start_services(
     stack: AsyncExitStack, plan: Plan, servers: Servers, show_line: ShowLine
 ) -> Services:
     """Start all services, the scheduler after the worker, so that the first fire finds one."""
-    dispatcher = await start_dispatcher(
-        replace(plan.dispatcher, **servers.urls), give_up_after=_GIVE_UP_AFTER
-    )
+    patience: Any = {"give_up_after": _GIVE_UP_AFTER}
+    dispatcher = await start_dispatcher(replace(plan.dispatcher, **servers.urls), **patience)
     stack.push_async_callback(dispatcher.stop)
     credentials = read_or_make(plan.data)
     console_settings = replace(plan.console, **servers.urls)
-    console = await start_local_console(
-        console_settings, credentials, folder=plan.data, give_up_after=_GIVE_UP_AFTER
-    )
+    console = await start_local_console(console_settings, credentials, folder=plan.data, **patience)
     stack.push_async_callback(console.stop)
     host = plan.console.console_address.rpartition(":")[0]
     local_host = "127.0.0.1" if host in ("", "0.0.0.0", "[::]") else host  # noqa: S104
@@ -124,30 +175,25 @@ async def start_services(
         await started.start()
         stack.push_async_callback(started.stop)
         workers.append(started)
-    scheduler = await start_scheduler(
-        replace(plan.scheduler, **servers.urls), plan.definitions, give_up_after=_GIVE_UP_AFTER
-    )
+    scheduler_settings = replace(plan.scheduler, **servers.urls)
+    scheduler = await start_scheduler(scheduler_settings, plan.definitions, **patience)
     stack.push_async_callback(scheduler.stop)
     if plan.settings.health_address:
         health = _shared_health([scheduler, dispatcher, console])
         await health.start(plan.settings.health_address)
         stack.push_async_callback(health.stop)
-    return Services(scheduler, dispatcher, console, workers, console_url, credentials)
+    return Services(servers, scheduler, dispatcher, console, workers, console_url, credentials)
 
 
 async def _start_worker(
-    stack: AsyncExitStack,
-    plan: Plan,
-    servers: Servers,
-    environment: dict[str, str],
-    show_line: ShowLine,
+    stack: AsyncExitStack, plan: Plan, servers: Servers, environment: dict[str, str], show: ShowLine
 ) -> WorkerProcess:
     """Start the app's worker and wait for its first heartbeat."""
     slots = plan.settings.worker_slots
     flags = ["--slots", str(slots)] if slots is not None else []
     words = [sys.executable, "-m", "headway_cli", "worker", "--app", plan.app, *flags]
     environment = {"PYTHONUNBUFFERED": "1", **environment}
-    worker = WorkerProcess("the worker", words, environment, show_line)
+    worker = WorkerProcess("the worker", words, environment, show)
     await worker.start()
     stack.push_async_callback(worker.stop)
     deadline = monotonic() + _WORKER_SECONDS
@@ -162,9 +208,9 @@ async def _start_worker(
     return worker
 
 
-async def check_all(services: Services, servers: Servers) -> None:
+async def check_all(services: Services) -> None:
     """Raise if a part has ended that must not end."""
-    for part in servers.parts:
+    for part in services.servers.parts:
         part.check()
     for worker in services.workers:
         await worker.check()
@@ -173,9 +219,9 @@ async def check_all(services: Services, servers: Servers) -> None:
             raise BrokerUnavailable(f"{service.broker.where}: the connection is closed for good")
 
 
-async def settle(services: Services, servers: Servers, stop: asyncio.Event) -> None:
+async def settle(services: Services, stop: asyncio.Event) -> None:
     """Stop deciding, and let decided work finish."""
-    database, since = servers.database, servers.since
+    database, since = services.servers.database, services.servers.since
 
     async def under_way() -> bool:
         return bool(await read_value(database, queries["under_way"], since))
@@ -201,19 +247,16 @@ async def settle(services: Services, servers: Servers, stop: asyncio.Event) -> N
 def _shared_health(services: list[Service]) -> Health:
     """Serve the health of several services at one address."""
 
-    def check_of(service: Service, path: str) -> Check:
-        async def check() -> str | None:
-            if service.health is None:
-                return f"{service.name} has no health address"
-            status, body = await service.health.report(path)
-            return None if status == 200 else body
-
-        return check
+    async def check(service: Service, path: str) -> str | None:
+        if service.health is None:
+            return f"{service.name} has no health address"
+        status, body = await service.health.report(path)
+        return None if status == 200 else body
 
     return Health(
         "headway",
-        live=[check_of(service, "/livez") for service in services],
-        ready=[check_of(service, "/readyz") for service in services],
+        live=[partial(check, service, "/livez") for service in services],
+        ready=[partial(check, service, "/readyz") for service in services],
         meters=[service.meter for service in services],
         counts=[service.counts for service in services],
     )

@@ -1,8 +1,4 @@
-"""The `up` command: start, watch, settle, stop.
-
-A signal stops it in order at any moment: while it starts, the started parts are stopped; once it
-runs, no new work is decided and runs under way may finish.
-"""
+"""The `up` command: start, watch, settle, stop. A signal stops it in order at any moment."""
 
 import asyncio
 import contextlib
@@ -80,45 +76,31 @@ async def _up(plan: Plan, screen: Screen) -> dict[str, Any]:
         async with AsyncExitStack() as stack:
             start = parts.start_services(stack, plan, servers, screen.show_line)
             services = await unless_stopped(start, stop)
+            url, token = services.console_url, services.credentials.token
+            key = services.credentials.ticket_key
             stack.enter_context(
-                noted(
-                    plan.data,
-                    **servers.urls,
-                    url=services.console_url,
-                    token=services.credentials.token,
-                    ticket_key=services.credentials.ticket_key,
-                )
+                noted(plan.data, **servers.urls, url=url, token=token, ticket_key=key)
             )
-            screen.say(f"console: {services.console_url}{_sign_in(services, screen)}")
+            # A link that signs in once: at a terminal, never in a log.
+            link = " ('headway sign-in' prints a link that signs you in)"
+            link = sign_in_path(key, utc_now()) if screen.is_terminal else link
+            screen.say(f"console: {url}{link}")
             running_since = await read_value(servers.database, queries["now"])
-            await _watch(plan, servers, services, stop, screen)
+            await _watch(plan, services, stop, screen)
             screen.say(
                 "stopping: no new work, runs under way may finish (Ctrl-C ends them at once)"
             )
-            await parts.settle(services, servers, stop)
+            await parts.settle(services, stop)
         return await read_report(servers.database, servers.since, running_since)
 
 
-def _sign_in(services: parts.Services, screen: Screen) -> str:
-    """Return the rest of a link that signs in once: at a terminal, never in a log."""
-    if screen.is_terminal:
-        return sign_in_path(services.credentials.ticket_key, utc_now())
-    return " ('headway sign-in' prints a link that signs you in)"
-
-
-async def _watch(
-    plan: Plan,
-    servers: parts.Servers,
-    services: parts.Services,
-    stop: asyncio.Event,
-    screen: Screen,
-) -> None:
+async def _watch(plan: Plan, services: parts.Services, stop: asyncio.Event, screen: Screen) -> None:
     """Show progress until a signal comes, or until the time is up."""
     ends_at = math.inf if plan.seconds is None else monotonic() + plan.seconds
-    show_at = monotonic()
+    show_at, servers = monotonic(), services.servers
     with screen.watching() as show:
         while not stop.is_set() and (left := ends_at - monotonic()) > 0:
-            await parts.check_all(services, servers)
+            await parts.check_all(services)
             if monotonic() >= show_at:
                 show_at += screen.pace
                 try:

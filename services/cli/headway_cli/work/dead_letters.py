@@ -9,20 +9,14 @@ from uuid import UUID
 import click
 from headway import Client
 from headway_clock import utc_now
-from headway_contract.dead_letters import (
-    DeadLetterAnswer,
-    DeadLetterStatus,
-    LetterFilter,
-    LetterResult,
-)
+from headway_contract import dead_letters as contract
 from msgspec import UNSET
 
 from headway_cli.serve.names import filters
 from headway_cli.serve.session import Session, command
-from headway_cli.terminal import options
-from headway_cli.terminal.interaction import confirm, progressing, yes_option
+from headway_cli.terminal import options, output
 from headway_cli.terminal.output import counted, counts_text, fields, first_line, json_text, table
-from headway_cli.terminal.times import PastMoment, age_text, shown
+from headway_cli.terminal.times import age_text, read_past, shown
 
 NOT_ALL = 1
 _DONE = ("retried", "waits", "acknowledged")
@@ -35,22 +29,18 @@ _HEADINGS = (
 )
 
 
-def _age_option(flag: str, name: str) -> options.Decorator:
-    text = "Such as 30m, 2h or 3d."
-    return click.option(flag, name, type=PastMoment(), metavar="AGE", help=text)
-
-
+_age: Any = {"callback": read_past, "metavar": "AGE", "help": "Such as 30m, 2h or 3d."}
 _letter_filters = options.together(
     filters,
     click.option("--fingerprint", help="Only of this failure; with @VERSION of that code version."),
-    _age_option("--older-than", "created_before"),
-    _age_option("--newer-than", "created_after"),
+    click.option("--older-than", "created_before", **_age),
+    click.option("--newer-than", "created_after", **_age),
 )
 _choosing = options.together(
     click.argument("letters", metavar="[ID]...", nargs=-1, callback=options.identity),
     _letter_filters,
     click.option("--all", "every", is_flag=True, help="All open dead letters that match."),
-    yes_option,
+    options.yes_option,
 )
 
 
@@ -163,11 +153,11 @@ def _resolve(
         if letters:
             return await getattr(client, verb)(*letters, **terms)
         terms["on_page"] = lambda page: advance(len(page))
-        return await getattr(client, f"{verb}_all")(LetterFilter(**given), **terms)
+        return await getattr(client, f"{verb}_all")(contract.LetterFilter(**given), **terms)
 
-    confirm(describe, yes=yes or bool(letters))
-    with progressing(title, quiet=session.as_json) as advance:
-        results: list[LetterResult] = session.ask(act)
+    output.confirm(describe, yes=yes or bool(letters))
+    with output.progressing(title, quiet=session.as_json) as advance:
+        results: list[contract.LetterResult] = session.ask(act)
     failed = [result for result in results if result.result not in _DONE]
 
     def lines() -> list[str]:
@@ -181,19 +171,19 @@ def _resolve(
     return NOT_ALL if failed and letters else 0
 
 
-def _failure(letter: DeadLetterStatus) -> str:
+def _failure(letter: contract.DeadLetterStatus) -> str:
     message = first_line(letter.failure_message, 1000)
     return first_line(f"{letter.failure_kind}: {message}" if message else letter.failure_kind)
 
 
-def _state(letter: DeadLetterStatus) -> str:
+def _state(letter: contract.DeadLetterStatus) -> str:
     if letter.retry_asked_at is not None:
         work = letter.waits_for or "that has ended"
         return f"retry by {letter.retry_asked_by} waits for work {work}"
     return letter.state if letter.actor is None else f"{letter.state} by {letter.actor}"
 
 
-def _letter_lines(found: DeadLetterAnswer) -> list[str]:
+def _letter_lines(found: contract.DeadLetterAnswer) -> list[str]:
     letter = found.status
     age = age_text(letter.created_at, utc_now())
     lines = fields(

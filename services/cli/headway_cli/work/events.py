@@ -5,10 +5,11 @@ import contextlib
 import sys
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
+from headway.client.http_control import HttpControl
 from headway_contract.http import API
 from headway_dispatcher.public import HistoryEvent
 from headway_errors import Unavailable
@@ -20,9 +21,6 @@ from headway_cli.serve.servers import Stopped, unless_stopped
 from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
 from headway_cli.terminal.output import printable
-
-if TYPE_CHECKING:
-    from headway.client.http_control import HttpControl
 
 _SHOWN_FIELDS = ("job", "manifest", "outcome", "attempt", "cause", "reason", "host")
 _RECONNECT_SECONDS = 1.0
@@ -65,7 +63,7 @@ def events(session: Session, follow: bool, most: int, since: datetime | None, **
 
 
 async def _read_stream(
-    control: "HttpControl", query: dict[str, Any], after: str, as_json: bool
+    control: HttpControl, query: dict[str, Any], after: str, as_json: bool
 ) -> None:
     """Print new events; after a lost connection continue behind the last one."""
     wanted = [("type", name) for name in query["type"]]

@@ -1,4 +1,4 @@
-"""`headway work`, `headway runs`, `headway cancel` and `headway workers`."""
+"""`headway work`, `runs`, `cancel` and `workers`; `enqueue`, `enqueued` and `dismiss`."""
 
 from typing import Any
 from uuid import UUID
@@ -10,11 +10,11 @@ from headway_contract.operations import WorkerStatus
 from headway_contract.work_queue import CancelAnswer, RunAnswer, RunStatus, WorkAnswer, WorkStatus
 
 from headway_cli.serve import names
-from headway_cli.serve.session import Session, asking, command
-from headway_cli.terminal import options
-from headway_cli.terminal.interaction import confirm, yes_option
+from headway_cli.serve.names import complete_groups, complete_jobs
+from headway_cli.serve.session import Session, asking, await_outcome, command, wait_option
+from headway_cli.terminal import options, output
 from headway_cli.terminal.output import counted, counts_text, fields, first_line, json_text, table
-from headway_cli.terminal.times import age_text, duration_text
+from headway_cli.terminal.times import age_text, duration_text, read_moment
 
 NOT_ALL = 1
 _CANCELLED = ("settled", "asked_to_stop", "asked")
@@ -22,7 +22,6 @@ _WORK_STATES = ("queued", "dispatched", "waiting", "settled")
 _RUN_STATES = ("pending", "in_progress", "completed", "failed", "cancelled")
 _LISTED = 20
 _COUNTED = 1000
-_MANY = f"more than {_COUNTED} works"
 
 _id_argument = click.argument("identity", metavar="[ID]", required=False, callback=options.identity)
 
@@ -32,7 +31,7 @@ _id_argument = click.argument("identity", metavar="[ID]", required=False, callba
 @names.named("--manifest", "ID", "All work of this manifest.", names.complete_manifests)
 @names.named("--group", "NAME", "All work of this group.", names.complete_groups)
 @click.option("--reason", default="", help="Reason, for the record and the running job.")
-@yes_option
+@options.yes_option
 def cancel(
     session: Session,
     ids: tuple[UUID, ...],
@@ -58,9 +57,10 @@ def cancel(
             return None
         running = sum(work.state == "dispatched" for work in found)
         number = f"{counted(len(found), 'work')} ({running} running, the others wait)"
-        return f"cancel {number if len(found) <= _COUNTED else _MANY} of {name}"
+        number = number if len(found) <= _COUNTED else f"more than {_COUNTED} works"
+        return f"cancel {number} of {name}"
 
-    confirm(describe, yes=yes or bool(ids))
+    output.confirm(describe, yes=yes or bool(ids))
 
     async def ask(client: Client) -> CancelAnswer:
         if manifest is not None:
@@ -219,9 +219,6 @@ def _run_lines(found: RunAnswer) -> list[str]:
     return lines
 
 
-UNKNOWN_WORKER = 1
-
-
 @click.group(invoke_without_command=True)
 @asking
 @click.pass_context
@@ -246,7 +243,7 @@ def _drain_command(session: Session, workers: tuple[str, ...]) -> int:
     """
     found = session.ask(lambda headway: headway.drain(*workers))
     session.print(found, lambda: [result.text for result in found])
-    return UNKNOWN_WORKER if any(result.result == "unknown" for result in found) else 0
+    return NOT_ALL if any(result.result == "unknown" for result in found) else 0
 
 
 def _worker_row(worker: WorkerStatus) -> tuple[object, ...]:
@@ -255,3 +252,48 @@ def _worker_row(worker: WorkerStatus) -> tuple[object, ...]:
     heard = f"{age_text(worker.last_heard_at, utc_now())} ago"
     busy = f"{len(worker.runs)} of {worker.slots}"
     return (worker.worker, state, busy, worker.host, version, worker.jobs, heard)
+
+
+@command()
+@click.argument("job", metavar="JOB", shell_complete=complete_jobs)
+@click.option("--input", "input_text", metavar="JSON", help="Input of the job.")
+@click.option("--group", help="A group other than the job's.", shell_complete=complete_groups)
+@options.priority_option
+@options.seconds_option("--delay", "delay", "Do not start before this time has passed.")
+@options.text("--start-by", "TIME", "The work expires if it has not started by then, in UTC.")
+@click.option("--key", help="Idempotency key: the same key of a job enqueues only once.")
+@wait_option
+def enqueue(session: Session, job: str, input_text: str | None, waits: bool, **terms: Any) -> int:
+    """Queue work of a job, without a manifest.
+
+    With --wait it prints the outcome; with --json as well, the work in full.
+    """
+    value = None if input_text is None else options.read_json(input_text)
+    if terms["start_by"] is not None:
+        terms["start_by"] = read_moment(terms["start_by"], "UTC", now=utc_now(), ahead=True)
+    found = session.ask(lambda client: client.enqueue(job, value, **terms))
+    if not (session.as_json and waits):
+        session.print_text(found)
+    return await_outcome(session, found.work) if waits else 0
+
+
+@command()
+@options.flag("--refused", "Only refused work.", "refused_only")
+def enqueued(session: Session, refused_only: bool) -> None:
+    """List enqueued work that is not queued yet or was refused."""
+    session.print_items(
+        session.ask(lambda client: client.enqueued(refused_only=refused_only)),
+        ("WORK", "JOB", "KEY", "BY", "ENQUEUED", "STATUS", "REASON"),
+        lambda work: (
+            *(work.work, work.job, work.key, work.enqueued_by, work.enqueued_at),
+            *(work.state, work.reason),
+        ),
+        empty="no work was refused" if refused_only else "no work is pending, none was refused",
+    )
+
+
+@command()
+@click.argument("work", metavar="WORK", callback=options.identity)
+def dismiss(session: Session, work: UUID) -> None:
+    """Dismiss enqueued work that was refused."""
+    session.print_text(session.ask(lambda client: client.dismiss(work)))
