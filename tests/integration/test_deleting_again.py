@@ -11,6 +11,7 @@ from headway_decisions.timing.cadence import Every
 from headway_decisions.timing.timing import Timing
 from headway_errors import NotFound, Rejected
 from headway_scheduler.operate import changes, triggers
+from headway_scheduler.store import DECLARE_LOCK
 from support.timeline import Timeline
 
 pytestmark = pytest.mark.thorough
@@ -77,7 +78,7 @@ async def test_a_manifest_that_is_declared_again_is_not_deleted(timeline):
     await timeline.declare(app_with("x"), prune="disable")
     await timeline.declare(app_with(), prune="disable")
     async with timeline.database.transaction() as declaring:
-        await declaring.execute("SELECT pg_advisory_xact_lock($1)", changes.DECLARE_LOCK)
+        await declaring.execute("SELECT pg_advisory_xact_lock($1)", DECLARE_LOCK)
         deleting = asyncio.create_task(
             timeline.do(changes.delete, DeleteRequest(manifest="x", actor="ada"))
         )
