@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import httpx
+import pytest
+from support.consoles import run_console
 from support.troubled_app import Order, TroubledApp
 
 
@@ -65,3 +67,22 @@ async def test_the_event_feed_is_live_and_filtered(world, console):
     assert "&lt;script&gt;" in rows
     assert "run.started" not in rows
     await world.until_settled()
+
+
+@pytest.mark.parametrize(("orphan_timeout", "alive"), [(60, 0), (300, 1)])
+async def test_the_overview_counts_workers_by_the_orphan_timeout(
+    world, database_url, nats_url, tmp_path, orphan_timeout, alive
+):
+    await world.value(
+        "INSERT INTO dispatcher.worker (name, nonce, host, sdk, sdk_version, jobs, slots, draining,"
+        " first_heard_at, last_heard_at) SELECT 'w', '', '', '', '', '{etl}', 1, false, at, at"
+        " FROM (SELECT clock_timestamp() - interval '2 minutes' AS at) AS heard RETURNING name"
+    )
+    async with (
+        run_console(
+            database_url, nats_url, tmp_path, orphan_timeout_seconds=orphan_timeout
+        ) as console,
+        console.signed_in("viewer") as client,
+    ):
+        page = (await client.get("/")).text
+    assert f"<strong>{alive}</strong> workers" in page

@@ -21,8 +21,6 @@ from headway_console.reading.system import (
 )
 from headway_console.services import HttpRequest, read
 
-# The default orphan timeout of the dispatcher.
-_ALIVE = timedelta(seconds=60)
 _SHOWN_GROUPS = 12
 
 # Title of each pass, its purpose, and the contents of its backlog.
@@ -70,7 +68,8 @@ def begins_now(day: Sequence[Throughput]) -> bool:
 async def overview_page(request: HttpRequest) -> Response[str]:
     """Show the overview."""
     now = utc_now()
-    found = await read(request, read_overview, now=now, heard_since=now - _ALIVE)
+    alive = timedelta(seconds=request.app.state.settings.orphan_timeout_seconds)
+    found = await read(request, read_overview, now=now, heard_since=now - alive)
     shown, is_young = found.day, begins_now(found.day)
     if is_young:
         hour, minute = timedelta(hours=1), timedelta(minutes=1)
