@@ -345,7 +345,7 @@ class TestOperatorsAndStarts:
         timeline.at(minutes=1)
         await timeline.declare(both)
         applied = startup.Applied(declared=declared)
-        cleaning = startup._Cleaning(timeline.database, "app", applied, source="old")
+        cleaning = startup._Cleaning(timeline.database, "app", "old", applied)
         _, left = startup.leaving(old, declared.gone)
         assert [manifest.external_id for manifest in left] == ["other"]
         await cleaning.prune(left, "is gone")

@@ -113,7 +113,7 @@ async def test_a_doubt_outlives_an_error_of_the_database(world, dispatcher, monk
 async def test_everything_in_doubt_is_asked_about_once_over_several_passes(
     world, dispatcher, monkeypatch
 ):
-    monkeypatch.setattr(healing, "RECONCILE_LIMIT", 2)
+    monkeypatch.setattr(healing.reconcile, "RECONCILE_LIMIT", 2)
     monkeypatch.setattr(healing, "_MOST_PAGES", 2)
     me = healing_of(world)
     await world.value(PENDING, 9)

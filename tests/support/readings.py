@@ -123,7 +123,7 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
     }
     found = {
         **{n: lambda c, f=f: runs.page_of_runs(c, f) for n, f in run_lists.items()},
-        "a look at a run": lambda c: runs.read_run_changes(c, named(f"run {number}")),
+        "run in full, as it changes": lambda c: runs.read_run_changes(c, named(f"run {number}")),
         "log of a run": lambda c: runs.read_log(c, named(f"run {number}")),
         "attempts of a work": lambda c: runs.read_attempts(c, named(f"work {number}")),
         "run in full": lambda c: runs.read_run(c, named(f"run {number}")),
