@@ -8,6 +8,9 @@ typed request and `endpoints` answers it. `provisioning` creates streams and con
 `stream_watch` detects a replaced stream.
 """
 
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
 from headway_jetstream_kit.connection import Broker, BrokerUnavailable
 from headway_jetstream_kit.provisioning import Consumer, Stream
 from headway_jetstream_kit.publish import NoAnswer, Refused, Stored
@@ -19,6 +22,8 @@ __all__ = [
     "Consumer",
     "ConsumerMissing",
     "Message",
+    "Msg",
+    "NatsError",
     "NoAnswer",
     "Puller",
     "Refused",

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-import asyncpg
 from headway_clock import monotonic
 from headway_contract.subjects import MESSAGE_ID_HEADER, ORDER_ALREADY_STORED, TRACEPARENT_HEADER
 from headway_jetstream_kit import Broker, BrokerUnavailable, NoAnswer, Refused, Stored
 from headway_jetstream_kit.publish import TOO_LARGE, TOO_LARGE_FOR_STREAM, Answer, publish
-from headway_postgres_kit import Connection, Database
+from headway_postgres_kit import Connection, Database, driver
 from headway_service_kit.passes import SAFETY_POLL
 from headway_tracing import CONTEXTS_APART, span
 from headway_tracing.log import get_logger
@@ -116,7 +115,7 @@ class Relay:
         self._look_at = monotonic() + SAFETY_POLL
         return None
 
-    async def _put_aside(self, connection: Connection, rows: Sequence[asyncpg.Record]) -> None:
+    async def _put_aside(self, connection: Connection, rows: Sequence[driver.Record]) -> None:
         """Move messages that can never be published to the rejected table."""
         log.error(
             "messages too large for NATS moved to the rejected table",
@@ -144,7 +143,7 @@ class Relay:
             return await publish(self.broker, message.subject, message.body, headers=headers)
 
 
-def _columns(rows: Sequence[asyncpg.Record], *names: str) -> list[list[Any]]:
+def _columns(rows: Sequence[driver.Record], *names: str) -> list[list[Any]]:
     return [[row[name] for row in rows] for name in names]
 
 

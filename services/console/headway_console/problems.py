@@ -4,11 +4,10 @@ import logging
 from typing import Any
 from urllib.parse import quote
 
-import asyncpg
 import msgspec
 from headway.define.definitions import InvalidDefinitions
 from headway_errors import HTTP_STATUS, ErrorKind, RequestFailed, Unavailable
-from headway_postgres_kit import DatabaseUnavailable
+from headway_postgres_kit import DatabaseUnavailable, driver
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
 from msgspec import Struct
@@ -56,7 +55,7 @@ _KINDS: tuple[tuple[type[Exception], ErrorKind], ...] = (
     (SignInNeeded, ErrorKind.UNAUTHENTICATED),
     (Forbidden, ErrorKind.FORBIDDEN),
     (InvalidDefinitions, ErrorKind.INVALID),
-    (asyncpg.DataError, ErrorKind.INVALID),
+    (driver.DataError, ErrorKind.INVALID),
 )
 # Exceptions that the API names more exactly than by their kind.
 _SPECIAL: tuple[tuple[type[Exception], int, str, str], ...] = (

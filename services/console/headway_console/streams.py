@@ -6,11 +6,9 @@ from typing import Any
 
 import msgspec
 from headway_contract import subjects
-from headway_jetstream_kit import Broker, BrokerUnavailable
+from headway_jetstream_kit import Broker, BrokerUnavailable, Msg, NatsError
 from headway_jetstream_kit.connection import ApiError
 from msgspec import Struct, field
-from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
 
 _ANSWER_SECONDS = 2.0
 # Running services respond within milliseconds.

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import httpx
-from asyncpg.exceptions import InsufficientPrivilegeError, InvalidParameterValueError
 from headway import Client
 from headway_clock import new_secret, utc_now
 from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
+from headway_postgres_kit.driver import InsufficientPrivilegeError, InvalidParameterValueError
 from headway_service_kit.service import Service, open_service
 from headway_service_kit.settings import ServiceSettings
 from headway_tracing.log import get_logger

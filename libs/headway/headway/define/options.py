@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
 from headway_contract.fields import Rate
 from headway_contract.fitting import show
@@ -24,9 +24,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from headway.define.calendar import did_you_mean
-
-if TYPE_CHECKING:
-    from headway.define.when import When
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -40,7 +37,8 @@ _ATTRIBUTE = "__headway_marks__"
 class Marks:
     """The marks that decorators leave on a function."""
 
-    cadences: "list[When]" = field(default_factory=list)
+    # Values of `When`, which add themselves.
+    cadences: list[Any] = field(default_factory=list)
     retry: "Retry | None" = None
 
 

@@ -9,10 +9,9 @@ from headway_clock import monotonic
 from headway_contract import subjects
 from headway_contract.worker_protocol import CancelPush, Heartbeat, HeartbeatReply
 from headway_errors import RequestFailed
-from headway_jetstream_kit import Broker
+from headway_jetstream_kit import Broker, Msg
 from headway_jetstream_kit.ask import ask
 from headway_tracing.log import get_logger
-from nats.aio.msg import Msg
 
 log = get_logger(__name__)
 

@@ -13,8 +13,8 @@ import msgspec
 from headway_clock import utc_now
 from headway_contract import subjects, worker_protocol
 from headway_contract.orders import OrderedRun
+from headway_jetstream_kit import NatsError
 from headway_tracing.log import get_logger
-from nats.errors import Error as NatsError
 
 from headway.define.jobs import holds_nul
 from headway.worker.leases import Lease

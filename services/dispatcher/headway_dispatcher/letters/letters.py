@@ -13,13 +13,12 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-import asyncpg
 import msgspec
 from headway_contract.dead_letters import LetterResult
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, InputChange
 from headway_decisions.retries import dead_letters as rules
 from headway_decisions.runs.transitions import next_work_state
-from headway_postgres_kit import Connection, Database, json_array, savepoint
+from headway_postgres_kit import Connection, Database, driver, json_array, savepoint
 from headway_tracing import CONTEXTS_APART, first_context, span, traceparent
 from headway_tracing.log import get_logger
 from msgspec import UNSET, Struct, UnsetType, structs
@@ -238,7 +237,7 @@ async def _begin_rounds(
                 order.key is not UNSET,
                 None if order.key is UNSET else order.key,
             )
-    except asyncpg.UniqueViolationError:
+    except driver.UniqueViolationError:
         return None
     return {row["id"]: row for row in rows}
 

@@ -21,7 +21,7 @@ from headway_contract.worker_protocol import (
     ReleaseLease,
 )
 from headway_errors import RequestFailed
-from headway_jetstream_kit import Broker, BrokerUnavailable
+from headway_jetstream_kit import Broker, BrokerUnavailable, Msg, NatsError
 from headway_jetstream_kit.ask import ask
 from headway_jetstream_kit.limited_log import LimitedLog
 from headway_postgres_kit import Connection, Database, DatabaseUnavailable
@@ -29,8 +29,6 @@ from headway_service_kit.ignored_messages import count_ignored
 from headway_service_kit.passes import Wakeup
 from headway_tracing.log import get_logger
 from msgspec import structs
-from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
 
 from headway_dispatcher import store
 from headway_dispatcher.settings import DispatcherSettings

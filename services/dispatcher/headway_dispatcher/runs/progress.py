@@ -13,13 +13,12 @@ from headway_contract import subjects
 from headway_contract.envelope import decode_lenient
 from headway_contract.worker_protocol import Progress
 from headway_decisions.runs import report_limits
-from headway_jetstream_kit import Broker
+from headway_jetstream_kit import Broker, Msg
 from headway_jetstream_kit.limited_log import LimitedLog
 from headway_postgres_kit import Connection, Database, DatabaseUnavailable, json_array
 from headway_service_kit.passes import Wakeup
 from headway_tracing.log import get_logger
 from msgspec import Struct
-from nats.aio.msg import Msg
 
 from headway_dispatcher import store
 from headway_dispatcher.store import progress_queries

@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import asyncpg
 import msgspec
 from headway.define.definitions import API_OWNER, Definitions, ManifestDefinition
 from headway_contract.fields import Rate
@@ -19,7 +18,7 @@ from headway_decisions.declaring import ownership
 from headway_decisions.declaring.lookup import DEFINITION_COLUMNS
 from headway_decisions.declaring.ownership import GROUP_DEFAULTS, GroupSettings, read_group
 from headway_decisions.firing import identity, manifest_state
-from headway_postgres_kit import Connection, json_array
+from headway_postgres_kit import Connection, driver, json_array
 from headway_tracing.log import get_logger
 from msgspec import Struct
 
@@ -133,7 +132,7 @@ async def remove_empty_groups(
         async with connection.transaction():
             rows = await connection.fetch(groups["empty"], owner, list(stated), only)
             gone = await connection.fetch(groups["remove"], [row["name"] for row in rows], now)
-    except asyncpg.ForeignKeyViolationError:
+    except driver.ForeignKeyViolationError:
         log.info("empty groups are in use again; the next start deletes them")
         return
     await OUTBOX.add(connection, [announce_group(row, now=now) for row in gone])

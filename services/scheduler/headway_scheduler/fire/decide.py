@@ -12,11 +12,10 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-import asyncpg
 from headway_decisions.firing import due, manifest_state
 from headway_decisions.firing.manifest_state import Entry, ManifestView, Verdict
 from headway_jetstream_kit.tasks import end
-from headway_postgres_kit import Connection
+from headway_postgres_kit import Connection, driver
 from headway_relay import OutboxMessage
 from headway_tracing.log import get_logger
 from msgspec import structs
@@ -45,7 +44,7 @@ _JUDGED_AT_ONCE = 25
 Rule = Callable[..., Verdict]
 
 # Faults of one row, not of the database: the other rows can still be recorded.
-ROW_FAULTS = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError)
+ROW_FAULTS = (driver.DataError, driver.IntegrityConstraintViolationError)
 
 
 # Decisions that are ready to be recorded, and the messages that announce them.

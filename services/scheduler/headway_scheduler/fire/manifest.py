@@ -6,14 +6,13 @@ from functools import lru_cache
 from typing import Any, Literal
 from uuid import UUID
 
-import asyncpg
 import msgspec
 from headway.define.inputs import problem_of_input
 from headway_contract.work import WorkTerms
 from headway_decisions.capacity.keys import InvalidKey, render_key
 from headway_decisions.firing import identity, manifest_state
 from headway_decisions.timing.timing import Timing
-from headway_postgres_kit import Connection
+from headway_postgres_kit import Connection, driver
 from msgspec import Struct, structs
 
 from headway_scheduler.store import manifests
@@ -99,7 +98,7 @@ async def read_manifests(
     return [read_manifest(row, now=now) for row in await read_rows(connection, ids)]
 
 
-async def read_rows(connection: Connection, ids: Iterable[UUID]) -> list[asyncpg.Record]:
+async def read_rows(connection: Connection, ids: Iterable[UUID]) -> list[driver.Record]:
     """Fetch the rows of manifests for `read_manifest`."""
     return await connection.fetch(manifests["views"], list(ids))
 

@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-import asyncpg
 import msgspec
 from headway.define.definitions import JobTerms
 from headway.define.inputs import problem_of_input, schema_id
@@ -22,7 +21,7 @@ from headway_contract.work import WorkQueued, WorkTerms, terms_of
 from headway_contract.work_queue import DismissRequest, EnqueueAnswer, EnqueueRequest
 from headway_decisions.capacity.keys import InvalidKey
 from headway_errors import Conflict, Invalid, NotFound, Rejected
-from headway_postgres_kit import Connection, Database, note
+from headway_postgres_kit import Connection, Database, driver, note
 from headway_relay import OutboxMessage
 from headway_service_kit.passes import Wakeup
 from headway_tracing import span
@@ -39,10 +38,10 @@ log = get_logger(__name__)
 
 # Errors with which headway.enqueue() refuses a request; any other is a fault of the service.
 _REFUSALS: dict[type[Exception], type[Rejected]] = {
-    asyncpg.UndefinedObjectError: NotFound,
-    asyncpg.InvalidParameterValueError: Invalid,
-    asyncpg.UniqueViolationError: Conflict,
-    asyncpg.ObjectNotInPrerequisiteStateError: Conflict,
+    driver.UndefinedObjectError: NotFound,
+    driver.InvalidParameterValueError: Invalid,
+    driver.UniqueViolationError: Conflict,
+    driver.ObjectNotInPrerequisiteStateError: Conflict,
 }
 
 # Work without a manifest, and the trace in which it was enqueued.
