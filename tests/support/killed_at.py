@@ -15,7 +15,7 @@ from headway.worker import runtime
 from headway.worker.leases import Lease
 from headway_cli.main import main
 from headway_jetstream_kit import Stored, consume
-from headway_scheduler.fire import decide
+from headway_scheduler.fire import record
 
 
 def die() -> None:
@@ -24,15 +24,15 @@ def die() -> None:
 
 def before_commit() -> None:
     """The decision is written, with its event, and not committed."""
-    record = decide.record
+    write = record.record
 
     async def wrapped(*arguments: Any, **more: Any) -> Any:
-        advanced = await record(*arguments, **more)
+        advanced = await write(*arguments, **more)
         if advanced.queued:
             die()
         return advanced
 
-    decide.record = wrapped  # type: ignore[assignment]
+    record.record = wrapped  # type: ignore[assignment]
 
 
 def before_publish(prefix: str) -> Callable[[], None]:
