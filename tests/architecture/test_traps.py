@@ -1,4 +1,4 @@
-"""Ways into known traps that nobody may take; docs/reliability.md says what lies behind each."""
+"""Calls that lead into known traps are forbidden; docs/reliability.md explains each trap."""
 
 import re
 from pathlib import Path

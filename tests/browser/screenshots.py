@@ -45,7 +45,7 @@ async def running_demo(folder: Path) -> AsyncIterator[str]:
     try:
         async with asyncio.timeout(_START_SECONDS):
             address = await _address(demo.stdout)
-        # Nobody may stop listening, or the demo would wait for us.
+        # Keep reading, or the demo would block on its output.
         listening = asyncio.create_task(demo.stdout.read())
         yield address
     finally:

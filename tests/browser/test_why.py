@@ -7,7 +7,7 @@ from playwright.async_api import Page, expect
 from support.browsers import System, check_accessible, look_closely
 
 BERLIN = ZoneInfo("Europe/Berlin")
-# Over all pages that somebody goes through.
+# Over all pages of a visit.
 COUNT_CLICKS = """addEventListener("click", (event) => {
     if (event.isTrusted && event.detail) sessionStorage.clicks = Number(sessionStorage.clicks || 0) + 1;
 }, true);"""
@@ -103,7 +103,7 @@ async def was_disabled_around(system: System, due_at: datetime) -> None:
 
 
 async def backdate(system: System, manifest: str, due_at: datetime) -> None:
-    """As if a manifest had been declared long ago, and nobody had decided since a time."""
+    """Date a declaration back, with no decision since a time."""
     await system.world.value(
         "WITH backdated AS (UPDATE scheduler.manifest SET next_due_at = $2,"
         " declared_at = declared_at - interval '30 days' WHERE external_id = $1 RETURNING id)"

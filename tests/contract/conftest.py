@@ -104,7 +104,7 @@ async def add_anchor(context: JetStreamContext, replicas: int) -> None:
                     name=ANCHOR, subjects=["contract.anchor"], num_replicas=replicas
                 )
             except NatsTimeoutError:
-                continue  # before the cluster's first election nobody answers
+                continue  # no server answers before the cluster's first election
             except BadRequestError as refusal:
                 if refusal.err_code != NO_SUITABLE_PEERS:
                     raise

@@ -36,7 +36,7 @@ async def add_events_stream(jetstream: JetStreamContext, name: str, **limits: An
 
 
 def fence(lease: str, sequence: int, message_id: str | None = None) -> dict[str, str]:
-    """Headers that let a message in only if this is the lease's last one, whoever sent it."""
+    """Return headers that accept a message only after this last message of any sender."""
     headers = {
         "Nats-Expected-Last-Subject-Sequence": str(sequence),
         "Nats-Expected-Last-Subject-Sequence-Subject": f"headway.event.{lease}.*",

@@ -1,4 +1,4 @@
-"""PostgreSQL that hangs, is slow or runs out of connections: nobody waits for ever."""
+"""PostgreSQL that hangs, is slow or runs out of connections: no caller waits for ever."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Schedulers that lose the lead without knowing it, and locks that nobody knows he holds.
+"""Schedulers that lose the lead without knowing it, and locks whose holder is unaware of them.
 
 The lead lasts for one transaction: the lock, the note of who leads and all that is decided
 under it commit together or not at all. So nobody can act on a lead that he has lost.
@@ -126,7 +126,7 @@ async def test_a_lock_granted_to_somebody_who_has_stopped_waiting_is_freed(
     monkeypatch.setattr(database_module, "_IDLE_IN_TRANSACTION_SECONDS", 1.0)
     await declare_due(world)
     ghost = await Database.connect(proxy.url, name="ghost", answer_seconds=3)
-    # The tick begins its transaction and asks for the lock, which somebody holds at first; so
+    # The tick begins its transaction and waits for the lock, which this test holds at first; so
     # there is time to cut the way back before the answer.
     waits = leaders["lead"].replace(
         "pg_try_advisory_xact_lock($1)", "(SELECT true FROM pg_advisory_xact_lock($1))"

@@ -185,7 +185,7 @@ class TestAStalledConnection:
 
 
 class TestAProcess:
-    """With an exit code that whoever runs it sees."""
+    """The process ends with an exit code, so that its supervisor restarts it."""
 
     @pytest.mark.parametrize("command", ["dispatcher", "scheduler", "worker"])
     async def test_ends_with_an_exit_code(self, database_url, proxy, tmp_path, command, world):
@@ -238,7 +238,7 @@ class TestNoFalseAlarm:
         await server.stop()
 
     async def test_a_server_that_accepts_and_says_nothing_is_waited_for(self, proxy):
-        """No connection comes about, so nobody is deceived: an outage like any other."""
+        """No connection is made: an outage like any other."""
         broker = await Broker.connect(proxy.url, name="test", ping_seconds=PING)
         proxy.stall(new_ones_too=True)
 

@@ -70,7 +70,7 @@ class Scene:
         await asyncio.sleep(SECONDS)
 
     async def freeze(self) -> None:
-        """Let claims pile up that nobody projects, and stop one worker in its tracks."""
+        """Stop the projector, so that claims pile up, and freeze one worker."""
         await self.dispatcher.end_pass("projector")
         await until(self._has_unprojected, within=10, what="claims that are not projected")
         os.kill(self.other.process_id, signal.SIGSTOP)
@@ -137,7 +137,7 @@ async def wipe(scene: Scene) -> None:
 
 
 async def delete_streams(scene: Scene) -> None:
-    """Somebody deletes every stream of a server that runs on."""
+    """Delete every stream while the server keeps running."""
     for stream in STREAMS:
         await scene.world.broker.api(f"STREAM.DELETE.{stream}")
 

@@ -50,7 +50,7 @@ class System:
 
 
 def chromium_path() -> str:
-    """Where Chromium is; skips the test if nobody has one."""
+    """Return the path of Chromium; skip the test if there is none."""
     found = os.environ.get("HEADWAY_CHROMIUM") or shutil.which("chromium")
     if not found:
         pytest.skip("there is no Chromium: 'apt-get install chromium', or set HEADWAY_CHROMIUM")
@@ -119,7 +119,7 @@ class Complaints:
 async def open_page(
     browser: Browser, system: System, *, role: str = "", width: int = WIDE, **options: Any
 ) -> AsyncIterator[Page]:
-    """A page of somebody who has signed in: of a role, or the person at this machine.
+    """A page of a signed-in user: of a role, or the local user.
 
     Fails afterwards if a script failed or the content policy blocked something.
     """

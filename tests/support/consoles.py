@@ -35,13 +35,13 @@ class Console:
 
     @asynccontextmanager
     async def browser(self, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
-        """Somebody who has not signed in, and keeps cookies."""
+        """Yield a client that is not signed in and keeps cookies."""
         async with httpx.AsyncClient(base_url=self.url, timeout=20, **options) as client:
             yield client
 
     @asynccontextmanager
     async def signed_in(self, role: str = "admin") -> AsyncIterator[httpx.AsyncClient]:
-        """Somebody with a token."""
+        """Yield a client with a token."""
         headers = {"Authorization": f"Bearer {self.tokens[role]}"}
         async with self.browser(headers=headers) as client:
             yield client

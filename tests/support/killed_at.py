@@ -94,7 +94,7 @@ def claimed() -> None:
 
 
 def before_outcome() -> None:
-    """The body has returned, and nobody knows of it."""
+    """Exit after the body has returned and before its outcome is published."""
 
     async def wrapped(self: Lease, *events: Any) -> Any:
         die()

@@ -31,7 +31,7 @@ def scans_of(plan: dict[str, Any], table: str) -> set[str]:
 
 
 def outline(plan: dict[str, Any], depth: int = 0) -> str:
-    """A plan in a few lines, for whoever reads a failure."""
+    """Return a plan in a few lines, for the message of a failure."""
     own = (
         f"{'  ' * depth}{plan['Node Type']} {plan.get('Index Name', plan.get('Relation Name', ''))}"
     )

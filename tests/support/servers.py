@@ -49,7 +49,7 @@ class TestPostgres:
         return self.url_of(name)
 
     async def drop(self, url: str) -> None:
-        """Drop a test's database, whoever is still connected."""
+        """Drop a test's database, even with open connections."""
         name = urlsplit(url).path.lstrip("/")
         await self._admin(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 

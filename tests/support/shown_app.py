@@ -13,7 +13,7 @@ HOSTILE_QUOTED = '"><script>alert(2)</script>'
 
 
 def hours_away() -> When:
-    """Daily, at a time that comes in half a day and not while somebody looks on."""
+    """Return a daily time that is half a day away, so that it does not fire during a test."""
     return daily(f"{(utc_now().hour + 12) % 24:02}:00")
 
 

@@ -1,4 +1,4 @@
-"""A command in a real terminal of its own, with somebody who reads and types."""
+"""A command in a real terminal, with a reader and a typist."""
 
 import asyncio
 import fcntl

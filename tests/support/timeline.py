@@ -108,7 +108,7 @@ class Timeline:
         return await self.settle(manifest, "dead_lettered", dead_letter=letter), letter
 
     async def resolve(self, manifest: str, work: UUID, letter: UUID, *, retried: bool) -> None:
-        """Tell that somebody has seen to a dead letter."""
+        """Deliver the event that a dead letter was resolved."""
         fields = {
             "dead_letter": letter,
             "work": work,

@@ -77,7 +77,7 @@ async def order_puller(world, job: str) -> Puller:
 
 
 async def until_given_back(world, job: str) -> None:
-    """Wait until an order of a job was delivered again, because whoever had it did not want it."""
+    """Wait until an order of a job was delivered again after a nak."""
     consumer = f"{subjects.RUNS_STREAM}.{subjects.worker_consumer(job)}"
 
     async def is_back() -> bool:

@@ -79,7 +79,7 @@ class World:
         return await self.scheduler(app)
 
     async def declare(self, app: App, *, prune: PrunePolicy = "delete") -> Applied:
-        """Declare an app as a starting scheduler does; whoever runs need not wait to notice."""
+        """Declare an app as a starting scheduler does; running services notice it at once."""
         applied = await apply(self.database, app.definitions(), policy=prune)
         for service in self.services:
             service.wake("relay")
