@@ -1,7 +1,7 @@
 """Schedulers that lose the lead without knowing it, and locks whose holder is unaware of them.
 
-The lead lasts for one transaction: the lock, the note of who leads and all that is decided
-under it commit together or not at all. So nobody can act on a lead that he has lost.
+The lead lasts for one transaction: the lock, the name of the leader and all that is decided
+under it commit together or not at all. So no scheduler can act on a lead that it has lost.
 """
 
 import asyncio
