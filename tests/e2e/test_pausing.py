@@ -35,7 +35,7 @@ async def test_resume_shows_the_late_fires_before_it_queues_them(world, shell):
     done = await shell("pause", "--label", "team=data", "--reason", "new disks", "--for", "3600")
     assert (done.code, done.err) == (0, "")
     assert re.search(r"^first +20\d\d-", done.out, re.MULTILINE)
-    assert re.search(r"^2 manifest\(s\) paused until 20.* UTC$", done.out, re.MULTILINE)
+    assert re.search(r"^2 manifests paused until 20.* UTC$", done.out, re.MULTILINE)
     # Simulate an hour: the manifests are due, and none fires.
     await world.value(
         "UPDATE scheduler.manifest SET next_due_at = date_trunc('hour', clock_timestamp())"
