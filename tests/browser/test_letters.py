@@ -1,10 +1,11 @@
 """Dead letters as people see to them: one, many, and all of a failure with a canary before."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest_asyncio
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 from support.browsers import System, look_closely, run_system
 from support.servers import TestPostgres
 from support.troubled_app import TroubledApp
@@ -69,6 +70,19 @@ async def test_an_input_is_edited_under_the_eye_of_its_schema(page: Page, system
     await system.world.until(
         'SELECT true FROM dispatcher.metadata WHERE output = \'{"shipped": "chair"}\''
     )
+
+
+async def test_text_typed_before_the_scripts_have_loaded_is_checked(page: Page, system: System):
+    await fail(system, 1)
+    await page.goto("/dead-letters/list?state=awaiting")
+    letter = await page.locator("#list tbody a").first.get_attribute("href")
+    held: asyncio.Queue[Route] = asyncio.Queue()
+    await page.route("**/htmx.min.js*", held.put)
+    await page.goto(str(letter), wait_until="commit")
+    script = await held.get()
+    await page.get_by_label("Input (JSON)").fill('{"item": 7}')
+    await script.continue_()
+    await expect(page.locator("#input-check")).to_contain_text("item")
 
 
 async def test_checked_letters_are_retried_and_put_away_with_a_note(page: Page, system: System):

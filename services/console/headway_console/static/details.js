@@ -1,4 +1,4 @@
-// Detail pages: copy buttons, and a log that follows its end.
+// Detail pages: copy buttons, a log that follows its end, and a check of text that was typed early.
 "use strict";
 (() => {
   document.addEventListener("click", async (event) => {
@@ -27,4 +27,10 @@
   const main = document.getElementById("content");
   new MutationObserver(follow).observe(main, { childList: true, subtree: false });
   follow();
+
+  // htmx misses text that was typed, or restored by the browser, before it was ready.
+  window.addEventListener("load", () => {
+    const input = document.getElementById("given");
+    if (input && input.value !== input.defaultValue) window.htmx?.trigger(input, "typed-early");
+  });
 })();
