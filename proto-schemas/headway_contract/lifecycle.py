@@ -103,6 +103,8 @@ class RunCancelled(RunEvent, frozen=True, kw_only=True):
 WORKER_STOPPED = "worker_stopped"
 UNDELIVERED = "undelivered"
 LOST_CONTACT = "lost_contact"
+# Runs before it in the lease took longer than expected; it runs again in a lease of its own.
+HANDED_BACK = "handed_back"
 # Ended with the others of its lease: because of one of them, or because the worker was lost
 # before this one began.
 RECALLED = "recalled"

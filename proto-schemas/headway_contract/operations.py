@@ -28,11 +28,12 @@ class GroupStatus(Struct, frozen=True, kw_only=True):
 
 
 class GroupOccupancy(Struct, frozen=True, kw_only=True):
-    """Active and waiting work of a group (by reason), and its open dead letters."""
+    """Slots in use (`active`), runs, waiting work (by reason) and open dead letters of a group."""
 
     group: str
     max_active: int | None = None
     enabled: bool = True
+    active: int = 0
     pending: int = 0
     in_progress: int = 0
     waiting: dict[str, int] = {}

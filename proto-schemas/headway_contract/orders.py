@@ -40,3 +40,5 @@ class RunDispatched(EventData, frozen=True, kw_only=True):
     orphan_timeout_seconds: Seconds = 60.0
     renew_seconds: Seconds | None = None
     on_lost_contact: str = "stop"
+    # The worker hands back the runs that have not begun when it has held the lease this long.
+    hand_back_seconds: Seconds | None = None

@@ -118,7 +118,8 @@ class JobChanged(EventData, frozen=True, kw_only=True):
     max_active: Annotated[int, Meta(ge=0)] | None = None
     rate: Rate | None = None
     counts_globally: bool = True  # whether the global limit applies
-    batch: Annotated[int, Meta(ge=1, le=MOST_RUNS_OF_A_LEASE)] = 1  # runs in a lease
+    # Most runs in a lease; without it the dispatcher decides by the duration of recent runs.
+    batch: Annotated[int, Meta(ge=1, le=MOST_RUNS_OF_A_LEASE)] | None = None
     retired: bool = False  # gets no new work; queued work may still run
 
 

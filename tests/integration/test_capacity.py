@@ -237,6 +237,6 @@ async def test_limits_of_a_job_that_are_dropped_from_the_code_are_lifted(world):
     )
     await world.declare(app_with())
     await world.until(
-        "SELECT max_active IS NULL AND rate IS NULL AND counts_globally AND batch = 1"
+        "SELECT max_active IS NULL AND rate IS NULL AND counts_globally AND batch IS NULL"
         " FROM dispatcher.job_limit"
     )

@@ -5,7 +5,7 @@ from headway_contract.work import (
     GroupChanged,
     JobChanged,
 )
-from headway_decisions.capacity.capacity import MOST_BYTES_OF_A_LEASE
+from headway_decisions.capacity.packing import MOST_BYTES
 from support.gates import SECOND, START, Gates, SetClock, waiting_reasons, work
 
 pytestmark = pytest.mark.thorough
@@ -76,7 +76,7 @@ async def test_work_that_is_to_run_alone_does(gates):
 async def test_inputs_of_an_order_are_bounded_by_bytes(gates):
     await gates.worker("etl", slots=2)
     await gates.tell(JobChanged(job="etl", version=1, batch=10))
-    large = "x" * (MOST_BYTES_OF_A_LEASE // 3)
+    large = "x" * (MOST_BYTES // 3)
     await gates.queue(*(work(input=large) for _ in range(5)))
     await gates.drain()
     orders = await gates.orders()

@@ -168,8 +168,10 @@ WITH work AS (
            md5('live run ' || n)::uuid, $3
     FROM generate_series(1, $1::integer) AS n
 ), lease AS (
-    INSERT INTO dispatcher.lease (id, token, job, created_at, claimed_by, nonce, last_heard_at)
-    SELECT md5('live lease ' || n)::uuid, 'secret', 'job-01', $3, 'worker-1', 'n', $3
+    INSERT INTO dispatcher.lease
+        (id, token, job, groups, created_at, claimed_by, nonce, last_heard_at)
+    SELECT md5('live lease ' || n)::uuid, 'secret', 'job-01',
+           ARRAY['group-' || lpad((n % $2::integer)::text, 2, '0')], $3, 'worker-1', 'n', $3
     FROM generate_series(1, $1::integer) AS n
 ), worker AS (
     INSERT INTO dispatcher.worker

@@ -147,6 +147,11 @@ class Gates:
                 )
                 for row in rows
             }
+            await connection.execute(
+                "UPDATE dispatcher.lease SET ended_at = clock_timestamp() WHERE ended_at IS NULL"
+                " AND NOT EXISTS (SELECT FROM dispatcher.metadata WHERE lease_id = lease.id"
+                " AND finished_at IS NULL)"
+            )
             changes = settle.Changes(
                 records=[
                     _run_record(row["state"], row, row["finished_at"], failure=row["failure"])

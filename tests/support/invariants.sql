@@ -125,7 +125,7 @@ WHERE state IN ('queued', 'waiting') AND coalesce(wait_reason, '') = ''
 -- and nothing of its lane that comes before it is ready. Where limits differ, a smaller one that is
 -- stated by what runs or comes before counts for it too.
 WITH active AS (
-    SELECT metadata.concurrency_key AS key, count(*) AS runs,
+    SELECT metadata.concurrency_key AS key, count(DISTINCT metadata.lease_id) AS leases,
            min(work_queue.concurrency_limit) AS least
     FROM dispatcher.metadata
     JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
@@ -140,7 +140,7 @@ WITH active AS (
 SELECT waiter.id
 FROM waiter
 LEFT JOIN active ON active.key = waiter.key
-WHERE least(waiter.least, active.least) > coalesce(active.runs, 0)
+WHERE least(waiter.least, active.least) > coalesce(active.leases, 0)
   AND NOT EXISTS (SELECT FROM dispatcher.key_changed WHERE key_changed.key = waiter.key)
   AND NOT EXISTS (
     SELECT FROM dispatcher.work_queue AS ready

@@ -1,4 +1,4 @@
--- Installed by a test: no commit may raise the number of active runs above a cap. Deferred, so
+-- Installed by a test: no commit may raise the number of active leases above a cap. Deferred, so
 -- that it looks at what is really committed, at every commit, and not at samples.
 CREATE FUNCTION watch_caps() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
@@ -6,11 +6,11 @@ DECLARE
 BEGIN
     -- Serialises the commits that raise the count, so that each sees those before it.
     PERFORM pg_advisory_xact_lock(424242);
-    SELECT count(*) AS runs INTO too_many
+    SELECT count(DISTINCT lease_id) AS leases INTO too_many
     FROM dispatcher.metadata
     LEFT JOIN dispatcher.job_limit ON job_limit.name = metadata.job
     WHERE metadata.state IN ('pending', 'in_progress') AND job_limit.counts_globally IS NOT FALSE
-    HAVING count(*) > {cap};
+    HAVING count(DISTINCT lease_id) > {cap};
     IF FOUND THEN
         RAISE EXCEPTION 'the global cap of {cap} is exceeded';
     END IF;
@@ -19,7 +19,7 @@ BEGIN
     JOIN dispatcher.group_limit ON group_limit.name = metadata.group_name
     WHERE metadata.state IN ('pending', 'in_progress')
     GROUP BY metadata.group_name, group_limit.max_active
-    HAVING count(*) > group_limit.max_active;
+    HAVING count(DISTINCT lease_id) > group_limit.max_active;
     IF FOUND THEN
         RAISE EXCEPTION 'the cap of group % is exceeded', too_many.group_name;
     END IF;
@@ -28,7 +28,7 @@ BEGIN
     JOIN dispatcher.job_limit ON job_limit.name = metadata.job
     WHERE metadata.state IN ('pending', 'in_progress')
     GROUP BY metadata.job, job_limit.max_active
-    HAVING count(*) > job_limit.max_active;
+    HAVING count(DISTINCT lease_id) > job_limit.max_active;
     IF FOUND THEN
         RAISE EXCEPTION 'the cap of job % is exceeded', too_many.job;
     END IF;
@@ -37,7 +37,7 @@ BEGIN
     JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
     WHERE metadata.state IN ('pending', 'in_progress') AND work_queue.concurrency_key IS NOT NULL
     GROUP BY work_queue.concurrency_key
-    HAVING count(*) > max(work_queue.concurrency_limit);
+    HAVING count(DISTINCT lease_id) > max(work_queue.concurrency_limit);
     IF FOUND THEN
         RAISE EXCEPTION 'the limit of key % is exceeded', too_many.concurrency_key;
     END IF;

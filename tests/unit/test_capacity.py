@@ -1,5 +1,6 @@
 """Admission by the gate."""
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 from uuid import UUID
@@ -8,7 +9,6 @@ import pytest
 from headway_contract.fields import Rate
 from headway_decisions.capacity.capacity import (
     MARGIN,
-    MOST_BYTES_OF_A_LEASE,
     Admitted,
     Candidate,
     GroupLimit,
@@ -18,8 +18,8 @@ from headway_decisions.capacity.capacity import (
     Load,
     Room,
     admit,
-    runs_of_a_lease,
 )
+from headway_decisions.capacity.packing import MOST_BYTES, MOST_RUNS, lease_size, spread
 from headway_decisions.capacity.rates import Bundle
 from headway_decisions.capacity.slots import Worker
 from hypothesis import given
@@ -34,10 +34,20 @@ def wants(count: int, *, start: int = 0, **fields) -> list[Candidate]:
     return [Candidate(work=UUID(int=start + n), **stated) for n in range(count)]
 
 
+def load_of(active, leases=None) -> Load:
+    """Return the load of leases with one group each; `active` counts them by group and job."""
+    groups: Counter[str] = Counter()
+    jobs: Counter[str] = Counter()
+    for (group, job), number in active.items():
+        groups[group] += number
+        jobs[job] += number
+    return Load(groups=groups, jobs=jobs, leases_on_fleet=leases or {})
+
+
 def answers(
     candidates, *, active=None, leases=None, max_active=100, fleet=FLEET, more=False, **limits
 ):
-    load = Load(active=active or {}, leases_on_fleet=leases or {})
+    load = load_of(active or {}, leases)
     room = Room(Limits(max_active=max_active, **limits), load, fleet, now=NOW)
     return admit(candidates, room, more=more)
 
@@ -198,15 +208,16 @@ class TestSpares:
         verdicts = self.answers([*wants(1, key="k"), *wants(1, key="l", start=1)], fleet=fleet)
         assert verdicts == ["admitted", "workers_full"]
 
-    def test_runs_that_share_one_take_no_last_slot_either(self):
+    def test_runs_that_share_one_take_no_room_but_that_of_other_groups(self):
         batches = {"etl": JobLimit(batch=5)}
-        verdicts = self.answers(wants(4), jobs=batches, max_active=4)
-        assert verdicts == ["admitted", "admitted", "workers_full", "workers_full"]
-        shared = self.answers([*wants(1), *wants(1, key="k", start=1)], jobs=batches)
-        assert shared == ["admitted", "workers_full"]
+        assert self.answers(wants(4), jobs=batches, max_active=4) == ["admitted"] * 4
+        full = {"h": GroupLimit(max_active=1)}
+        shared = [*wants(1), *wants(1, group="h", start=1), *wants(1, key="k", start=2)]
+        verdicts = self.answers(shared, jobs=batches, groups=full)
+        assert verdicts == ["admitted", "workers_full", "workers_full"]
 
     def test_the_rest_of_a_lane_with_a_spare_order_waits_for_a_slot(self):
-        load = Load(active={("g", "etl"): 1}, leases_on_fleet={"etl": 1})
+        load = load_of({("g", "etl"): 1}, {"etl": 1})
         room = Room(Limits(max_active=9), load, [self.BUSY, self.IDLE], now=NOW)
         assert (room.closed("g", "etl"), room.waits_for("g", "etl")) == (None, "workers_full")
         assert room.waits_for("g", "mail") is None
@@ -246,9 +257,8 @@ class TestLeasesOfSeveralRuns:
         assert self.leases(mixed) == [0, 1, 0]
 
     def test_a_lease_is_bounded_by_bytes(self):
-        half = MOST_BYTES_OF_A_LEASE // 2
-        assert self.leases(wants(3, size=half)) == [0, 0, 1]
-        assert self.leases(wants(2, size=2 * MOST_BYTES_OF_A_LEASE)) == [0, 1]
+        assert self.leases(wants(3, size=MOST_BYTES // 2)) == [0, 0, 1]
+        assert self.leases(wants(2, size=2 * MOST_BYTES)) == [0, 1]
 
     def test_a_slot_takes_a_lease_however_many_runs_it_has(self):
         fleet = [Worker(jobs=("etl",), slots=1)]
@@ -259,7 +269,27 @@ class TestLeasesOfSeveralRuns:
         [(10, 10, 1), (10, 4, 3), (10, 5, 2), (11, 5, 3), (1, 5, 1), (99, 5, 5), (3, 0, 5)],
     )
     def test_a_lease_takes_its_share_of_the_waiting_work(self, waiting, free, runs):
-        assert runs_of_a_lease(5, waiting=waiting, free_slots=free) == runs
+        assert spread(5, waiting=waiting, slots=free) == runs
+
+    @pytest.mark.parametrize(
+        ("stated", "seconds", "runs"),
+        [
+            (None, None, 1),
+            (20, None, 20),
+            (None, 0.0, MOST_RUNS),
+            (None, 0.0001, MOST_RUNS),
+            (None, 0.01, 7),
+            (5, 0.01, 5),
+            (20, 0.01, 7),
+            (200, 0.0001, 200),
+            (1, 0.0001, 1),
+            (None, 0.075, 1),
+            (None, 3600.0, 1),
+            (20, 3600.0, 1),
+        ],
+    )
+    def test_a_lease_has_as_many_runs_as_fit_into_its_time(self, stated, seconds, runs):
+        assert lease_size(stated, seconds) == runs
 
     def test_no_slot_stays_free_while_others_have_several(self):
         fleet = [Worker(jobs=("etl", "mail"), slots=2), Worker(jobs=("etl",), slots=2)]
@@ -274,8 +304,29 @@ class TestLeasesOfSeveralRuns:
         fleet = [Worker(jobs=("etl",), slots=10, concurrency={"etl": 2})]
         assert self.leases(wants(4), more=False, fleet=fleet) == [0, 0, 1, 1]
 
-    def test_every_run_counts_against_every_cap(self):
-        assert self.leases(wants(4), max_active=2) == [0, 0, -1, -1]
+    def test_waiting_work_spreads_over_as_many_slots_as_its_limits_allow(self):
+        one, two = GroupLimit(max_active=1), GroupLimit(max_active=2)
+        assert self.leases(wants(3), more=False, groups={"g": one}) == [0, 0, 0]
+        assert self.leases(wants(4), more=False, groups={"g": two}) == [0, 0, 1, 1]
+        assert self.leases(wants(4), more=False, max_active=2) == [0, 0, 1, 1]
+
+    def test_a_lease_counts_once_against_every_limit(self):
+        assert self.leases(wants(7), max_active=2) == [0, 0, 0, 1, 1, 1, -1]
+        group = {"g": GroupLimit(max_active=1)}
+        assert self.leases(wants(4), groups=group) == [0, 0, 0, -1]
+        mixed = [*wants(1), *wants(1, group="h", start=1), *wants(1, group="h", start=2)]
+        full = {"h": GroupLimit(max_active=0)}
+        assert self.leases(mixed, groups=full) == [0, -1, -1]
+        assert self.leases(mixed, groups={"h": GroupLimit(max_active=1)}) == [0, 0, 0]
+
+    def test_a_lease_counts_once_against_a_key(self):
+        assert self.leases(wants(4, key="k")) == [0, 0, 0, -1]
+        assert self.leases(wants(4, key="k", key_limit=2)) == [0, 0, 0, 1]
+        assert self.leases(wants(2, key="k", key_active=1)) == [-1, -1]
+
+    def test_rates_count_runs(self):
+        rate = Rate(count=2, period_seconds=60)
+        assert self.leases(wants(3), groups={"g": GroupLimit(rate=rate)}) == [0, 0, -1]
 
 
 names = st.sampled_from(["a", "b", "c"])
@@ -301,7 +352,8 @@ keys = st.one_of(st.none(), st.sampled_from(["x", "y"]))
             max_active=caps,
             rate=some_rates,
             counts_globally=st.booleans(),
-            batch=st.integers(1, 4),
+            batch=st.none() | st.integers(1, 4),
+            seconds=st.none() | st.sampled_from([0.02, 0.03, 1.0]),
         ),
     ),
     st.dictionaries(st.sampled_from(["x", "y"]), st.integers(0, 2)),
@@ -325,7 +377,7 @@ def test_no_limit_is_ever_exceeded_and_everybody_gets_an_answer(
     ]
     limits = Limits(max_active=cap, groups=groups, jobs=jobs)
     fleet = [Worker(jobs=("etl", "mail"), slots=slots)]
-    room = Room(limits, Load(active=running), fleet, now=NOW)
+    room = Room(limits, load_of(running), fleet, now=NOW)
     verdicts = admit(candidates, room)
     assert [verdict.work for verdict in verdicts] == [candidate.work for candidate in candidates]
     leases = {verdict.work: verdict.lease for verdict in verdicts if isinstance(verdict, Admitted)}
@@ -334,26 +386,32 @@ def test_no_limit_is_ever_exceeded_and_everybody_gets_an_answer(
     def fits(limit, before, more):
         return limit is None or more == 0 or before + more <= limit
 
+    def leases_of(among):
+        return len({leases[candidate.work] for candidate in among})
+
     counted = [candidate for candidate in admitted if limits.job(candidate.job).counts_globally]
     before = sum(n for (_, job), n in running.items() if limits.job(job).counts_globally)
-    assert fits(cap, before, len(counted))
+    assert fits(cap, before, leases_of(counted))
     for name, limit in groups.items():
-        more = sum(candidate.group == name for candidate in admitted)
-        assert fits(limit.max_active, sum(n for (g, _), n in running.items() if g == name), more)
-        assert fits(limit.rate and limit.rate.count, 0, more)
-        assert limit.enabled or more == 0
+        more = [candidate for candidate in admitted if candidate.group == name]
+        used = sum(n for (g, _), n in running.items() if g == name)
+        assert fits(limit.max_active, used, leases_of(more))
+        assert fits(limit.rate and limit.rate.count, 0, len(more))
+        assert limit.enabled or not more
     for name, limit in jobs.items():
-        more = sum(candidate.job == name for candidate in admitted)
-        assert fits(limit.max_active, sum(n for (_, j), n in running.items() if j == name), more)
-        assert fits(limit.rate and limit.rate.count, 0, more)
+        more = [candidate for candidate in admitted if candidate.job == name]
+        used = sum(n for (_, j), n in running.items() if j == name)
+        assert fits(limit.max_active, used, leases_of(more))
+        assert fits(limit.rate and limit.rate.count, 0, len(more))
     for key in ("x", "y"):
-        assert fits(2, keyed.get(key, 0), sum(candidate.key == key for candidate in admitted))
+        more = [candidate for candidate in admitted if candidate.key == key]
+        assert fits(2, keyed.get(key, 0), leases_of(more))
     assert not any(candidate.manifest_disabled for candidate in admitted)
     assert len(set(leases.values())) <= slots + MARGIN
     for lease in set(leases.values()):
         sharing = [candidate for candidate in admitted if leases[candidate.work] == lease]
         assert len({candidate.job for candidate in sharing}) == 1
-        assert len(sharing) <= limits.job(sharing[0].job).batch
+        assert len(sharing) <= limits.job(sharing[0].job).lease_size
         assert len(sharing) == 1 or not any(candidate.exclusive_lease for candidate in sharing)
 
 
@@ -369,10 +427,9 @@ def test_a_lane_has_room_exactly_if_its_first_candidate_would_be_admitted(
     running, cap, groups, jobs, group, job
 ):
     """The database query selects the work that the rules admit."""
-    room = Room(
-        Limits(max_active=cap, groups=groups, jobs=jobs), Load(active=running), FLEET, now=NOW
-    )
-    open_group = room.groups(most=10).get(group, 10) > 0
-    open_job = room.jobs(most=10).get(job, 0) > 0
+    room = Room(Limits(max_active=cap, groups=groups, jobs=jobs), load_of(running), FLEET, now=NOW)
+    limited = room.groups(most=10).get(group)
+    open_group = limited is None or min(limited.leases, limited.runs) > 0
+    open_job = job in room.jobs(most=10)
     [verdict] = admit(wants(1, group=group, job=job), room)
     assert (open_group and open_job) == isinstance(verdict, Admitted)

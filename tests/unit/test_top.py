@@ -31,7 +31,7 @@ def group(name: str, active: int = 0, cap: int | None = None, **waiting: int) ->
     return GroupRow(
         name=name, owner="app", max_active=cap, priority=0, enabled=True, rate=None, touched=[],
         frees_at=None, manifests=1, disabled=0, blocked=0, next_due_at=None, pending=0,
-        in_progress=active, waiting=waiting, dead_letters=0,
+        active=active, in_progress=active, waiting=waiting, dead_letters=0,
     )  # fmt: skip
 
 

@@ -25,7 +25,8 @@ def first_closed(found) -> str | None:
 
 
 @given(
-    st.dictionaries(st.tuples(names, job_names), st.integers(0, 4)),
+    st.dictionaries(names, st.integers(0, 4)),
+    st.dictionaries(job_names, st.integers(0, 4)),
     st.dictionaries(job_names, st.integers(0, 6)),
     st.integers(0, 12),
     st.dictionaries(
@@ -43,10 +44,10 @@ def first_closed(found) -> str | None:
     st.integers(0, 4),
 )
 def test_the_listed_gates_agree_with_the_gate(
-    running, leases, cap, groups, jobs, group, job, slots
+    in_groups, of_jobs, leases, cap, groups, jobs, group, job, slots
 ):
     limits = Limits(max_active=cap, groups=groups, jobs=jobs)
-    load = Load(active=running, leases_on_fleet=leases)
+    load = Load(groups=in_groups, jobs=of_jobs, leases_on_fleet=leases)
     fleet = [Worker(jobs=("etl", "mail"), slots=slots)]
     found = gates(Waiter(group=group, job=job, not_before=NOW), limits, load, fleet, now=NOW)
     assert first_closed(found) == Room(limits, load, fleet, now=NOW).closed(group, job)
@@ -78,7 +79,7 @@ def test_numbers_are_reported():
         key="k",
         key_active=1,
     )
-    load = Load(active={("g", "etl"): 2}, leases_on_fleet={"etl": 2})
+    load = Load(groups={"g": 2}, jobs={"etl": 2}, leases_on_fleet={"etl": 2})
     found = gates(waiter, limits, load, [Worker(jobs=("etl",), slots=4)], now=NOW)
     assert [(gate.gate, gate.open, gate.used, gate.limit) for gate in found] == [
         ("group_disabled", True, None, None),

@@ -64,11 +64,12 @@ WAITING = gauge(
 )
 ACTIVE = gauge(
     "headway_dispatcher_active_runs",
-    "Runs that hold a slot: pending until the body starts, then in progress.",
+    "Runs that are ordered: pending until the body starts, then in progress.",
     *("group", "job", "state"),
 )
 COUNTED = gauge(
-    "headway_dispatcher_counted_runs", "Active runs that count against the global limit."
+    "headway_dispatcher_counted_runs",
+    "Slots in use that count against the global limit: runs of a lease share one.",
 )
 GLOBAL_LIMIT = gauge("headway_dispatcher_global_limit_runs", "Most active runs over all groups.")
 GROUP_LIMIT = gauge(

@@ -26,7 +26,7 @@ class DispatcherSettings(ServiceSettings, frozen=True, kw_only=True):
     ] = 60.0
     gate_batch: Annotated[
         int, Meta(ge=1, le=10_000, description="Most work that one pass of the gate reads.")
-    ] = 200
+    ] = 1000
     heartbeat_seconds: Annotated[
         Above0, Meta(description="Interval between heartbeats of a worker.")
     ] = 3.0

@@ -13,6 +13,7 @@ from headway_service_kit.service import Service, open_service
 from headway_tracing.log import get_logger
 
 from headway_dispatcher import metrics
+from headway_dispatcher.gate.durations import Durations
 from headway_dispatcher.gate.gate import Gate
 from headway_dispatcher.gate.situation import Waits
 from headway_dispatcher.history.retention import Retention
@@ -142,6 +143,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings) -> None:
         service.keep(pass_name, intake.run_once)
     service.keep("gate", run_gate, wake.gate)
     service.keep("waits", Waits(database, settings).run_once, wake.waits)
+    service.keep("durations", Durations(database, wake.ended_jobs).run_once, wake.ended_jobs)
     service.keep("cancels", partial(push_cancels, database, broker, name), wake.cancels)
     expire = partial(withdraw_expired, database, broker, settings, name)
     service.keep("expiry", expire, wake.expiry)

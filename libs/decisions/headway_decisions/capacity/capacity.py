@@ -4,6 +4,10 @@ The gate takes candidates in order and the remaining room, which only shrinks wi
 *lane* is the work of one job in one group: it has the same limits except keys and manifests, so a
 lane without room is skipped as a whole.
 
+The runs of a lease execute one after the other in one slot. So limits count leases: a lease counts
+once against the global limit, the limit of its job, and the limits of its groups and keys. Rates
+count runs. Short jobs share leases: `packing` says how many runs a lease has.
+
 A *spare* is an order that waits for a slot in use. It occupies capacity although no worker runs it,
 so it is given only where no other work could use that capacity: never for work with a key, and only
 while every limit has more room than there are idle slots, and more than one.
@@ -11,7 +15,7 @@ while every limit has more room than there are idle slots, and more than one.
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Literal
 from uuid import UUID
@@ -19,7 +23,7 @@ from uuid import UUID
 from headway_contract.fields import Rate
 from msgspec import Struct, field
 
-from headway_decisions.capacity import rates
+from headway_decisions.capacity import packing, rates
 from headway_decisions.capacity.rates import Bundle
 from headway_decisions.capacity.slots import IdleSlots, Worker
 
@@ -39,8 +43,8 @@ Reason = Literal[
 MARGIN = 1
 
 _UNLIMITED = sys.maxsize
-# Bytes of inputs in one lease: well under the largest message of a broker.
-MOST_BYTES_OF_A_LEASE = 256 * 1024
+# Reasons that do not hold work which joins a lease of this pass.
+_MET_BY_A_LEASE = frozenset({"global_cap", "job_cap", "workers_full"})
 
 
 class Limit(Struct, frozen=True, kw_only=True):
@@ -58,10 +62,16 @@ class GroupLimit(Limit, frozen=True, kw_only=True):
 
 
 class JobLimit(Limit, frozen=True, kw_only=True):
-    """The limits in force for a job, and its maximum of runs in a lease."""
+    """The limits in force for a job, its stated maximum of runs in a lease, and their duration."""
 
     counts_globally: bool = True
-    batch: int = 1
+    batch: int | None = None
+    seconds: float | None = None
+
+    @property
+    def lease_size(self) -> int:
+        """The most runs in one lease."""
+        return packing.lease_size(self.batch, self.seconds)
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -100,9 +110,10 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
 
 class Load(Struct, frozen=True, kw_only=True):
-    """Active runs by group and job, and leases of the live fleet by job."""
+    """Active leases by group and by job, and those of the live fleet by job."""
 
-    active: dict[tuple[str, str], int] = field(default_factory=dict)
+    groups: dict[str, int] = field(default_factory=dict)
+    jobs: dict[str, int] = field(default_factory=dict)
     leases_on_fleet: dict[str, int] = field(default_factory=dict)
 
 
@@ -136,11 +147,29 @@ class RateUse(Struct, frozen=True, kw_only=True):
     frees_at: datetime | None
 
 
+class JobRoom(Struct, frozen=True, kw_only=True):
+    """How much work of a job the gate may read; `idle` is the part for idle slots."""
+
+    runs: int
+    idle: int
+    lease_size: int
+
+
+class GroupRoom(Struct, frozen=True, kw_only=True):
+    """The room of a group: leases under its limit, runs under its rate, and for spare orders."""
+
+    leases: int
+    runs: int
+    may_spare: bool
+
+
 class _OpenLease(Struct):
     number: int
     runs_left: int
     bytes_left: int
     is_spare: bool
+    groups: set[str]
+    keys: set[str]
 
 
 class Room:
@@ -164,8 +193,10 @@ class Room:
             if limit.rate is not None:
                 self._rates[key] = rates.room(limit.rate, limit.begun, now)
         self._begun: Counter[Key] = Counter()
-        for (group, job), runs in load.active.items():
-            self._take(group, job, runs)
+        for group, leases in load.groups.items():
+            self._caps["group", group] -= leases
+        for job, leases in load.jobs.items():
+            self._take_job(job, leases)
         self._fleet_of_job = _fleet_rooms(load, fleet)
         self._fleet = sum(worker.slots + MARGIN for worker in fleet)
         self._fleet -= sum(load.leases_on_fleet.values())
@@ -201,35 +232,50 @@ class Room:
         orders = self._idle.could_run(job) if keyed else self._orders_left(group, job)
         return orders > 0
 
-    def groups(self, *, most: int) -> dict[str, int]:
+    def groups(self, *, most: int) -> dict[str, GroupRoom]:
         """Return the room of each group that has limits."""
         return {
-            name: self._room("group", name, most) if limit.enabled else 0
+            name: GroupRoom(
+                leases=_between(0, self._caps["group", name], most) if limit.enabled else 0,
+                runs=_between(0, self._rates["group", name], most),
+                may_spare=self.group_may_spare(name),
+            )
             for name, limit in self._limits.groups.items()
         }
 
-    def jobs(self, *, most: int, spares: bool = True) -> dict[str, int]:
-        """Return the room of each job that workers serve; without `spares`, of idle slots only."""
+    def jobs(self, *, most: int) -> dict[str, JobRoom]:
+        """Return the room of each job that workers serve and that has any."""
         rooms = {}
         for job, leases in self._fleet_of_job.items():
-            limit = self._limits.job(job)
-            orders = self._idle.could_run(job)
-            if spares and self._may_spare(job):
-                orders = max(orders, min(leases, self._fleet))
-            room = min(self._room("job", job, most), max(0, orders) * limit.batch)
-            rooms[job] = min(room, max(0, self._all)) if limit.counts_globally else room
+            limit, idle = self._limits.job(job), self._idle.could_run(job)
+            orders = max(idle, min(leases, self._fleet)) if self._may_spare(job) else idle
+            cap = self._caps["job", job]
+            if limit.counts_globally:
+                cap = min(cap, self._all)
+            size, runs = limit.lease_size, min(self._rates["job", job], most)
+            room = JobRoom(
+                runs=_between(0, min(orders, cap) * size, runs),
+                idle=_between(0, min(idle, cap) * size, runs),
+                lease_size=size,
+            )
+            if room.runs > 0:
+                rooms[job] = room
         return rooms
 
-    def _room(self, kind: Limited, name: str, most: int) -> int:
-        return max(0, min(most, self._caps[kind, name], self._rates[kind, name]))
-
-    def spread(self, waiting: Mapping[str, int]) -> None:
+    def spread(self, candidates: Sequence[Candidate]) -> None:
         """Spread the waiting work of short jobs over the idle slots, by smaller leases."""
+        groups: dict[str, set[str]] = {}
+        for candidate in candidates:
+            groups.setdefault(candidate.job, set()).add(candidate.group)
+        waiting = Counter(candidate.job for candidate in candidates)
         for job, count in waiting.items():
-            batch = self._limits.job(job).batch
-            if batch > 1:
-                self._runs_of_a_lease[job] = runs_of_a_lease(
-                    batch, waiting=count, free_slots=self._idle.could_run(job)
+            limit = self._limits.job(job)
+            if limit.lease_size > 1:
+                leases = min(self._idle.could_run(job), self._caps["job", job])
+                leases = min(leases, sum(self._caps["group", group] for group in groups[job]))
+                leases = min(leases, self._all) if limit.counts_globally else leases
+                self._runs_of_a_lease[job] = packing.spread(
+                    limit.lease_size, waiting=count, slots=leases
                 )
 
     def answer(self, candidate: Candidate) -> Verdict:
@@ -238,13 +284,16 @@ class Room:
         if reason is not None:
             return Held(candidate.work, reason)
         lease = self._lease_for(candidate)
-        self._take(candidate.group, candidate.job, 1)
+        if candidate.group not in lease.groups:
+            lease.groups.add(candidate.group)
+            self._caps["group", candidate.group] -= 1
+        if candidate.key is not None and candidate.key not in lease.keys:
+            lease.keys.add(candidate.key)
+            self._keys[candidate.key] += 1
         for key in _keys_of(candidate.group, candidate.job):
             self._rates[key] -= 1
             self._begun[key] += 1
-        if candidate.key is not None:
-            self._keys[candidate.key] += 1
-        return Admitted(candidate.work, lease)
+        return Admitted(candidate.work, lease.number)
 
     def rate_uses(self) -> list[RateUse]:
         """Return the rates under which work was admitted, to be stored."""
@@ -262,11 +311,10 @@ class Room:
                 frees_at = rates.frees_at(limit.rate, begun, self._now)
                 yield RateUse(kind=kind, name=name, begun=begun, frees_at=frees_at)
 
-    def _take(self, group: str, job: str, runs: int) -> None:
+    def _take_job(self, job: str, leases: int) -> None:
         if self._limits.job(job).counts_globally:
-            self._all -= runs
-        for key in _keys_of(group, job):
-            self._caps[key] -= runs
+            self._all -= leases
+        self._caps["job", job] -= leases
 
     def _gates(self, group: str, job: str) -> Iterator[tuple[Reason, int]]:
         """Yield the rest of every limit of a lane, in order of precedence."""
@@ -296,14 +344,21 @@ class Room:
         return room > max(1, self._idle.in_all)
 
     def _hold_reason(self, candidate: Candidate) -> Reason | None:
-        reason = self.closed(candidate.group, candidate.job)
-        if reason == "workers_full" and self._shared(candidate) is not None:
-            reason = None
-        if reason is None and candidate.key is not None:
+        lease = self._shared(candidate)
+        lacks = self.lacks(candidate.group, candidate.job)
+        if lease is not None:
+            joined = candidate.group in lease.groups
+            lacks = (
+                reason
+                for reason in lacks
+                if reason not in _MET_BY_A_LEASE and not (joined and reason == "group_cap")
+            )
+        reason = next(lacks, None)
+        if reason is None and candidate.key is not None and not _has_key(lease, candidate.key):
             # A run with a key needs an idle slot: it gets no spare order.
             if candidate.key_active + self._keys[candidate.key] >= candidate.key_limit:
                 reason = "key"
-            elif not self._idle.could_run(candidate.job) and self._shared(candidate) is None:
+            elif lease is None and not self._idle.could_run(candidate.job):
                 reason = "workers_full"
         if candidate.manifest_disabled and reason != "group_disabled":
             return "manifest_disabled"
@@ -316,41 +371,52 @@ class Room:
         lease = self._open_leases.get((candidate.job, candidate.on_lost_contact))
         if lease is None or lease.runs_left <= 0 or lease.bytes_left < candidate.size:
             return None
-        keyed = candidate.key is not None
-        if lease.is_spare and not self.may_have_spare(candidate.group, candidate.job, keyed=keyed):
+        if lease.is_spare and candidate.key is not None:
             return None
+        if candidate.group not in lease.groups:
+            # A lease takes room of a further group only as a new one would.
+            if self._caps["group", candidate.group] <= 0:
+                return None
+            if lease.is_spare and not self.group_may_spare(candidate.group):
+                return None
         return lease
 
-    def _lease_for(self, candidate: Candidate) -> int:
+    def _lease_for(self, candidate: Candidate) -> _OpenLease:
         lease = self._shared(candidate)
         if lease is None:
             self._fleet -= 1
             self._fleet_of_job[candidate.job] -= 1
-            batch = self._limits.job(candidate.job).batch
+            self._take_job(candidate.job, 1)
+            size = self._limits.job(candidate.job).lease_size
             lease = _OpenLease(
                 number=self._leases,
-                runs_left=self._runs_of_a_lease.get(candidate.job, batch),
-                bytes_left=MOST_BYTES_OF_A_LEASE,
+                runs_left=self._runs_of_a_lease.get(candidate.job, size),
+                bytes_left=packing.MOST_BYTES,
                 is_spare=not self._idle.take(candidate.job),
+                groups=set(),
+                keys=set(),
             )
             self._leases += 1
             if not candidate.exclusive_lease:
                 self._open_leases[candidate.job, candidate.on_lost_contact] = lease
         lease.runs_left -= 1
         lease.bytes_left -= candidate.size
-        return lease.number
+        return lease
 
 
 def admit(candidates: Sequence[Candidate], room: Room, *, more: bool = False) -> list[Verdict]:
     """Judge every candidate in order; `more` says that others wait behind them."""
     if not more:
-        room.spread(Counter(candidate.job for candidate in candidates))
+        room.spread(candidates)
     return [room.answer(candidate) for candidate in candidates]
 
 
-def runs_of_a_lease(batch: int, *, waiting: int, free_slots: int) -> int:
-    """Return the runs of a short job in one lease, so that waiting work uses every idle slot."""
-    return min(batch, -(-waiting // free_slots)) if free_slots > 0 else batch
+def _has_key(lease: _OpenLease | None, key: str) -> bool:
+    return lease is not None and key in lease.keys
+
+
+def _between(least: int, value: int, most: int) -> int:
+    return max(least, min(value, most))
 
 
 def _keys_of(group: str, job: str) -> tuple[Key, Key]:

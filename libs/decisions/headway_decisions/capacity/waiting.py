@@ -75,11 +75,8 @@ def _conditions(
 
 def _limits(waiter: Waiter, limits: Limits, load: Load, now: datetime) -> Iterator[GateStatus]:
     group, job = limits.group(waiter.group), limits.job(waiter.job)
-    of_group, of_job, in_total = 0, 0, 0
-    for (group_name, job_name), runs in load.active.items():
-        of_group += runs if group_name == waiter.group else 0
-        of_job += runs if job_name == waiter.job else 0
-        in_total += runs if limits.job(job_name).counts_globally else 0
+    of_group, of_job = load.groups.get(waiter.group, 0), load.jobs.get(waiter.job, 0)
+    in_total = sum(n for name, n in load.jobs.items() if limits.job(name).counts_globally)
     if job.counts_globally:
         yield _cap("global_cap", "in total", in_total, limits.max_active)
     else:

@@ -4,6 +4,7 @@ import sys
 from datetime import datetime, timedelta
 
 from headway_contract.lifecycle import (
+    HANDED_BACK,
     LOST_CONTACT,
     ORPHANED,
     RECALLED,
@@ -16,12 +17,13 @@ from headway_contract.work import RetryPolicy
 from msgspec import Struct
 
 # Failures of the system, to which no retry policy applies.
-UNCOUNTED = frozenset({WORKER_STOPPED, UNDELIVERED, LOST_CONTACT, RECALLED, UNBEGUN})
+UNCOUNTED = frozenset({WORKER_STOPPED, UNDELIVERED, LOST_CONTACT, RECALLED, UNBEGUN, HANDED_BACK})
 # Uncounted runs in a round; later failures count.
 UNCOUNTED_LIMIT = 20
 _LONGEST_UNCOUNTED_WAIT = timedelta(minutes=1)
-# One of these runs may have killed its worker, so each is retried in a lease of its own.
-_SUSPECT = frozenset({ORPHANED, UNBEGUN})
+# One of these runs may have killed its worker, or others of its lease were slow: each is retried in
+# a lease of its own.
+_RETRIED_ALONE = frozenset({ORPHANED, UNBEGUN, HANDED_BACK})
 
 
 class Retry(Struct, frozen=True, kw_only=True):
@@ -50,7 +52,7 @@ def after_failure(
     chance: float,
 ) -> Retry | DeadLetter:
     """Judge a failure after `attempts` counted and `uncounted` runs; `chance` is in [0, 1)."""
-    exclusive_lease = failure.kind in _SUSPECT
+    exclusive_lease = failure.kind in _RETRIED_ALONE
     if failure.kind in UNCOUNTED and uncounted < UNCOUNTED_LIMIT:
         # No wait for the first time (a deployment), then a second, doubled each time.
         wait = timedelta(seconds=2 ** min(uncounted - 1, 6) if uncounted else 0)

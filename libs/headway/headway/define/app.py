@@ -66,7 +66,7 @@ class App:
         max_active: int | None = None,
         rate: RateGiven = None,
         counts_globally: bool = True,
-        batch: int = 1,
+        batch: int | None = None,
         process: bool = False,
         worker_concurrency: int | None = None,
         capture_logging: bool = False,

@@ -66,7 +66,7 @@ class JobDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_active: Cap | None = None
     rate: Rate | None = None
     counts_globally: bool = True
-    batch: Annotated[int, Meta(ge=1, le=work.MOST_RUNS_OF_A_LEASE)] = 1
+    batch: Annotated[int, Meta(ge=1, le=work.MOST_RUNS_OF_A_LEASE)] | None = None
     # For enqueued work, and manifests created at run time; a manifest from code has its own.
     terms: JobTerms = JobTerms()
 

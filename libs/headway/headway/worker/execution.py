@@ -29,7 +29,9 @@ HAND_BACK_SECONDS = 2.0
 # Bytes for envelope and headers beside an output.
 _ENVELOPE = 8 * 1024
 
-StopReason = Literal["cancelled", "timed_out", "worker_stopped", "lost_contact", "released"]
+StopReason = Literal[
+    "cancelled", "timed_out", "worker_stopped", "lost_contact", "released", "handed_back"
+]
 Outcome = lifecycle.RunCompleted | lifecycle.RunFailed | lifecycle.RunCancelled
 
 
@@ -169,7 +171,7 @@ class Execution:
 
     def _stopped(self) -> Outcome | None:
         match self._stopping:
-            case "released" | None:
+            case "released" | "handed_back" | None:
                 return None
             case "cancelled":
                 return lifecycle.RunCancelled(**self._fields, reason=self._why)

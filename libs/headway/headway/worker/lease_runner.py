@@ -29,6 +29,7 @@ _RENEWAL_PAUSE_SECONDS = 30.0
 _NOT_STARTED: dict[StopReason, tuple[str, str]] = {
     "worker_stopped": (lifecycle.WORKER_STOPPED, "the worker stopped before the run began"),
     "lost_contact": (lifecycle.LOST_CONTACT, "the worker lost contact before the run began"),
+    "handed_back": (lifecycle.HANDED_BACK, "runs before it in its lease took too long"),
 }
 
 _OUTCOME_NAMES: dict[type, str] = {
@@ -53,6 +54,8 @@ class LeaseRunner:
     _current: Execution | None = None
     _cancelled: dict[UUID, str] = field(default_factory=dict)
     _start_no_more: StopReason | None = None
+    # The index of the run that begins next.
+    _next: int = 0
     _pending: list[Event] = field(default_factory=list)
     _pending_bytes: int = 0
     _pending_since: float = 0.0
@@ -60,6 +63,7 @@ class LeaseRunner:
     # Most leases end before they need these: a timer costs less than a task.
     _flush_timer: asyncio.TimerHandle | None = None
     _renewal: asyncio.TimerHandle | None = None
+    _hand_back_timer: asyncio.TimerHandle | None = None
     _renewing: asyncio.Task[None] | None = None
 
     @property
@@ -70,17 +74,21 @@ class LeaseRunner:
     async def run(self) -> None:
         """Run all runs of the lease and publish their outcomes."""
         self._schedule_renewal()
+        self._schedule_hand_back()
         try:
-            for index, ordered in enumerate(self.lease.order.runs):
+            runs = self.lease.order.runs
+            while self._next < len(runs):
                 if self.lease.lost:
                     return
+                ordered = runs[self._next]
+                self._next += 1
                 if ordered.run not in self.lease.ended_runs:
-                    await self._run_next(index, ordered)
+                    await self._run_next(ordered)
             await self._flush()
             if self._flushing is not None:
                 await self._flushing
         finally:
-            for timer in (self._flush_timer, self._renewal):
+            for timer in (self._flush_timer, self._renewal, self._hand_back_timer):
                 if timer is not None:
                     timer.cancel()
             background = (self._flushing, self._renewing)
@@ -110,13 +118,31 @@ class LeaseRunner:
         """Hand back every run that has not begun."""
         self._start_no_more = self._start_no_more or reason
 
+    def _hand_back(self) -> None:
+        """Hand back the runs behind the current one now, because it takes longer than expected."""
+        self.start_no_more("handed_back")
+        runs = self.lease.order.runs
+        for ordered in runs[self._next :]:
+            outcome = self._outcome_without_start(ordered.run)
+            if outcome is not None and ordered.run not in self.lease.ended_runs:
+                self._append(self.lease.event(outcome, traceparent=ordered.traceparent))
+        self._next = len(runs)
+        if self._flush_timer is None and (self._flushing is None or self._flushing.done()):
+            self._flush_in_background()
+
+    def _schedule_hand_back(self) -> None:
+        seconds = self.lease.order.hand_back_seconds
+        if seconds is not None and len(self.lease.order.runs) > 1:
+            loop = asyncio.get_running_loop()
+            self._hand_back_timer = loop.call_later(seconds, self._hand_back)
+
     def stop(self, reason: StopReason) -> None:
         """Hand back all runs, the running one included."""
         self.start_no_more(reason)
         if self._current is not None:
             self._current.stop(reason)
 
-    async def _run_next(self, index: int, ordered: OrderedRun) -> None:
+    async def _run_next(self, ordered: OrderedRun) -> None:
         not_started = self._outcome_without_start(ordered.run)
         if not_started is not None:
             await self._add(self.lease.event(not_started, traceparent=ordered.traceparent))
@@ -126,7 +152,7 @@ class LeaseRunner:
         began = monotonic()
         try:
             if len(self.lease.order.runs) > 1:
-                await self._add(self.lease.started(index))
+                await self._add(self.lease.started(ordered))
             outcome = await execution.run()
         finally:
             self._current = None
@@ -148,10 +174,7 @@ class LeaseRunner:
 
     async def _add(self, event: Event) -> None:
         """Publish an event soon, together with others of the same moment."""
-        if not self._pending:
-            self._pending_since = monotonic()
-        self._pending.append(event)
-        self._pending_bytes += len(encode(event))
+        self._append(event)
         waited = monotonic() - self._pending_since
         single = len(self.lease.order.runs) == 1
         if single or waited >= LINGER_SECONDS or self._pending_bytes > _LARGE:
@@ -159,6 +182,12 @@ class LeaseRunner:
         elif self._flush_timer is None and (self._flushing is None or self._flushing.done()):
             loop = asyncio.get_running_loop()
             self._flush_timer = loop.call_later(LINGER_SECONDS, self._flush_in_background)
+
+    def _append(self, event: Event) -> None:
+        if not self._pending:
+            self._pending_since = monotonic()
+        self._pending.append(event)
+        self._pending_bytes += len(encode(event))
 
     def _flush_in_background(self) -> None:
         async def flush_all() -> None:

@@ -16,7 +16,7 @@ import msgspec
 from headway_clock import jitter, monotonic, new_id, utc_now
 from headway_contract import Event, EventData, encode, event, subjects
 from headway_contract.lifecycle import LeaseClaimed, LeaseRenewed, RunStarted
-from headway_contract.orders import RunDispatched
+from headway_contract.orders import OrderedRun, RunDispatched
 from headway_contract.worker_protocol import LeaseAnswer, LeaseQuestion
 from headway_errors import RequestFailed
 from headway_jetstream_kit import Broker, Message, NoAnswer, Refused, Stored
@@ -74,7 +74,7 @@ class Lease:
         claimed = LeaseClaimed(**self.credentials, host=self.host)
         events = [self.event(claimed, traceparent=traceparent())]
         if len(self.order.runs) == 1:
-            events.append(self.started(0))
+            events.append(self.started(self.order.runs[0]))
         deadline, expected = monotonic() + CLAIM_PATIENCE, 0
         while monotonic() < deadline:
             answer = await self._send(events, expected=expected)
@@ -122,9 +122,8 @@ class Lease:
         """Publish that the lease is still held."""
         return await self.publish(self.event(LeaseRenewed(**self.credentials)))
 
-    def started(self, index: int) -> Event:
+    def started(self, run: OrderedRun) -> Event:
         """Return the start event of a run."""
-        run = self.order.runs[index]
         return self.event(RunStarted(**self.credentials, run=run.run), traceparent=run.traceparent)
 
     def event(self, data: EventData, *, traceparent: str | None = None) -> Event:

@@ -244,7 +244,7 @@ class JobRecord(Record):
     max_active: Cap | None = None
     rate: RateText | None = None
     counts_globally: bool = True
-    batch: Annotated[int, Meta(ge=1, le=MOST_RUNS_OF_A_LEASE)] = 1
+    batch: Annotated[int, Meta(ge=1, le=MOST_RUNS_OF_A_LEASE)] | None = None
     concurrency_key: KeyTemplate | None = None
     concurrency_limit: Count = 1
     start_within: StartWithin | None = None

@@ -52,10 +52,20 @@ def groups(session: Session, occupancy: bool) -> None:
     if occupancy:
         session.print_items(
             session.ask(lambda client: client.occupancy()),
-            ("GROUP", "RUNNING", "ORDERED", "MAX ACTIVE", "WAITING", "WHY", "DEAD LETTERS"),
+            (
+                "GROUP",
+                "ACTIVE",
+                "RUNNING",
+                "ORDERED",
+                "MAX ACTIVE",
+                "WAITING",
+                "WHY",
+                "DEAD LETTERS",
+            ),
             lambda group: (
-                *(group.group, group.in_progress, group.pending, str(_limit(group.max_active))),
-                *(sum(group.waiting.values()), counts_text(group.waiting), group.dead_letters),
+                *(group.group, group.active, str(_limit(group.max_active)), group.in_progress),
+                *(group.pending, sum(group.waiting.values()), counts_text(group.waiting)),
+                group.dead_letters,
             ),
             empty="no work has arrived yet",
         )

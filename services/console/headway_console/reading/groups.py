@@ -19,22 +19,18 @@ _GROUPS = Listing("groups", None, "name")
 
 
 class GroupRow(GroupStatus, frozen=True, kw_only=True):
-    """A group; `waiting` counts work by reason, and `frees_at` ends the rate limit."""
+    """A group; `active` counts slots in use, `waiting` work by reason; `frees_at` ends the rate."""
 
     owner: str | None
     frees_at: datetime | None
     disabled: int
     blocked: int
     next_due_at: datetime | None
+    active: int
     pending: int
     in_progress: int
     waiting: dict[str, int]
     dead_letters: int
-
-    @property
-    def active(self) -> int:
-        """Return the number of runs that hold a slot."""
-        return self.pending + self.in_progress
 
 
 async def page_of_groups(
@@ -58,11 +54,13 @@ async def page_of_groups(
 
 
 async def read_occupancy(connection: Connection) -> defaultdict[str, dict[str, Any]]:
-    """Count active runs, waiting work by reason, and open dead letters of each group."""
+    """Count slots in use, live runs, waiting work and open dead letters of each group."""
     found: defaultdict[str, dict[str, Any]] = defaultdict(
-        lambda: {"pending": 0, "in_progress": 0, "waiting": {}, "dead_letters": 0}
+        lambda: {"active": 0, "pending": 0, "in_progress": 0, "waiting": {}, "dead_letters": 0}
     )
     for row in await connection.fetch(queries["active"]):
+        found[row["group_name"]]["active"] = row["slots"]
+    for row in await connection.fetch(queries["live_runs"]):
         found[row["group_name"]][row["state"]] = row["runs"]
     for row in await read_waiting(connection):
         found[row["group_name"]]["waiting"][row["reason"]] = row["works"]

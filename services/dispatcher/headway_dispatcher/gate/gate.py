@@ -21,6 +21,7 @@ from headway_contract.orders import OrderedRun, RunDispatched
 from headway_contract.work import RunTerms, WorkTerms, terms_of
 from headway_decisions.capacity import capacity
 from headway_decisions.capacity.capacity import Admitted, Candidate, Held, RateUse, Room, Verdict
+from headway_decisions.capacity.packing import HAND_BACK_SECONDS
 from headway_history import Record
 from headway_postgres_kit import Connection, Database, StatementBatch, json_array
 from headway_relay import OutboxMessage, stamped
@@ -68,6 +69,11 @@ class WaitingWork(Struct, frozen=True, kw_only=True, rename={"group": "group_nam
     key_active: int
     manifest_disabled: bool
     exclusive_lease: bool
+
+    @property
+    def is_last_attempt(self) -> bool:
+        """Whether its retry policy allows no attempt after this one."""
+        return self.attempts + 1 >= self.terms.retry.attempts
 
     @property
     def max_run_seconds(self) -> float:
@@ -151,18 +157,19 @@ class Gate:
     ) -> list[WaitingWork]:
         """Lock the first work of each lane with room, in the order of the gate."""
         batch = self._settings.gate_batch
-        jobs = {job: left for job, left in room.jobs(most=batch).items() if left > 0}
+        jobs, groups = room.jobs(most=batch), room.groups(most=batch)
         if not jobs:
             return []
-        groups, idle = room.groups(most=batch), room.jobs(most=batch, spares=False)
         rows = await connection.fetch(
             gates["candidates"],
             list(groups),
-            list(groups.values()),
-            [room.group_may_spare(name) for name in groups],
+            [left.leases for left in groups.values()],
+            [left.runs for left in groups.values()],
+            [left.may_spare for left in groups.values()],
             list(jobs),
-            list(jobs.values()),
-            [idle[name] for name in jobs],
+            [left.runs for left in jobs.values()],
+            [left.idle for left in jobs.values()],
+            [left.lease_size for left in jobs.values()],
             now,
             batch,
             group_step(self._settings),
@@ -186,6 +193,7 @@ class Gate:
                 orphan_timeout_seconds=self._settings.orphan_timeout_seconds,
                 renew_seconds=renew_seconds(self._settings),
                 on_lost_contact=works[0].terms.on_lost_contact,
+                hand_back_seconds=HAND_BACK_SECONDS if len(works) > 1 else None,
                 runs=[_run(work, traced=traced) for work in works],
             )
             orders.append((order, works))
@@ -218,7 +226,11 @@ async def _make_ready(
 
 def _as_candidates(waiting: Sequence[WaitingWork], situation: Situation) -> list[Candidate]:
     """Return the input of the decision; the size matters only for shared leases."""
-    shares = {name for name, limit in situation.limits.jobs.items() if limit.batch > 1}
+    limits = situation.limits.jobs
+    shares = {name for name, limit in limits.items() if limit.lease_size > 1}
+    # It is not known which runs of a lost lease had begun. Work that must not be tried again shares
+    # a lease only if its job says so.
+    stated = {name for name, limit in limits.items() if limit.batch is not None}
     return [
         Candidate(
             work=work.id,
@@ -230,7 +242,8 @@ def _as_candidates(waiting: Sequence[WaitingWork], situation: Situation) -> list
             manifest_disabled=work.manifest_disabled,
             on_lost_contact=work.terms.on_lost_contact,
             size=len(msgspec.json.encode(work.input)) if work.job in shares else 0,
-            exclusive_lease=work.exclusive_lease,
+            exclusive_lease=work.exclusive_lease
+            or (work.is_last_attempt and work.job not in stated),
         )
         for work in waiting
     ]

@@ -71,19 +71,16 @@ async def read_queue_state(connection: Connection, database: Database) -> QueueS
 async def read_situation(
     connection: Connection, database: Database, settings: DispatcherSettings
 ) -> Situation:
-    """Count active runs and read limits and fleet, in one statement."""
+    """Count active leases and read limits and fleet, in one statement."""
     silence = timedelta(seconds=settings.orphan_timeout_seconds)
     [row] = await connection.fetch(gates["situation"], silence)
-    active: dict[tuple[str, str], int] = {}
-    leases: dict[str, int] = {}
-    for load in row["active"] or ():
-        if load["group_name"] is None:
-            leases[load["job"]] = load["leases_on_fleet"]
-        else:
-            active[load["group_name"], load["job"]] = load["runs"]
     return Situation(
         queue=await _queue_state(connection, database, row),
-        load=Load(active=active, leases_on_fleet=leases),
+        load=Load(
+            groups=row["active_groups"] or {},
+            jobs=row["active_jobs"] or {},
+            leases_on_fleet=row["leases_on_fleet"] or {},
+        ),
         limits=Limits(
             max_active=settings.max_active,
             groups=msgspec.convert(row["groups"] or {}, dict[str, GroupLimit]),

@@ -126,6 +126,7 @@ async def _write_leases(connection: Connection, runs: Sequence[RunRow]) -> int:
         [held[0].job for held in by_lease.values()],
         [held[0].created_at for held in by_lease.values()],
         [all(run.finished_at is not None for run in held) for held in by_lease.values()],
+        [sorted({run.group_name for run in held}) for held in by_lease.values()],
     )
     return len(rows)
 

@@ -25,8 +25,8 @@ CREATE TABLE dispatcher.job_limit (
     rate            jsonb,
     -- Whether runs of the job count against the global limit.
     counts_globally boolean NOT NULL DEFAULT true,
-    -- Most runs in one lease.
-    batch           integer NOT NULL DEFAULT 1 CHECK (batch >= 1),
+    -- Most runs in one lease; null to decide by the duration of recent runs.
+    batch           integer CHECK (batch >= 1),
     version         bigint NOT NULL,
     -- No application declares the job; its consumer is deleted after its last work.
     retired         boolean NOT NULL DEFAULT false,
@@ -50,6 +50,14 @@ CREATE TABLE dispatcher.rate_use (
     -- When the next start is allowed; null if one is allowed now.
     frees_at timestamptz,
     PRIMARY KEY (kind, name)
+);
+
+-- How long a run of a job takes. Only the pass that measures it writes here.
+CREATE TABLE dispatcher.job_duration (
+    job         text PRIMARY KEY,
+    -- The 90th percentile of recent runs or their mean, whichever is longer.
+    seconds     double precision NOT NULL,
+    measured_at timestamptz NOT NULL
 );
 
 CREATE TABLE dispatcher.work_queue (
@@ -255,6 +263,8 @@ CREATE TABLE dispatcher.lease (
     id            uuid PRIMARY KEY,
     token         text NOT NULL,
     job           text NOT NULL,
+    -- The groups of its runs. The lease counts once against the limit of each.
+    groups        text[] NOT NULL DEFAULT '{}',
     created_at    timestamptz NOT NULL,
     claimed_by    text,
     nonce         text,
@@ -627,12 +637,12 @@ BEGIN
     EXECUTE format('GRANT USAGE ON SCHEMA dispatcher TO %s', reader);
     EXECUTE format(
         'GRANT SELECT ON dispatcher.group_limit, dispatcher.job_limit, dispatcher.manifest_switch,'
-        ' dispatcher.rate_use, dispatcher.work_queue, dispatcher.closed_lane,'
+        ' dispatcher.rate_use, dispatcher.job_duration, dispatcher.work_queue, dispatcher.closed_lane,'
         ' dispatcher.ready_lane, dispatcher.waiting, dispatcher.metadata, dispatcher.run_log,'
         ' dispatcher.dead_letter, dispatcher.canary, dispatcher.worker, dispatcher.witness,'
         ' dispatcher.history, dispatcher.tombstone, dispatcher.migration TO %s', reader);
     EXECUTE format(
-        'GRANT SELECT (id, job, created_at, claimed_by, nonce, last_heard_at, sequence, ended_at,'
+        'GRANT SELECT (id, job, groups, created_at, claimed_by, nonce, last_heard_at, sequence, ended_at,'
         ' listed_at) ON dispatcher.lease TO %s', reader);
     EXECUTE format('GRANT SELECT (id, subject, created_at) ON dispatcher.outbox TO %s', reader);
     EXECUTE format(

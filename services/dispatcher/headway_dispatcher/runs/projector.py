@@ -59,6 +59,7 @@ def event_intake(database: Database, broker: Broker, wake: Wakeups) -> Intake:
             # The outbox has the messages about retried letters.
             wake.relay.call()
         wake.gate.call()
+        wake.ended_jobs.add(changes.ended_jobs)
         if changes.pruned:
             wake.prunes.call()
         for worker, release in batch.refused_claims:

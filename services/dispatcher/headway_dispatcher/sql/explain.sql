@@ -5,7 +5,7 @@ SELECT work_queue.*, metadata.worker, metadata.state AS run_state,
        metadata.created_at AS ordered_at, metadata.started_at, metadata.failure,
        lease.claimed_by,
        NOT work_queue.explicit AND manifest_switch.manifest_id IS NOT NULL AS manifest_disabled,
-       (SELECT count(*) FROM dispatcher.metadata AS active
+       (SELECT count(DISTINCT lease_id) FROM dispatcher.metadata AS active
         WHERE active.concurrency_key = work_queue.concurrency_key
           AND active.state IN ('pending', 'in_progress')) AS key_active,
        EXISTS (SELECT FROM dispatcher.key_changed

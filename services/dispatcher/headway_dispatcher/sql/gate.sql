@@ -11,36 +11,37 @@ SELECT clock_timestamp() AS now,
         WHERE state IN ('queued', 'waiting') AND start_by IS NOT NULL AND attempts = 0) AS start_by
 
 -- name: situation
--- Return everything that the gate needs before it reads work, in one round trip. `active` counts
--- runs by group and job, and, in the rows without a group, the leases of each job that are
--- unclaimed or held by the fleet; one lease may have runs of several groups. `fleet` has the live
--- workers that accept orders, with their leases. Limits include only groups and jobs that have one.
--- $1 longest silence of a live worker.
+-- Return everything that the gate needs before it reads work, in one round trip: active leases by
+-- group and by job, those that are unclaimed or held by the fleet, and the live workers that accept
+-- orders, with their leases. A lease has one job and may have several groups. Limits include only
+-- groups and jobs that have one, or a known duration. $1 longest silence of a live worker.
 WITH here AS MATERIALIZED (
     SELECT name, nonce, jobs, slots, concurrency FROM dispatcher.worker
     WHERE NOT gone AND NOT draining AND last_heard_at > clock_timestamp() - $1::interval
+), live AS MATERIALIZED (
+    SELECT lease.job, lease.groups, lease.claimed_by, lease.nonce,
+           lease.claimed_by IS NULL OR here.name IS NOT NULL AS on_fleet
+    FROM dispatcher.lease
+    LEFT JOIN here ON here.name = lease.claimed_by AND here.nonce = lease.nonce
+    WHERE lease.ended_at IS NULL
 )
 SELECT clock_timestamp() AS now,
-       (SELECT jsonb_agg(load) FROM (
-            SELECT metadata.group_name, metadata.job, count(*) AS runs,
-                   count(DISTINCT lease.id)
-                       FILTER (WHERE lease.claimed_by IS NULL OR here.name IS NOT NULL)
-                       AS leases_on_fleet
-            FROM dispatcher.metadata
-            JOIN dispatcher.lease ON lease.id = metadata.lease_id
-            LEFT JOIN here ON here.name = lease.claimed_by AND here.nonce = lease.nonce
-            WHERE metadata.state IN ('pending', 'in_progress')
-            GROUP BY GROUPING SETS ((metadata.group_name, metadata.job), (metadata.job))
-        ) AS load) AS active,
+       (SELECT jsonb_object_agg(name, number)
+        FROM (SELECT unnest(groups) AS name, count(*) AS number FROM live GROUP BY 1) AS by_group)
+           AS active_groups,
+       (SELECT jsonb_object_agg(job, number)
+        FROM (SELECT job, count(*) AS number FROM live GROUP BY job) AS by_job) AS active_jobs,
+       (SELECT jsonb_object_agg(job, number)
+        FROM (SELECT job, count(*) AS number FROM live WHERE on_fleet GROUP BY job) AS by_job)
+           AS leases_on_fleet,
        (SELECT jsonb_agg(jsonb_build_object('jobs', here.jobs, 'slots', here.slots,
                                             'concurrency', here.concurrency,
                                             'held', coalesce(holding.held, '{}')))
         FROM here
         LEFT JOIN (
             SELECT claimed_by, nonce, jsonb_object_agg(job, number) AS held
-            FROM (SELECT claimed_by, nonce, job, count(*) AS number
-                  FROM dispatcher.lease
-                  WHERE ended_at IS NULL AND last_heard_at IS NOT NULL
+            FROM (SELECT claimed_by, nonce, job, count(*) AS number FROM live
+                  WHERE claimed_by IS NOT NULL
                   GROUP BY claimed_by, nonce, job) AS by_job
             GROUP BY claimed_by, nonce
         ) AS holding ON holding.claimed_by = here.name AND holding.nonce = here.nonce)
@@ -56,10 +57,13 @@ SELECT clock_timestamp() AS now,
                    job_limit.name,
                    jsonb_build_object('max_active', max_active, 'rate', rate,
                                       'begun', coalesce(begun, '[]'),
-                                      'counts_globally', counts_globally, 'batch', batch))
+                                      'counts_globally', counts_globally, 'batch', batch,
+                                      'seconds', job_duration.seconds))
         FROM dispatcher.job_limit
+        LEFT JOIN dispatcher.job_duration ON job_duration.job = job_limit.name
         LEFT JOIN dispatcher.rate_use ON kind = 'job' AND rate_use.name = job_limit.name
-        WHERE max_active IS NOT NULL OR rate IS NOT NULL OR NOT counts_globally OR batch > 1)
+        WHERE max_active IS NOT NULL OR rate IS NOT NULL OR NOT counts_globally
+           OR batch IS NOT NULL OR job_duration.job IS NOT NULL)
            AS jobs,
        EXISTS (SELECT FROM dispatcher.key_changed) AS keys_changed,
        (SELECT min(not_before) FROM dispatcher.work_queue
@@ -108,7 +112,7 @@ WITH changed AS (
     WHERE ctid = ANY(ARRAY(SELECT ctid FROM dispatcher.key_changed LIMIT $1))
     RETURNING key
 ), used AS (
-    SELECT key, (SELECT count(*) FROM dispatcher.metadata
+    SELECT key, (SELECT count(DISTINCT lease_id) FROM dispatcher.metadata
                  WHERE metadata.concurrency_key = key
                    AND metadata.state IN ('pending', 'in_progress')) AS active
     FROM (SELECT DISTINCT key FROM changed) AS distinct_key
@@ -168,29 +172,31 @@ SELECT pg_advisory_xact_lock($1)
 -- so that no plan reads the backlog, and their state is checked afterwards, because it may have
 -- changed. Work that must not wait as a spare order is left out if no slot is idle. The lists are
 -- inside SELECTs, so that one generic plan serves any list: planning costs ten times as much. $1
--- groups with limits, $2 room of each, $3 whether each may have spare orders, $4 jobs that can run,
--- $5 room of each, $6 idle slots of each, $7 now, $8 limit, $9 age that one step of a group's
--- priority is worth.
+-- groups with limits, $2 leases and $3 runs that each has room for, $4 whether each may have spare
+-- orders, $5 jobs that can run, $6 runs that each has room for, $7 those for idle slots, $8 most
+-- runs in a lease of each, $9 now, $10 limit, $11 age that one step of a group's priority is worth.
 WITH chosen AS (
-    SELECT first.id, first.rank - coalesce(group_limit.priority, 0) * $9::interval AS turn
+    SELECT first.id, first.rank - coalesce(group_limit.priority, 0) * $11::interval AS turn
     FROM dispatcher.ready_lane AS lane
     LEFT JOIN dispatcher.group_limit ON group_limit.name = lane.group_name
-    JOIN unnest((SELECT $4::text[]), (SELECT $5::integer[]), (SELECT $6::integer[]))
-        AS open_job (name, room, idle) ON open_job.name = lane.job
-    LEFT JOIN unnest((SELECT $1::text[]), (SELECT $2::integer[]), (SELECT $3::boolean[]))
-        AS limited (name, room, spares) ON limited.name = lane.group_name
+    JOIN unnest((SELECT $5::text[]), (SELECT $6::integer[]), (SELECT $7::integer[]),
+                (SELECT $8::integer[]))
+        AS open_job (name, runs, idle, lease_size) ON open_job.name = lane.job
+    LEFT JOIN unnest((SELECT $1::text[]), (SELECT $2::integer[]), (SELECT $3::integer[]),
+                     (SELECT $4::boolean[]))
+        AS limited (name, leases, runs, spares) ON limited.name = lane.group_name
     CROSS JOIN LATERAL (
         SELECT id, rank, concurrency_key FROM dispatcher.work_queue
         WHERE work_queue.group_name = lane.group_name AND work_queue.job = lane.job
           AND work_queue.state IN ('queued', 'waiting') AND work_queue.hold_reason IS NULL
-          AND (work_queue.start_by IS NULL OR work_queue.start_by > $7 OR work_queue.attempts > 0)
+          AND (work_queue.start_by IS NULL OR work_queue.start_by > $9 OR work_queue.attempts > 0)
         ORDER BY work_queue.rank
-        LIMIT least(limited.room,
-                    CASE WHEN limited.spares IS FALSE THEN open_job.idle ELSE open_job.room END)
+        LIMIT least(limited.leases * open_job.lease_size, limited.runs,
+                    CASE WHEN limited.spares IS FALSE THEN open_job.idle ELSE open_job.runs END)
     ) AS first
     WHERE first.concurrency_key IS NULL OR open_job.idle > 0
     ORDER BY turn
-    LIMIT (SELECT $8::integer)
+    LIMIT (SELECT $10::integer)
 ), locked AS (
     SELECT id, round, manifest_id, manifest, group_name, job, input, input_schema, cause, due_at,
            start_by, terms, attempts, traceparent, concurrency_key, exclusive_lease, explicit,
@@ -201,7 +207,7 @@ WITH chosen AS (
 )
 SELECT work.*, manifest_switch.manifest_id IS NOT NULL AND NOT work.explicit AS manifest_disabled,
        CASE WHEN work.concurrency_key IS NOT NULL
-            THEN (SELECT count(*) FROM dispatcher.metadata
+            THEN (SELECT count(DISTINCT lease_id) FROM dispatcher.metadata
                   WHERE metadata.concurrency_key = work.concurrency_key
                     AND metadata.state IN ('pending', 'in_progress'))
             ELSE 0 END AS key_active
@@ -216,10 +222,7 @@ ORDER BY chosen.turn
 -- Insert leases and runs, and mark their work, which is already locked, as dispatched. $1 leases,
 -- $2 tokens, $3 their jobs, $4 real time, $5 work ids, $6 runs, $7 lease of each, $8 attempts, $9
 -- trace ids, $10 longest duration of each run, $11 now.
-WITH granted AS (
-    INSERT INTO dispatcher.lease (id, token, job, created_at)
-    SELECT made.*, $4 FROM unnest($1::uuid[], $2::text[], $3::text[]) AS made
-), dispatched AS (
+WITH dispatched AS (
     UPDATE dispatcher.work_queue
     SET state = 'dispatched', run_id = made.run_id, runs = runs + 1, wait_reason = NULL
     FROM unnest($5::uuid[], $6::uuid[], $7::uuid[], $8::integer[], $9::text[],
@@ -227,6 +230,12 @@ WITH granted AS (
         AS made (work_id, run_id, lease_id, attempt, trace_id, max_run_seconds)
     WHERE work_queue.id = made.work_id
     RETURNING work_queue.*, made.lease_id, made.attempt, made.trace_id, made.max_run_seconds
+), granted AS (
+    INSERT INTO dispatcher.lease (id, token, job, groups, created_at)
+    SELECT made.id, made.token, made.job, member.groups, $4
+    FROM unnest($1::uuid[], $2::text[], $3::text[]) AS made (id, token, job)
+    JOIN (SELECT lease_id, array_agg(DISTINCT group_name) AS groups
+          FROM dispatched GROUP BY lease_id) AS member ON member.lease_id = made.id
 )
 INSERT INTO dispatcher.metadata
     (run_id, work_id, lease_id, manifest_id, group_name, job, round, attempt, due_at, trace_id,
@@ -290,3 +299,27 @@ SELECT group_name, job, reason, $4 FROM closed
 ORDER BY group_name, job
 ON CONFLICT (group_name, job) DO UPDATE SET reason = excluded.reason, since = excluded.since
 WHERE known.reason <> excluded.reason
+
+-- name: measure_durations
+-- Store how long recent runs of jobs took: the 90th percentile or the mean, whichever is longer. A
+-- job with few runs keeps its value. $1 jobs, $2 number of recent runs, $3 least number of runs.
+INSERT INTO dispatcher.job_duration AS known (job, seconds, measured_at)
+SELECT measured.job,
+       greatest(avg(recent.seconds),
+                percentile_disc(0.9) WITHIN GROUP (ORDER BY recent.seconds)),
+       clock_timestamp()
+FROM unnest($1::text[]) AS measured (job)
+CROSS JOIN LATERAL (
+    SELECT extract(epoch FROM metadata.finished_at - metadata.started_at)::double precision
+               AS seconds
+    FROM dispatcher.metadata
+    WHERE metadata.job = measured.job
+      AND metadata.started_at IS NOT NULL AND metadata.finished_at IS NOT NULL
+    ORDER BY metadata.created_at DESC
+    LIMIT $2
+) AS recent
+GROUP BY measured.job
+HAVING count(*) >= $3
+ORDER BY measured.job
+ON CONFLICT (job) DO UPDATE
+SET seconds = excluded.seconds, measured_at = excluded.measured_at

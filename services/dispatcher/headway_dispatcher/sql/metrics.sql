@@ -70,9 +70,9 @@ WITH ready AS (
 )
 SELECT (SELECT jsonb_agg(waiting) FROM waiting) AS waiting,
        (SELECT jsonb_agg(active) FROM active) AS active,
-       (SELECT coalesce(sum(active.count), 0)::bigint FROM active
-        LEFT JOIN dispatcher.job_limit ON job_limit.name = active.job
-        WHERE coalesce(job_limit.counts_globally, true)) AS counted,
+       (SELECT count(*) FROM dispatcher.lease
+        LEFT JOIN dispatcher.job_limit ON job_limit.name = lease.job
+        WHERE lease.ended_at IS NULL AND coalesce(job_limit.counts_globally, true)) AS counted,
        (SELECT jsonb_agg(jsonb_build_object('group', name, 'count', max_active))
         FROM dispatcher.group_limit WHERE max_active IS NOT NULL) AS group_limits,
        (SELECT jsonb_agg(jsonb_build_object('job', name, 'count', max_active))

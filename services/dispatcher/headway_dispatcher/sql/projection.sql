@@ -123,12 +123,13 @@ WHERE id > $1 AND id <= $2 AND state IN ('queued', 'waiting')
 -- name: write_leases
 -- Insert missing leases of runs; returns them. Tokens are not in history, so no worker can use such
 -- a lease: the reaper revokes it, and its live runs are retried. $1 ids, $2 tokens, $3 jobs, $4
--- times of creation, $5 whether all of their runs have ended.
-INSERT INTO dispatcher.lease (id, token, job, created_at, ended_at)
-SELECT made.id, made.token, made.job, made.created_at,
-       CASE WHEN made.ended THEN clock_timestamp() END
-FROM unnest($1::uuid[], $2::text[], $3::text[], $4::timestamptz[], $5::boolean[])
-    AS made (id, token, job, created_at, ended)
+-- times of creation, $5 whether all of their runs have ended, $6 their groups as an array of arrays.
+INSERT INTO dispatcher.lease (id, token, job, groups, created_at, ended_at)
+SELECT made.id, made.token, made.job,
+       ARRAY(SELECT jsonb_array_elements_text($6::jsonb -> (made.number - 1)::integer)),
+       made.created_at, CASE WHEN made.ended THEN clock_timestamp() END
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::timestamptz[], $5::boolean[]) WITH ORDINALITY
+    AS made (id, token, job, created_at, ended, number)
 ON CONFLICT DO NOTHING
 RETURNING id
 

@@ -32,7 +32,7 @@ CREATE TABLE scheduler.job (
     max_active      integer CHECK (max_active >= 0),
     rate            jsonb,
     counts_globally boolean NOT NULL DEFAULT true,
-    batch           integer NOT NULL DEFAULT 1 CHECK (batch >= 1),
+    batch           integer CHECK (batch >= 1),
     -- Terms of work that no manifest states; those at their default are left out.
     terms           jsonb NOT NULL DEFAULT '{}',
     -- `max_active` and `rate` as an operator set them; null there removes the limit.

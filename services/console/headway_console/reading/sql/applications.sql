@@ -26,13 +26,13 @@ SELECT job.name, job.owner, job.title, job.description, job.category, job.input_
        ARRAY(SELECT jsonb_object_keys(job.operator_limits) ORDER BY 1) AS touched,
        (job.terms -> 'retry' ->> 'attempts')::integer AS attempts,
        coalesce(scheduled.manifests, 0) AS manifests, coalesce(served.workers, 0) AS workers,
-       coalesce(held.runs, 0) AS active
+       coalesce(held.slots, 0) AS active
 FROM scheduler.job
 LEFT JOIN (
-    SELECT metadata.job AS name, count(*) AS runs
-    FROM dispatcher.metadata
-    WHERE metadata.state IN ('pending', 'in_progress')
-    GROUP BY metadata.job
+    SELECT lease.job AS name, count(*) AS slots
+    FROM dispatcher.lease
+    WHERE lease.ended_at IS NULL
+    GROUP BY lease.job
 ) AS held ON held.name = job.name
 LEFT JOIN (
     SELECT manifest.job AS name, count(*) AS manifests

@@ -33,7 +33,14 @@ LEFT JOIN (
 ORDER BY page.name
 
 -- name: active
--- Runs that hold a slot, by group and state.
+-- Slots in use, by group: runs of a lease share one.
+SELECT unnest(groups) AS group_name, count(*) AS slots
+FROM dispatcher.lease
+WHERE ended_at IS NULL
+GROUP BY 1
+
+-- name: live_runs
+-- Runs that have not ended, by group and state.
 SELECT group_name, state, count(*) AS runs
 FROM dispatcher.metadata
 WHERE state IN ('pending', 'in_progress')

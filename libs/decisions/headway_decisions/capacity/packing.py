@@ -1,0 +1,31 @@
+"""Decide how many runs of a job share a lease.
+
+A lease costs the same whether it has one run or a hundred, so the runs of short jobs share one. A
+lease is meant to take some tens of milliseconds: short enough that more urgent work does not wait
+noticeably, and long enough that its cost does not matter.
+"""
+
+# The work in one lease, in seconds.
+LEASE_SECONDS = 0.075
+# Most runs in a lease, unless the job states a number.
+MOST_RUNS = 100
+# Bytes of inputs in one lease: well under the largest message of a broker.
+MOST_BYTES = 256 * 1024
+# Time after which a worker hands back the runs of a lease that have not begun.
+HAND_BACK_SECONDS = 2.0
+
+
+def lease_size(stated: int | None, seconds: float | None) -> int:
+    """Return the most runs in a lease of a job whose runs take `seconds`; `None` if unknown.
+
+    A job of unknown duration gets one run, or as many as it states.
+    """
+    if seconds is None:
+        return 1 if stated is None else stated
+    fitting = max(1, int(LEASE_SECONDS / max(seconds, LEASE_SECONDS / 10_000)))
+    return min(fitting, MOST_RUNS if stated is None else stated)
+
+
+def spread(size: int, *, waiting: int, slots: int) -> int:
+    """Return the size of leases with which the waiting work uses every idle slot."""
+    return min(size, -(-waiting // slots)) if slots > 0 else size
