@@ -5,6 +5,7 @@ that the broker refuses the event after a message of another publisher. The disp
 same types under its own worker token when it revokes a lease.
 """
 
+from datetime import datetime
 from typing import Annotated, Any, ClassVar
 from uuid import UUID
 
@@ -73,6 +74,25 @@ class RunCompleted(RunEvent, frozen=True, kw_only=True):
 
     type: ClassVar[str] = "headway.run.completed.v1"
     output: Any = None
+    # The duration of the body; without it, the time from `run.started` to this event counts.
+    seconds: Annotated[float, Meta(ge=0)] | None = None
+
+
+class CompletedRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run whose body returned, with its start and its duration by the worker's clock."""
+
+    run: UUID
+    started_at: Annotated[datetime, Meta(tz=True)]
+    seconds: Annotated[float, Meta(ge=0)]
+    output: Any = None
+    traceparent: str | None = None
+
+
+class RunsCompleted(LeaseEvent, frozen=True, kw_only=True):
+    """Bodies of several runs of the lease returned; their starts need no events of their own."""
+
+    type: ClassVar[str] = "headway.runs.completed.v1"
+    runs: Annotated[list[CompletedRun], Meta(min_length=1)]
 
 
 class Failure(Struct, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ SELECT manifest_id, cause FROM scheduler.occurrence GROUP BY manifest_id, cause 
 
 -- name: i2_two_outcomes
 -- I2: two accepted outcomes of one run.
-SELECT run_id FROM dispatcher.history
+SELECT run_id FROM dispatcher.history_event AS history
 WHERE accepted AND type IN ('headway.run.completed.v1', 'headway.run.failed.v1',
                             'headway.run.cancelled.v1')
 GROUP BY run_id HAVING count(*) > 1
@@ -55,7 +55,7 @@ WHERE metadata.state IN ('pending', 'in_progress')
 -- I2: an ended run without an accepted outcome, unless a snapshot stands for it.
 SELECT run_id FROM dispatcher.metadata
 WHERE finished_at IS NOT NULL AND NOT EXISTS (
-    SELECT FROM dispatcher.history
+    SELECT FROM dispatcher.history_event AS history
     WHERE history.work_id = metadata.work_id AND accepted
       AND (type = 'headway.history.snapshot.v1'
            OR (history.run_id = metadata.run_id
@@ -73,7 +73,7 @@ WHERE history.accepted AND history.source LIKE 'worker/%'
 -- name: i5_outcome_changed
 -- I5: a run is not in the state that its one accepted outcome put it in.
 SELECT metadata.run_id FROM dispatcher.metadata
-JOIN dispatcher.history ON history.work_id = metadata.work_id
+JOIN dispatcher.history_event AS history ON history.work_id = metadata.work_id
  AND history.run_id = metadata.run_id AND history.accepted
 WHERE history.type IN ('headway.run.completed.v1', 'headway.run.failed.v1',
                        'headway.run.cancelled.v1')

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from headway_history.rows import LetterRow, Row, RunRow, Snapshot, WorkRow
 
@@ -15,18 +15,20 @@ RUN_IN_DOUBT = "headway.run.in_doubt.v1"
 SNAPSHOT = "headway.history.snapshot.v1"
 FORGOTTEN = "headway.history.forgotten.v1"
 
+RUNS_COMPLETED = "headway.runs.completed.v1"
+
 _WORKER = "worker/"
 
 
 class StoredEvent(Struct, frozen=True, kw_only=True):
-    """An accepted event; `data` is its JSON."""
+    """An accepted event; `data` is its JSON, or the decoded part of a packed event."""
 
     id: int
     type: str
     source: str
     occurred_at: datetime
     recorded_at: datetime
-    data: str
+    data: str | Struct
     work: UUID | None = None
     run: UUID | None = None
     lease: UUID | None = None
@@ -124,6 +126,21 @@ class Lifecycle(Struct, frozen=True, kw_only=True):
     activations: list[dict[str, Any]] = []
 
 
+class Completed(Struct, frozen=True, kw_only=True):
+    """A completed run of a packed event."""
+
+    run: UUID
+    started_at: datetime
+    finished_at: datetime
+    worker_started_at: datetime | None = None
+    worker_finished_at: datetime | None = None
+    output: Any = None
+
+
+class _Packed(Struct, frozen=True, kw_only=True):
+    runs: list[Completed]
+
+
 class ManifestGone(Struct, frozen=True, kw_only=True):
     """A manifest was pruned."""
 
@@ -169,8 +186,23 @@ _NEW_ROWS: dict[str, tuple[type[Row], str]] = {
 _COLUMNS = {"work": "work_id", "run": "run_id", "lease": "lease_id", "group": "group_name"}
 
 
+_packed_decoder = msgspec.json.Decoder(_Packed)
+
+
+def unpack(event: StoredEvent) -> list[StoredEvent]:
+    """Split an event about several runs of a lease into an event for each; return others as is."""
+    if event.type != RUNS_COMPLETED or not isinstance(event.data, str):
+        return [event]
+    return [
+        structs.replace(event, run=completed.run, data=completed)
+        for completed in _packed_decoder.decode(event.data).runs
+    ]
+
+
 def open_data(event: StoredEvent) -> Any:
     """Decode the data of an event; `None` if no table follows from it."""
+    if not isinstance(event.data, str):
+        return event.data
     if event.type in _NEW_ROWS:
         return _new_row(event)
     decoder = _DECODERS.get(event.type)
@@ -179,7 +211,7 @@ def open_data(event: StoredEvent) -> Any:
 
 def _new_row(event: StoredEvent) -> Row:
     kind, time_column = _NEW_ROWS[event.type]
-    data = msgspec.json.decode(event.data)
+    data: dict[str, Any] = msgspec.json.decode(str(event.data))
     row = {_COLUMNS.get(name, name): value for name, value in data.items()}
     row |= {"id": data.get("dead_letter", data["work"]), time_column: event.occurred_at}
     if kind is WorkRow:

@@ -18,6 +18,7 @@ from headway_history.events import (
     SNAPSHOT,
     BroughtForward,
     CancelRequested,
+    Completed,
     InDoubt,
     LetterResolved,
     Lifecycle,
@@ -25,6 +26,7 @@ from headway_history.events import (
     StoredEvent,
     Waiting,
     open_data,
+    unpack,
 )
 from headway_history.rows import LetterRow, LetterRun, RunRow, Snapshot, WorkRow, WorkRows
 
@@ -42,18 +44,21 @@ class _WorkEvents:
     """The events of a piece of work after its newest snapshot, by type of data."""
 
     def __init__(self, events: Iterable[StoredEvent]) -> None:
-        events = list(events)
+        events = [part for event in events for part in unpack(event)]
         snapshots = [open_data(event) for event in events if event.type == SNAPSHOT]
         self.base: Snapshot | None = max(snapshots, key=attrgetter("covers"), default=None)
         covers = 0 if self.base is None else self.base.covers
         self._by_kind: dict[type, list[tuple[StoredEvent, Any]]] = {}
         self.of_runs: dict[UUID | None, list[tuple[StoredEvent, Lifecycle]]] = {}
         self.of_leases: dict[UUID | None, list[tuple[StoredEvent, Lifecycle]]] = {}
+        self.completed: dict[UUID, tuple[StoredEvent, Completed]] = {}
         for event in events:
             if event.id <= covers or event.type == SNAPSHOT:
                 continue
             data = open_data(event)
-            if not isinstance(data, Lifecycle):
+            if isinstance(data, Completed):
+                self.completed[data.run] = (event, data)
+            elif not isinstance(data, Lifecycle):
                 self._by_kind.setdefault(type(data), []).append((event, data))
             elif event.run is not None:
                 self.of_runs.setdefault(event.run, []).append((event, data))
@@ -236,12 +241,24 @@ def _apply_lifecycle(run: RunRow, history: _WorkEvents) -> None:
             run.worker_finished_at = data.worker_time
             run.failure, run.output, run.cancel_reason = data.failure, data.output, data.reason
         run.activations = _merge_activations(run.activations, data.activations)
+    if run.run_id in history.completed:
+        _apply_completion(run, *history.completed[run.run_id])
     if run.started_at is not None and run.state == "pending":
         run.state = "in_progress"
     if run.started_at is not None:
         run.started_at = max(run.started_at, run.created_at)
     if run.finished_at is not None:
         run.finished_at = max(run.finished_at, run.started_at or run.created_at)
+
+
+def _apply_completion(run: RunRow, event: StoredEvent, completed: Completed) -> None:
+    """Apply the end of a run, and its start if no event of its own reported it."""
+    run.worker, run.state = event.worker, "completed"
+    run.finished_at, run.worker_finished_at = completed.finished_at, completed.worker_finished_at
+    run.output = completed.output
+    if run.started_at is None:
+        run.started_at, run.start_heard_at = completed.started_at, event.recorded_at
+        run.worker_started_at = completed.worker_started_at
 
 
 def _merge_activations(known: Any, more: list[dict[str, Any]]) -> Any:

@@ -143,7 +143,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings) -> None:
         service.keep(pass_name, intake.run_once)
     service.keep("gate", run_gate, wake.gate)
     service.keep("waits", Waits(database, settings).run_once, wake.waits)
-    service.keep("durations", Durations(database, wake.ended_jobs).run_once, wake.ended_jobs)
+    service.keep("durations", Durations(database, wake.durations).run_once, wake.durations)
     service.keep("cancels", partial(push_cancels, database, broker, name), wake.cancels)
     expire = partial(withdraw_expired, database, broker, settings, name)
     service.keep("expiry", expire, wake.expiry)

@@ -5,6 +5,9 @@ lease is meant to take some tens of milliseconds: short enough that more urgent 
 noticeably, and long enough that its cost does not matter.
 """
 
+import statistics
+from collections.abc import Sequence
+
 # The work in one lease, in seconds.
 LEASE_SECONDS = 0.075
 # Most runs in a lease, unless the job states a number.
@@ -13,6 +16,9 @@ MOST_RUNS = 100
 MOST_BYTES = 256 * 1024
 # Time after which a worker hands back the runs of a lease that have not begun.
 HAND_BACK_SECONDS = 2.0
+# The runs by which the duration of a job is measured; with fewer than the least it is unknown.
+RECENT_RUNS = 100
+_LEAST_RUNS = 10
 
 
 def lease_size(stated: int | None, seconds: float | None) -> int:
@@ -29,3 +35,10 @@ def lease_size(stated: int | None, seconds: float | None) -> int:
 def spread(size: int, *, waiting: int, slots: int) -> int:
     """Return the size of leases with which the waiting work uses every idle slot."""
     return min(size, -(-waiting // slots)) if slots > 0 else size
+
+
+def typical_seconds(durations: Sequence[float]) -> float | None:
+    """Return the 90th percentile of recent runs or their mean, whichever is longer."""
+    if len(durations) < _LEAST_RUNS:
+        return None
+    return max(statistics.fmean(durations), sorted(durations)[len(durations) * 9 // 10])

@@ -20,12 +20,13 @@ from headway_contract.lifecycle import (
     RunActivated,
     RunEvent,
     RunFailed,
+    RunsCompleted,
     RunStarted,
 )
 from headway_contract.subjects import DISPATCHER
 from msgspec import Struct, structs
 
-from headway_decisions.runs.folding import Fact, Run, fold
+from headway_decisions.runs.folding import Fact, Run, complete, fold
 
 Refusal = Literal[
     "wrong_token",
@@ -62,17 +63,22 @@ class Arrived(Struct, frozen=True, kw_only=True):
 
 
 class Judged(Struct, frozen=True, kw_only=True):
-    """The lease and its runs after a message, and the refusal of each event or `None`."""
+    """The lease and its runs after a message, and the refusal of each event or `None`.
+
+    `refused_runs` are runs of an accepted `RunsCompleted` for which it does not count.
+    """
 
     lease: Lease
     runs: dict[UUID, Run]
     refusals: tuple[Refusal | None, ...]
+    refused_runs: dict[UUID, Refusal] = {}
 
 
 def judge(lease: Lease, runs: dict[UUID, Run], arrived: Arrived) -> Judged:
     """Accept or refuse each event of a message, in order."""
     runs = dict(runs)
     refusals: list[Refusal | None] = []
+    refused_runs: dict[UUID, Refusal] = {}
     for fact in arrived.facts:
         refusal = _refusal(lease, runs, arrived, fact.data)
         refusals.append(refusal)
@@ -83,6 +89,9 @@ def judge(lease: Lease, runs: dict[UUID, Run], arrived: Arrived) -> Judged:
         elif arrived.worker != DISPATCHER and lease.claimed_by is None:
             # Every event of a worker implies a claim.
             lease = structs.replace(lease, claimed_by=arrived.worker, nonce=fact.data.nonce)
+        if isinstance(fact.data, RunsCompleted):
+            refused_runs |= _complete(runs, fact)
+            continue
         # A claim concerns all runs of the lease.
         concerned = list(runs) if isinstance(fact.data, LeaseClaimed) else []
         for run in [fact.data.run] if isinstance(fact.data, RunEvent) else concerned:
@@ -90,7 +99,21 @@ def judge(lease: Lease, runs: dict[UUID, Run], arrived: Arrived) -> Judged:
     if runs and all(run.ended for run in runs.values()):
         lease = structs.replace(lease, ended=True)
     lease = advance(lease, arrived.predecessor, arrived.sequence)
-    return Judged(lease=lease, runs=runs, refusals=tuple(refusals))
+    return Judged(lease=lease, runs=runs, refusals=tuple(refusals), refused_runs=refused_runs)
+
+
+def _complete(runs: dict[UUID, Run], fact: Fact) -> dict[UUID, Refusal]:
+    """Apply the completions of an event; return the refused ones."""
+    refused: dict[UUID, Refusal] = {}
+    for completion in fact.completions:
+        run = runs.get(completion.run)
+        if run is None:
+            refused[completion.run] = "unknown_run"
+        elif run.ended:
+            refused[completion.run] = "run_ended"
+        else:
+            runs[run.id] = complete(run, fact.worker, completion)
+    return refused
 
 
 def advance(lease: Lease, predecessor: int, sequence: int) -> Lease:

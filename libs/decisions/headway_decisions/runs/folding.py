@@ -6,7 +6,7 @@ starts. Activations are a union by dependent and key.
 """
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
 
@@ -18,6 +18,17 @@ from msgspec import Struct, structs
 from headway_decisions.runs.transitions import TERMINAL, RunState, next_run_state
 
 
+class Completion(Struct, frozen=True, kw_only=True):
+    """A run that began and completed, with clamped times and those of the worker's clock."""
+
+    run: UUID
+    started_at: datetime
+    finished_at: datetime
+    worker_started_at: datetime | None = None
+    worker_finished_at: datetime | None = None
+    output: Any = None
+
+
 class Fact(Struct, frozen=True, kw_only=True):
     """One event: `at` is clamped, `worker_time` is `None` if the dispatcher published it."""
 
@@ -25,7 +36,8 @@ class Fact(Struct, frozen=True, kw_only=True):
     worker: str
     data: lifecycle.LeaseEvent
     worker_time: datetime | None = None
-    accepted: bool = True
+    # The runs of a `RunsCompleted`.
+    completions: tuple[Completion, ...] = ()
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -53,9 +65,60 @@ class Run(Struct, frozen=True, kw_only=True):
 def fold(run: Run, facts: Iterable[Fact]) -> Run:
     """Apply events; any order gives the same record."""
     for fact in facts:
-        if fact.accepted:
-            run = _apply(run, fact)
+        run = _apply(run, fact)
     return run
+
+
+def completions(
+    data: lifecycle.RunsCompleted, *, created_at: datetime | None = None, now: datetime
+) -> tuple[Completion, ...]:
+    """Return the completions of an event, with times between the creation of its lease and now."""
+    found = []
+    for run in data.runs:
+        began, ended = in_utc(run.started_at), _later(run.started_at, run.seconds)
+        started_at = clamp(run.started_at, created_at=created_at or run.started_at, now=now)
+        found.append(
+            Completion(
+                run=run.run,
+                started_at=started_at,
+                finished_at=max(started_at, now if ended is None else min(ended, now)),
+                worker_started_at=began,
+                worker_finished_at=ended,
+                output=run.output,
+            )
+        )
+    return tuple(found)
+
+
+def in_utc(time: datetime) -> datetime | None:
+    """Convert to UTC; returns `None` for a time outside the years 1 to 9999 there."""
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        return None
+
+
+def _later(time: datetime, seconds: float) -> datetime | None:
+    try:
+        return (time + timedelta(seconds=seconds)).astimezone(UTC)
+    except OverflowError:
+        return None
+
+
+def complete(run: Run, worker: str, completion: Completion) -> Run:
+    """Apply a completion: the same record as its start and its end give one after the other."""
+    known = run.started_at is not None
+    started_at = run.started_at or completion.started_at
+    return structs.replace(
+        run,
+        state=next_run_state(run.state, "completed"),
+        worker=worker,
+        started_at=started_at,
+        finished_at=max(completion.finished_at, started_at),
+        worker_started_at=run.worker_started_at if known else completion.worker_started_at,
+        worker_finished_at=completion.worker_finished_at,
+        output=completion.output,
+    )
 
 
 def clamp(time: datetime, *, created_at: datetime, now: datetime) -> datetime:

@@ -9,25 +9,43 @@ The token keeps strangers out, and the numbers make order and duplicates harmles
 """
 
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
 from headway_contract import Event
 from headway_contract import fields as limits
 from headway_contract import worker_protocol as protocol
-from headway_contract.lifecycle import Failure, LeaseClaimed, RunCancelled, RunCompleted, RunFailed
+from headway_contract.lifecycle import (
+    Failure,
+    LeaseClaimed,
+    LeaseEvent,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunsCompleted,
+)
 from headway_contract.worker_protocol import LogLine, Progress
 from msgspec import Struct, structs
 
 _HOST_LIMIT = 255
 
 
-def bound_event(event: Event, message_size: int) -> Event:
-    """Cut an event to the limits; `message_size` is the size of its message in bytes."""
+def bound_event(event: Event, message_size: int) -> Iterator[Event]:
+    """Cut an event to the limits; `message_size` is the size of its message in bytes.
+
+    Runs of a `RunsCompleted` whose output is too large fail, by events of their own.
+    """
     data = event.data
+    if isinstance(data, RunsCompleted):
+        # Measuring an output is expensive, and few messages are large.
+        if message_size > limits.OUTPUT_LIMIT:
+            yield from _bound_outputs(event, data)
+        else:
+            yield event
+        return
     match data:
         case RunFailed(failure=failure):
             cut = structs.replace(
@@ -42,24 +60,39 @@ def bound_event(event: Event, message_size: int) -> Event:
             data = structs.replace(data, reason=reason[: limits.MESSAGE_LIMIT])
         case LeaseClaimed(host=host) if len(host) > _HOST_LIMIT:
             data = structs.replace(data, host=host[:_HOST_LIMIT])
-        # Measuring an output is expensive, and few messages are large.
         case RunCompleted() if message_size > limits.OUTPUT_LIMIT:
-            data = _bound_output(data)
-    return event if data is event.data else structs.replace(event, type=data.type, data=data)
+            problem = _too_large(data.output)
+            data = data if problem is None else _failed(data, data.run, problem)
+    yield event if data is event.data else structs.replace(event, type=data.type, data=data)
 
 
-def _bound_output(completed: RunCompleted) -> RunCompleted | RunFailed:
-    size = len(msgspec.json.encode(completed.output))
+def _bound_outputs(event: Event, completed: RunsCompleted) -> Iterator[Event]:
+    failures = {run.run: _too_large(run.output) for run in completed.runs}
+    fitting = [run for run in completed.runs if failures[run.run] is None]
+    if fitting:
+        yield structs.replace(event, data=structs.replace(completed, runs=fitting))
+    for run in completed.runs:
+        failure = failures[run.run]
+        if failure is not None:
+            data = _failed(completed, run.run, failure)
+            yield structs.replace(event, id=f"{event.id}.{run.run}", type=data.type, data=data)
+
+
+def _too_large(output: Any) -> Failure | None:
+    size = len(msgspec.json.encode(output))
     if size <= limits.OUTPUT_LIMIT:
-        return completed
-    failure = Failure(
+        return None
+    return Failure(
         kind=limits.OUTPUT_TOO_LARGE,
         message=f"the output has {size} bytes, more than {limits.OUTPUT_LIMIT}: "
         "store it elsewhere and return where it is found",
         retryable=False,
     )
-    lease, token, nonce = completed.lease, completed.token, completed.nonce
-    return RunFailed(lease=lease, token=token, nonce=nonce, run=completed.run, failure=failure)
+
+
+def _failed(data: LeaseEvent, run: UUID, failure: Failure) -> RunFailed:
+    lease, token, nonce = data.lease, data.token, data.nonce
+    return RunFailed(lease=lease, token=token, nonce=nonce, run=run, failure=failure)
 
 
 # The last report of a run may arrive after its outcome.

@@ -109,9 +109,10 @@ class Activations:
     async def close(self) -> None:
         """Cancel pending activations; nothing is published after this."""
         self._over = True
-        for task in self._under_way:
-            task.cancel()
-        await asyncio.gather(*self._under_way, return_exceptions=True)
+        if self._under_way:
+            for task in self._under_way:
+                task.cancel()
+            await asyncio.gather(*self._under_way, return_exceptions=True)
         for activated in self._pending:
             future = activated.future
             if future is not None and future.done() and not future.cancelled():

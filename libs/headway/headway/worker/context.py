@@ -6,7 +6,6 @@ Log lines stay with the run, and go to Python's logging as well.
 """
 
 import logging
-import threading
 import traceback
 from collections.abc import Awaitable, Iterable
 from contextvars import ContextVar
@@ -147,14 +146,14 @@ class Context:
         self.due_at = ordered.due_at
         # Why this work exists.
         self.cause = ordered.cause
-        self._cancelled = threading.Event()
+        self._cancelled = False
         self._activator = activator
         self._reporter = reporter
 
     @property
     def cancelled(self) -> bool:
         """Whether the run should end early. Long plain functions should check it."""
-        return self._cancelled.is_set()
+        return self._cancelled
 
     def progress(self, percent: float | None = None, message: str | None = None) -> None:
         """Report progress in percent and in words; an omitted value keeps its last one.
@@ -193,4 +192,4 @@ class Context:
 
     def ask_to_stop(self) -> None:
         """Note that the run should end early."""
-        self._cancelled.set()
+        self._cancelled = True

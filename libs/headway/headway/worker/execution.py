@@ -52,9 +52,11 @@ class Execution:
         # The broker may accept less than the protocol allows.
         self._most_output = min(OUTPUT_LIMIT, lease.broker.client.max_payload - _ENVELOPE)
         self._body: asyncio.Future[Any] | None = None
-        loop = asyncio.get_running_loop()
-        self._stop_requested: asyncio.Future[None] = loop.create_future()
-        self._hurry: asyncio.Future[None] = loop.create_future()
+        # Done when the body ends, or when it is requested to stop.
+        self._wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Exists once a body is requested to stop; done if it must do so at once.
+        self._hurry: asyncio.Future[None] | None = None
+        self._is_hurried = False
         self._stopping: StopReason | None = None
         self._why = ""
         self.traceparent = ordered.traceparent
@@ -62,12 +64,13 @@ class Execution:
     def stop(self, reason: StopReason, why: str = "") -> None:
         """Request the body to end early; the first reason counts."""
         # A stopping worker shortens the grace of a body that is already stopping.
-        if reason == "worker_stopped" and not self._hurry.done():
-            self._hurry.set_result(None)
+        if reason == "worker_stopped":
+            self._is_hurried = True
+            _set(self._hurry)
         if self._stopping is not None:
             return
         self._stopping, self._why = reason, why
-        self._stop_requested.set_result(None)
+        _set(self._wake)
         self.context.ask_to_stop()
         # A thread can only check `ctx.cancelled`.
         if self._process is not None:
@@ -156,13 +159,17 @@ class Execution:
     async def _ends_in_time(self, body: "asyncio.Future[Any]") -> bool:
         """Wait for the body; after a request to stop, for no longer than its grace."""
         loop = asyncio.get_running_loop()
+        body.add_done_callback(lambda _: _set(self._wake))
         clock = loop.call_later(self.ordered.timeout_seconds, self.stop, "timed_out")
         try:
-            await asyncio.wait({body, self._stop_requested}, return_when=asyncio.FIRST_COMPLETED)
+            await self._wake
         finally:
             clock.cancel()
         if not body.done():
             grace = self.ordered.cancel_grace_seconds
+            self._hurry = loop.create_future()
+            if self._is_hurried:
+                _set(self._hurry)
             ends = {body, self._hurry}
             await asyncio.wait(ends, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
             if self._hurry.done():
@@ -198,6 +205,11 @@ async def _guarded(function: Callable[..., Any], arguments: tuple[Any, ...]) -> 
         return await function(*arguments)
     except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
         raise RuntimeError(f"{type(error).__name__}: {error}") from error
+
+
+def _set(future: "asyncio.Future[None] | None") -> None:
+    if future is not None and not future.done():
+        future.set_result(None)
 
 
 def _retrieve(body: "asyncio.Future[Any]") -> None:

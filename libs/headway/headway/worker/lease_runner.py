@@ -1,26 +1,30 @@
 """Run the runs of one lease, one after the other, until all of them have ended.
 
-Events of a few milliseconds share a message, so short runs cost few messages. A start may
-therefore not be stored yet when its body already runs: if the dispatcher takes a lease of several
-runs away, it orders all of them again, one by one.
+The events of a lease of several runs are published together, at its end or after a short time, so
+short runs cost few messages. A start may therefore not be stored yet when its body already runs: if
+the dispatcher takes such a lease away, it orders all of its runs again, one by one.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from uuid import UUID
 
-from headway_clock import monotonic
+from headway_clock import monotonic, utc_now
 from headway_contract import Event, encode, lifecycle
 from headway_contract.orders import OrderedRun
 from headway_jetstream_kit.tasks import end
+from msgspec import structs
+from msgspec.json import encode as encode_data
 
 from headway.define.jobs import Job
 from headway.worker.execution import Execution, Outcome, StopReason
 from headway.worker.fork_server import ForkServer
 from headway.worker.leases import Lease
 
-LINGER_SECONDS = 0.005
+# How long an event of a lease of several runs may wait for others.
+LINGER_SECONDS = 0.05
 # Pending events above this size are published at once.
 _LARGE = 128 * 1024
 # A dispatcher that lags behind asks for renewals that it does not need.
@@ -56,9 +60,12 @@ class LeaseRunner:
     _start_no_more: StopReason | None = None
     # The index of the run that begins next.
     _next: int = 0
+    # When the body of the current run began, and whether an event has said so.
+    _began_at: datetime = field(default_factory=utc_now)
+    _is_start_reported: bool = False
+    _completed: list[lifecycle.CompletedRun] = field(default_factory=list)
     _pending: list[Event] = field(default_factory=list)
     _pending_bytes: int = 0
-    _pending_since: float = 0.0
     _flushing: asyncio.Task[None] | None = None
     # Most leases end before they need these: a timer costs less than a task.
     _flush_timer: asyncio.TimerHandle | None = None
@@ -84,9 +91,9 @@ class LeaseRunner:
                 self._next += 1
                 if ordered.run not in self.lease.ended_runs:
                     await self._run_next(ordered)
-            await self._flush()
             if self._flushing is not None:
                 await self._flushing
+            await self._flush()
         finally:
             for timer in (self._flush_timer, self._renewal, self._hand_back_timer):
                 if timer is not None:
@@ -127,7 +134,7 @@ class LeaseRunner:
             if outcome is not None and ordered.run not in self.lease.ended_runs:
                 self._append(self.lease.event(outcome, traceparent=ordered.traceparent))
         self._next = len(runs)
-        if self._flush_timer is None and (self._flushing is None or self._flushing.done()):
+        if self._flushing is None or self._flushing.done():
             self._flush_in_background()
 
     def _schedule_hand_back(self) -> None:
@@ -145,21 +152,50 @@ class LeaseRunner:
     async def _run_next(self, ordered: OrderedRun) -> None:
         not_started = self._outcome_without_start(ordered.run)
         if not_started is not None:
-            await self._add(self.lease.event(not_started, traceparent=ordered.traceparent))
+            self._append(self.lease.event(not_started, traceparent=ordered.traceparent))
+            await self._flush_when_due()
             return
         execution = Execution(self.job, ordered, self.lease, self.fork_server)
         self._current = execution
-        began = monotonic()
+        began, self._began_at = monotonic(), utc_now()
+        self._is_start_reported = not self._is_shared
+        self._schedule_flush()
         try:
-            if len(self.lease.order.runs) > 1:
-                await self._add(self.lease.started(ordered))
             outcome = await execution.run()
         finally:
             self._current = None
+        seconds = monotonic() - began
         if self.on_ended is not None:
-            self.on_ended(self.job.name, _OUTCOME_NAMES[type(outcome)], monotonic() - began)
+            self.on_ended(self.job.name, _OUTCOME_NAMES[type(outcome)], seconds)
         if outcome is not None:
-            await self._add(self.lease.event(outcome, traceparent=execution.traceparent))
+            self._add_outcome(ordered, outcome, seconds, execution.traceparent)
+            await self._flush_when_due()
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether the lease has several runs; the start of a single one is in its claim."""
+        return len(self.lease.order.runs) > 1
+
+    def _add_outcome(
+        self, ordered: OrderedRun, outcome: Outcome, seconds: float, context: str | None
+    ) -> None:
+        if not isinstance(outcome, lifecycle.RunCompleted):
+            if not self._is_start_reported:
+                self._append(self.lease.started(ordered, at=self._began_at))
+            self._append(self.lease.event(outcome, traceparent=context))
+        elif self._is_shared:
+            completed = lifecycle.CompletedRun(
+                run=ordered.run,
+                started_at=self._began_at,
+                seconds=seconds,
+                output=outcome.output,
+                traceparent=context,
+            )
+            self._completed.append(completed)
+            self._pending_bytes += len(encode_data(completed))
+        else:
+            completed_event = structs.replace(outcome, seconds=seconds)
+            self._append(self.lease.event(completed_event, traceparent=context))
 
     def _outcome_without_start(self, run: UUID) -> Outcome | None:
         """Return the outcome of a run that must not start, or `None` if it may."""
@@ -172,38 +208,57 @@ class LeaseRunner:
             return lifecycle.RunFailed(**fields, failure=failure)
         return None
 
-    async def _add(self, event: Event) -> None:
-        """Publish an event soon, together with others of the same moment."""
-        self._append(event)
-        waited = monotonic() - self._pending_since
-        single = len(self.lease.order.runs) == 1
-        if single or waited >= LINGER_SECONDS or self._pending_bytes > _LARGE:
-            await self._flush()
-        elif self._flush_timer is None and (self._flushing is None or self._flushing.done()):
-            loop = asyncio.get_running_loop()
-            self._flush_timer = loop.call_later(LINGER_SECONDS, self._flush_in_background)
-
     def _append(self, event: Event) -> None:
-        if not self._pending:
-            self._pending_since = monotonic()
         self._pending.append(event)
         self._pending_bytes += len(encode(event))
 
+    async def _flush_when_due(self) -> None:
+        """Publish at once what is large or the only outcome; other events soon, together."""
+        if not self._is_shared or self._pending_bytes > _LARGE:
+            await self._flush()
+        else:
+            self._schedule_flush()
+
+    def _schedule_flush(self) -> None:
+        if not self._is_shared or self._flush_timer is not None:
+            return
+        if self._flushing is None or self._flushing.done():
+            loop = asyncio.get_running_loop()
+            self._flush_timer = loop.call_later(LINGER_SECONDS, self._flush_in_background)
+
     def _flush_in_background(self) -> None:
         async def flush_all() -> None:
-            while self._pending:
+            while self._has_news():
                 await self._flush()
 
-        self._flush_timer = None
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
         self._flushing = asyncio.create_task(flush_all())
+
+    def _has_news(self) -> bool:
+        starts = self._current is not None and not self._is_start_reported
+        return bool(self._pending or self._completed or starts)
 
     async def _flush(self) -> None:
         if self._flush_timer is not None:
             self._flush_timer.cancel()
             self._flush_timer = None
-        events, self._pending, self._pending_bytes = self._pending, [], 0
+        events = self._take_events()
         if events and await self.lease.publish(*events) == "lost" and self._current is not None:
             self._current.stop("released")
+
+    def _take_events(self) -> list[Event]:
+        """Return everything that is not published: outcomes, and the start of the current run."""
+        events, self._pending, self._pending_bytes = self._pending, [], 0
+        completed, self._completed = self._completed, []
+        for chunk in _chunks(completed):
+            data = lifecycle.RunsCompleted(**self.lease.credentials, runs=chunk)
+            events.append(self.lease.event(data, traceparent=chunk[-1].traceparent))
+        if self._current is not None and not self._is_start_reported:
+            self._is_start_reported = True
+            events.append(self.lease.started(self._current.ordered, at=self._began_at))
+        return events
 
     def _schedule_renewal(self) -> None:
         """Keep the lease's last message from expiring in the stream."""
@@ -219,3 +274,18 @@ class LeaseRunner:
                 self._current.stop("released")
 
         self._renewing = asyncio.create_task(renew())
+
+
+def _chunks(completed: list[lifecycle.CompletedRun]) -> Iterator[list[lifecycle.CompletedRun]]:
+    """Split completed runs into events that fit into messages."""
+    chunk: list[lifecycle.CompletedRun] = []
+    size = 0
+    for run in completed:
+        length = len(encode_data(run))
+        if chunk and size + length > _LARGE:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(run)
+        size += length
+    if chunk:
+        yield chunk

@@ -9,6 +9,7 @@ the worker publishes the events again instead of running the body again.
 import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
@@ -35,9 +36,9 @@ Published = Literal["stored", "lost"]
 CLAIM_PATIENCE = 20.0
 _HEADERS = 4096
 
-# Bounds of the finished leases: how many with their events, of which size, and how many ids.
+# Bounds of the finished leases: how many with their events, how many bytes, and how many ids.
 _MOST_LEASES = 1000
-_MOST_BYTES = 16 * 1024
+_MOST_BYTES = 16 * 1024**2
 _MOST_NAMES = 10_000
 
 
@@ -122,11 +123,14 @@ class Lease:
         """Publish that the lease is still held."""
         return await self.publish(self.event(LeaseRenewed(**self.credentials)))
 
-    def started(self, run: OrderedRun) -> Event:
-        """Return the start event of a run."""
-        return self.event(RunStarted(**self.credentials, run=run.run), traceparent=run.traceparent)
+    def started(self, run: OrderedRun, *, at: datetime | None = None) -> Event:
+        """Return the start event of a run; it starts now if no time is given."""
+        started = RunStarted(**self.credentials, run=run.run)
+        return self.event(started, traceparent=run.traceparent, at=at)
 
-    def event(self, data: EventData, *, traceparent: str | None = None) -> Event:
+    def event(
+        self, data: EventData, *, traceparent: str | None = None, at: datetime | None = None
+    ) -> Event:
         """Put data of this lease into an envelope."""
         subject = getattr(data, "run", None) or self.order.lease
         source = f"worker/{self.worker}"
@@ -135,7 +139,7 @@ class Lease:
             id=new_id(),
             source=source,
             subject=subject,
-            time=utc_now(),
+            time=at or utc_now(),
             traceparent=traceparent,
         )
 
@@ -238,8 +242,10 @@ class FinishedLeases:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._leases: OrderedDict[UUID, Lease] = OrderedDict()
+        # With the size that it had when it was added.
+        self._leases: OrderedDict[UUID, tuple[Lease, int]] = OrderedDict()
         self._names: OrderedDict[UUID, None] = OrderedDict()
+        self._bytes = 0
 
     def __contains__(self, lease: UUID) -> bool:
         return lease in self._names
@@ -253,16 +259,17 @@ class FinishedLeases:
         self._names[name] = None
         if len(self._names) > _MOST_NAMES:
             self._names.popitem(last=False)
-        if lease.size <= _MOST_BYTES:
-            lease.forget_runs()
-            self._leases[name] = lease
-            if len(self._leases) > _MOST_LEASES:
-                self._leases.popitem(last=False)
+        lease.forget_runs()
+        self._leases[name] = lease, lease.size
+        self._bytes += lease.size
+        while len(self._leases) > _MOST_LEASES or self._bytes > _MOST_BYTES:
+            _, (_, size) = self._leases.popitem(last=False)
+            self._bytes -= size
 
     async def handle_redelivery(self, message: Message, name: UUID) -> None:
         """Republish missing events of a lease whose order came again, then acknowledge it."""
-        lease = self._leases.get(name)
-        if lease is None or await lease.restore():
+        kept = self._leases.get(name)
+        if kept is None or await kept[0].restore():
             await ack(self._broker, [message])
         else:
             await nak(self._broker, message, delay=1 + jitter())

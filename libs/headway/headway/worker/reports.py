@@ -33,11 +33,12 @@ class Reports:
     def __init__(self, ordered: OrderedRun, lease: Lease) -> None:
         self._broker = lease.broker
         self._ordered = ordered
-        self._subject = subjects.progress(lease.order.lease, lease.worker)
+        self._worker = lease.worker
         self._order = lease.order
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
-        self._publishing = asyncio.Lock()
+        # A run that reports nothing needs no lock.
+        self._publishing: asyncio.Lock | None = None
         self._percent: float | None = None
         self._message: str | None = None
         self._changed = False
@@ -101,10 +102,12 @@ class Reports:
             self._timer = self._loop.call_later(_DELAY_SECONDS, begin)
 
     async def _publish(self) -> None:
+        self._publishing = self._publishing or asyncio.Lock()
         async with self._publishing:
             while (report := self._take()) is not None:
                 try:
-                    await self._broker.client.publish(self._subject, msgspec.json.encode(report))
+                    subject = subjects.progress(self._order.lease, self._worker)
+                    await self._broker.client.publish(subject, msgspec.json.encode(report))
                 except (OSError, NatsError) as error:
                     log.debug("progress not published", run=self._ordered.run, error=error)
                     with self._lock:

@@ -1,35 +1,34 @@
-"""Measure how long runs of a job take, so that the gate can size its leases."""
+"""Store how long runs of a job take, so that the gate can size its leases."""
 
 from headway_clock import monotonic
+from headway_decisions.capacity.packing import typical_seconds
 from headway_postgres_kit import Database
 
 from headway_dispatcher.store import gates
-from headway_dispatcher.wakeups import EndedJobs
+from headway_dispatcher.wakeups import RunDurations
 
 _SECONDS_BETWEEN_PASSES = 1.0
-_RECENT_RUNS = 100
-# With fewer runs than this, the duration of a job counts as unknown.
-_LEAST_RUNS = 10
 
 
 class Durations:
-    """Measures the durations of jobs, for one dispatcher process."""
+    """Stores the durations of the jobs whose runs this process projects."""
 
-    def __init__(self, database: Database, ended: EndedJobs) -> None:
+    def __init__(self, database: Database, recent: RunDurations) -> None:
         self._database = database
-        self._ended = ended
+        self._recent = recent
         self._may_run_at = 0.0
 
     async def run_once(self) -> float | None:
-        """Store the durations of jobs whose runs have ended, at most once a second."""
+        """Store the durations of jobs whose runs have completed, at most once a second."""
         early = self._may_run_at - monotonic()
         if early > 0:
             return early
-        jobs = self._ended.take()
-        if jobs:
+        typical = {job: typical_seconds(durations) for job, durations in self._recent.take()}
+        known = {job: seconds for job, seconds in typical.items() if seconds is not None}
+        if known:
             self._may_run_at = monotonic() + _SECONDS_BETWEEN_PASSES
             async with self._database.acquire() as connection:
                 await connection.execute(
-                    gates["measure_durations"], jobs, _RECENT_RUNS, _LEAST_RUNS
+                    gates["write_durations"], list(known), list(known.values())
                 )
         return None

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 from headway_history import LetterRow, RunRow, StoredEvent, WorkRow, WorkRows, fold
-from headway_history.events import FORGOTTEN, Forgotten, open_data
+from headway_history.events import FORGOTTEN, Forgotten, open_data, unpack
 from headway_history.rows import Absence, LetterRun
 from headway_postgres_kit import Connection, Database
 from msgspec import Struct
@@ -115,7 +115,8 @@ async def read_page(connection: Connection, above: UUID) -> Page | None:
 async def fold_works(connection: Connection, events: Sequence[StoredEvent]) -> dict[UUID, WorkRows]:
     """Fold the events of several works, sorted by work.
 
-    A lease with several runs is claimed once for all of them, and that event has no single work.
+    A lease with several runs is claimed once for all of them, and their ends may be packed. Those
+    events have no single work; each run gets its part of them.
     """
     by_work = {
         work: list(own) for work, own in groupby(events, attrgetter("work")) if work is not None
@@ -125,14 +126,17 @@ async def fold_works(connection: Connection, events: Sequence[StoredEvent]) -> d
         work: {run.lease_id for run in rows.runs.values() if run.host is None}
         for work, rows in folded.items()
     }
+    # By lease, or by run for its part of a packed event.
     shared: dict[UUID | None, list[StoredEvent]] = {}
     wanted = {lease for leases in unclaimed.values() for lease in leases}
     for event in await HISTORY.of_leases(connection, wanted):
-        shared.setdefault(event.lease, []).append(event)
+        for part in unpack(event):
+            shared.setdefault(part.run or part.lease, []).append(part)
     for work, leases in unclaimed.items():
-        claims = [event for lease in leases for event in shared.get(lease, ())]
-        if claims:
-            folded[work] = fold([*by_work[work], *claims])
+        owners = [*leases, *folded[work].runs]
+        parts = [event for owner in owners for event in shared.get(owner, ())]
+        if parts:
+            folded[work] = fold([*by_work[work], *parts])
     return folded
 
 

@@ -545,6 +545,22 @@ CREATE INDEX history_type ON dispatcher.history (type)
 CREATE INDEX history_operator ON dispatcher.history (recorded_at, id)
     WHERE source LIKE 'operator/%';
 
+-- History with one row for each event: a packed event about runs of a lease has one for each run.
+CREATE VIEW dispatcher.history_event AS
+SELECT id, event_id, type, subject, source, occurred_at, data, accepted, refusal, work_id, run_id,
+       lease_id, recorded_at
+FROM dispatcher.history
+WHERE type <> 'headway.runs.completed.v1'
+UNION ALL
+SELECT history.id, history.event_id || '.' || (packed.run ->> 'run'), 'headway.run.completed.v1',
+       packed.run ->> 'run', history.source,
+       coalesce((packed.run ->> 'finished_at')::timestamptz, history.occurred_at), packed.run,
+       history.accepted, history.refusal, (packed.run ->> 'work')::uuid,
+       (packed.run ->> 'run')::uuid, history.lease_id, history.recorded_at
+FROM dispatcher.history
+CROSS JOIN LATERAL jsonb_array_elements(history.data -> 'runs') AS packed (run)
+WHERE history.type = 'headway.runs.completed.v1';
+
 -- Events of days without a partition, until that partition exists.
 CREATE TABLE dispatcher.history_default PARTITION OF dispatcher.history DEFAULT;
 
@@ -640,7 +656,7 @@ BEGIN
         ' dispatcher.rate_use, dispatcher.job_duration, dispatcher.work_queue, dispatcher.closed_lane,'
         ' dispatcher.ready_lane, dispatcher.waiting, dispatcher.metadata, dispatcher.run_log,'
         ' dispatcher.dead_letter, dispatcher.canary, dispatcher.worker, dispatcher.witness,'
-        ' dispatcher.history, dispatcher.tombstone, dispatcher.migration TO %s', reader);
+        ' dispatcher.history, dispatcher.history_event, dispatcher.tombstone, dispatcher.migration TO %s', reader);
     EXECUTE format(
         'GRANT SELECT (id, job, groups, created_at, claimed_by, nonce, last_heard_at, sequence, ended_at,'
         ' listed_at) ON dispatcher.lease TO %s', reader);

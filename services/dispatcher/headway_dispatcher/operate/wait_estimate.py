@@ -24,6 +24,7 @@ _NO_LINE = ("start_by", "group_disabled", "manifest_disabled", "not_before")
 # Gates that a person opens.
 _OPENED_BY_PEOPLE = ("group_disabled", "manifest_disabled", "no_worker")
 _JOBS_SHOWN = 3
+_RECENT_RUNS = 100
 
 
 class Estimate(Struct, frozen=True, kw_only=True):
@@ -143,7 +144,7 @@ class WaitEstimate:
         if not holders:
             return Estimate(basis="no run holds the slots")
         jobs = sorted({holder.job for holder in holders} | set(ahead))
-        rows = await self._connection.fetch(explanations["durations"], jobs)
+        rows = await self._connection.fetch(explanations["durations"], jobs, _RECENT_RUNS)
         seconds: dict[str, list[float]] = {}
         for row in rows:
             seconds.setdefault(row["job"], []).append(row["seconds"])

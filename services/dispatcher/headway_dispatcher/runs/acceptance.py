@@ -5,7 +5,8 @@ Nothing here reads or writes the database: `Batch` holds the locked leases and t
 """
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -19,13 +20,14 @@ from headway_contract.lifecycle import (
     RunCompleted,
     RunEvent,
     RunFailed,
+    RunsCompleted,
     RunStarted,
 )
 from headway_contract.subjects import DISPATCHER
 from headway_contract.worker_protocol import ReleaseLease
 from headway_decisions.runs import acceptance
 from headway_decisions.runs.acceptance import Arrived, Judged, Lease, Refusal
-from headway_decisions.runs.folding import Fact, Run, clamp, end_of
+from headway_decisions.runs.folding import Fact, Run, clamp, completions, end_of, in_utc
 from headway_decisions.runs.report_limits import bound_event, storable_json
 from headway_history import Record
 from headway_history.events import worker_source
@@ -68,6 +70,7 @@ class Batch(Struct):
     """The leases and runs of a batch of messages, while it is judged."""
 
     leases: dict[UUID, Lease]
+    jobs: dict[UUID, str]
     created_at: dict[UUID, datetime]
     runs: dict[UUID, dict[UUID, Run]]
     work_of: dict[UUID, UUID]
@@ -83,6 +86,8 @@ class Batch(Struct):
     refused_claims: list[tuple[str, ReleaseLease]] = []
     # Problems with messages of a lease's claimant.
     warnings: dict[UUID, str] = {}
+    # Durations of completed runs in seconds, by job.
+    durations: dict[str, list[float]] = {}
 
     def work_for(self, data: LeaseEvent) -> UUID | None:
         """Return the work of an event; `None` if its lease has several runs."""
@@ -90,6 +95,14 @@ class Batch(Struct):
             return self.work_of.get(data.run)
         runs = self.runs.get(data.lease, {})
         return self.work_of[next(iter(runs))] if len(runs) == 1 else None
+
+    def note_duration(self, lease: UUID, run: Run, data: LeaseEvent) -> None:
+        """Note the duration of a completed run."""
+        if isinstance(data, RunCompleted) and run.started_at is not None and run.finished_at:
+            seconds = data.seconds
+            if seconds is None:
+                seconds = (run.finished_at - run.started_at).total_seconds()
+            self.durations.setdefault(self.jobs[lease], []).append(seconds)
 
     def note_starts(self, runs: Iterable[Run]) -> None:
         """Note the start delay of runs that have begun."""
@@ -112,8 +125,9 @@ def read_message(message: Message) -> LeaseMessage:
         raise Unreadable(str(error)) from error
     size = len(message.body)
     known = events_in(structs.replace(message, body=storable_json(message.body)))
-    events = [bound_event(event, size) for event in known if isinstance(event.data, LeaseEvent)]
-    count_ignored("events_that_are_no_workers", len(known) - len(events))
+    of_leases = [event for event in known if isinstance(event.data, LeaseEvent)]
+    count_ignored("events_that_are_no_workers", len(known) - len(of_leases))
+    events = [bound for event in of_leases for bound in bound_event(event, size)]
     return LeaseMessage(
         sequence=message.sequence,
         lease=lease,
@@ -156,9 +170,13 @@ def judge_message(batch: Batch, message: LeaseMessage, now: datetime) -> list[Re
             new = [each for each in activations if (each.manifest, each.key) not in known]
             if new:
                 batch.activated.append((event, new))
+        elif isinstance(event.data, RunsCompleted):
+            records += _packed_records(batch, event, message, fact, judged)
+            continue
         elif isinstance(event.data, RunCompleted | RunFailed | RunCancelled):
             # The time at which its run ended.
             final = structs.replace(fact, at=end_of(judged.runs[event.data.run], fact.at))
+            batch.note_duration(lease.id, judged.runs[event.data.run], event.data)
         records.append(_record(event, message, final, batch.work_for(event.data), refusal))
     warning = _warning(message, events, judged)
     if warning is not None:
@@ -203,20 +221,75 @@ def _warning(message: LeaseMessage, events: list[Event], judged: Judged) -> str 
 
 def _fact(event: Event, message: LeaseMessage, created_at: datetime, now: datetime) -> Fact:
     """Clamp the time of an event, and keep the worker's own time beside it."""
+    packed = isinstance(event.data, RunsCompleted)
     return Fact(
         at=clamp(event.time, created_at=created_at, now=now),
         worker=message.worker,
         data=event.data,
-        worker_time=None if message.worker == DISPATCHER else _in_utc(event.time),
+        worker_time=None if message.worker == DISPATCHER else in_utc(event.time),
+        completions=completions(event.data, created_at=created_at, now=now) if packed else (),
     )
 
 
-def _in_utc(time: datetime) -> datetime | None:
-    """Convert to UTC; returns `None` for a time outside the years 1 to 9999 there."""
-    try:
-        return time.astimezone(UTC)
-    except OverflowError:
-        return None
+def _packed_records(
+    batch: Batch, event: Event, message: LeaseMessage, fact: Fact, judged: Judged
+) -> list[Record]:
+    """Return one record for all completed runs of an event, and one for each refused run."""
+    data: RunsCompleted = event.data
+    by_run = {run.run: run for run in data.runs}
+    refused = judged.refused_runs
+    records = []
+    for run, refusal in refused.items():
+        rights: dict[str, Any] = {"lease": data.lease, "token": data.token, "nonce": data.nonce}
+        single = structs.replace(
+            event,
+            id=f"{event.id}.{run}",
+            type=RunCompleted.type,
+            subject=str(run),
+            data=RunCompleted(**rights, run=run, output=by_run[run].output),
+        )
+        _handle_refusal(batch, message, single, refusal, judged)
+        records.append(_record(single, message, fact, batch.work_of.get(run), refusal))
+    completed = [each for each in fact.completions if each.run not in refused]
+    if completed:
+        durations = batch.durations.setdefault(batch.jobs[data.lease], [])
+        durations += [by_run[each.run].seconds for each in completed]
+        # One run of several is found by its lease.
+        single_work = batch.work_for(data)
+        records.append(
+            Record(
+                event_id=event.id,
+                type=event.type,
+                subject=event.subject,
+                source=worker_source(message.worker),
+                occurred_at=fact.at,
+                data={
+                    "lease": data.lease,
+                    "nonce": data.nonce,
+                    "runs": [
+                        _packed_run(judged.runs[each.run], batch.work_of[each.run])
+                        for each in completed
+                    ],
+                },
+                work=single_work,
+                run=completed[0].run if single_work is not None else None,
+                lease=data.lease,
+            )
+        )
+    return records
+
+
+def _packed_run(run: Run, work: UUID) -> dict[str, Any]:
+    """Return a completed run for the record of its lease."""
+    return {
+        "run": run.id,
+        "work": work,
+        "started_at": run.started_at,
+        "finished_at": run.finished_at,
+        "worker_started_at": run.worker_started_at,
+        "worker_finished_at": run.worker_finished_at,
+        "output": run.output,
+    }
 
 
 def _record(

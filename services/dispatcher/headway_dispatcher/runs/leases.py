@@ -12,11 +12,11 @@ from uuid import UUID
 
 import msgspec
 from headway_contract import Event, decode, subjects
-from headway_contract.lifecycle import LeaseEvent
+from headway_contract.lifecycle import LeaseEvent, RunsCompleted
 from headway_contract.worker_protocol import LeaseAnswer, LeaseQuestion, LeaseState
 from headway_decisions.runs import acceptance
 from headway_decisions.runs.acceptance import Arrived, Lease
-from headway_decisions.runs.folding import Fact, Run
+from headway_decisions.runs.folding import Fact, Run, completions
 from headway_decisions.runs.report_limits import storable_json
 from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_jetstream_kit.connection import ApiError
@@ -126,7 +126,15 @@ async def read_lease(
 def _judge(view: LeaseView, message: StoredMessage) -> LeaseView:
     """Apply a message as the projector does; applying one again changes nothing."""
     facts = tuple(
-        Fact(at=event.time, worker=message.worker, data=event.data) for event in message.events
+        Fact(
+            at=event.time,
+            worker=message.worker,
+            data=event.data,
+            completions=completions(event.data, now=event.time)
+            if isinstance(event.data, RunsCompleted)
+            else (),
+        )
+        for event in message.events
     )
     arrived = Arrived(worker=message.worker, sequence=message.sequence, predecessor=-1, facts=facts)
     judged = acceptance.judge(view.lease, view.runs, arrived)

@@ -9,7 +9,7 @@ from datetime import datetime
 from uuid import UUID
 
 from headway_contract import Event, subjects
-from headway_contract.lifecycle import Activation, RunEvent
+from headway_contract.lifecycle import Activation, RunEvent, RunsCompleted
 from headway_contract.settled import ActivationRequested
 from headway_contract.worker_protocol import CancelPush
 from headway_decisions.runs.folding import Run
@@ -59,7 +59,7 @@ def event_intake(database: Database, broker: Broker, wake: Wakeups) -> Intake:
             # The outbox has the messages about retried letters.
             wake.relay.call()
         wake.gate.call()
-        wake.ended_jobs.add(changes.ended_jobs)
+        wake.durations.add(batch.durations)
         if changes.pruned:
             wake.prunes.call()
         for worker, release in batch.refused_claims:
@@ -157,6 +157,7 @@ async def _lock(connection: Connection, messages: list[LeaseMessage]) -> tuple[B
         by_lease.setdefault(row["lease_id"], {})[row["id"]] = run_of(row)
     batch = Batch(
         leases={row["id"]: lease_of(row) for row in rows},
+        jobs={row["id"]: row["job"] for row in rows},
         # Not the lease's own time, which is real: times of runs are schedule time.
         created_at={row["lease_id"]: row["created_at"] for row in runs},
         runs=by_lease,
@@ -179,6 +180,8 @@ def _note_context(contexts: _Contexts, message: LeaseMessage) -> None:
             contexts[message.lease, event.id] = context
             if isinstance(event.data, RunEvent):
                 contexts[event.data.run] = context
+            elif isinstance(event.data, RunsCompleted):
+                contexts |= {run.run: context for run in event.data.runs}
 
 
 def _write(writes: StatementBatch, runs: Sequence[Run], batch: Batch, now: datetime) -> None:

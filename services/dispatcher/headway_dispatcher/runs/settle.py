@@ -47,8 +47,6 @@ class Changes(Struct):
     freed: set[UUID] = set()
     # Whether work of a pruned manifest ended.
     pruned: bool = False
-    # Jobs whose runs have ended.
-    ended_jobs: set[str] = set()
 
     async def write(
         self,
@@ -139,7 +137,6 @@ async def settle(
         settled = await _write_letters(connection, settled, now)
     _write_settled(writes, settled, now, changes)
     changes.free(rows)
-    changes.ended_jobs.update(row["job"] for row in rows)
 
 
 async def cancel(

@@ -88,16 +88,18 @@ WHERE metadata.state IN ('pending', 'in_progress')
 ORDER BY since, metadata.run_id
 
 -- name: durations
--- Return the durations of recently completed runs in seconds. It reads only the last events of
--- history, so it may return none. $1 jobs.
-SELECT metadata.job,
-       extract(epoch FROM metadata.finished_at - metadata.started_at)::double precision AS seconds
-FROM (SELECT run_id FROM dispatcher.history
-      WHERE type = 'headway.run.completed.v1' AND accepted
-        AND id > (SELECT coalesce(max(id), 0) - 5000 FROM dispatcher.history)) AS latest
-JOIN dispatcher.metadata ON metadata.run_id = latest.run_id
-WHERE metadata.job = ANY($1::text[])
-  AND metadata.started_at IS NOT NULL AND metadata.finished_at IS NOT NULL
+-- Return the durations of the last completed runs in seconds. $1 jobs, $2 runs of each job.
+SELECT wanted.job, recent.seconds
+FROM unnest($1::text[]) AS wanted (job)
+CROSS JOIN LATERAL (
+    SELECT extract(epoch FROM metadata.finished_at - metadata.started_at)::double precision
+               AS seconds
+    FROM dispatcher.metadata
+    WHERE metadata.job = wanted.job AND metadata.state = 'completed'
+      AND metadata.started_at IS NOT NULL
+    ORDER BY metadata.created_at DESC
+    LIMIT $2
+) AS recent
 
 -- name: letter
 -- Return a dead letter in full, by its id, or the latest of a piece of work. $1 id.

@@ -300,26 +300,11 @@ ORDER BY group_name, job
 ON CONFLICT (group_name, job) DO UPDATE SET reason = excluded.reason, since = excluded.since
 WHERE known.reason <> excluded.reason
 
--- name: measure_durations
--- Store how long recent runs of jobs took: the 90th percentile or the mean, whichever is longer. A
--- job with few runs keeps its value. $1 jobs, $2 number of recent runs, $3 least number of runs.
-INSERT INTO dispatcher.job_duration AS known (job, seconds, measured_at)
-SELECT measured.job,
-       greatest(avg(recent.seconds),
-                percentile_disc(0.9) WITHIN GROUP (ORDER BY recent.seconds)),
-       clock_timestamp()
-FROM unnest($1::text[]) AS measured (job)
-CROSS JOIN LATERAL (
-    SELECT extract(epoch FROM metadata.finished_at - metadata.started_at)::double precision
-               AS seconds
-    FROM dispatcher.metadata
-    WHERE metadata.job = measured.job
-      AND metadata.started_at IS NOT NULL AND metadata.finished_at IS NOT NULL
-    ORDER BY metadata.created_at DESC
-    LIMIT $2
-) AS recent
-GROUP BY measured.job
-HAVING count(*) >= $3
+-- name: write_durations
+-- Store how long runs of jobs take. $1 jobs, $2 seconds.
+INSERT INTO dispatcher.job_duration (job, seconds, measured_at)
+SELECT measured.job, measured.seconds, clock_timestamp()
+FROM unnest($1::text[], $2::double precision[]) AS measured (job, seconds)
 ORDER BY measured.job
 ON CONFLICT (job) DO UPDATE
 SET seconds = excluded.seconds, measured_at = excluded.measured_at

@@ -10,14 +10,14 @@ WITH fresh AS (
     ON CONFLICT DO NOTHING
     RETURNING lease_id, event_id
 ), locked AS MATERIALIZED (
-    SELECT id, token, claimed_by, nonce, sequence, loose_links, ended_at IS NOT NULL AS ended
+    SELECT id, token, claimed_by, nonce, sequence, loose_links, ended_at IS NOT NULL AS ended, job
     FROM dispatcher.lease
     WHERE id = ANY($3::uuid[])
     ORDER BY id
     FOR UPDATE
 )
 SELECT NULL AS id, NULL AS token, NULL AS claimed_by, NULL AS nonce, NULL AS sequence,
-       NULL AS loose_links, NULL AS ended,
+       NULL AS loose_links, NULL AS ended, NULL AS job,
        coalesce(array_agg(lease_id), '{}') AS fresh_leases,
        coalesce(array_agg(event_id), '{}') AS fresh_events, clock_timestamp() AS now
 FROM fresh
