@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, Literal
 
 import msgspec
+from headway_clock import monotonic
 from headway_contract import lifecycle
 from headway_contract.fields import OUTPUT_LIMIT
 from headway_contract.lifecycle import Failure
@@ -60,6 +61,8 @@ class Execution:
         self._stopping: StopReason | None = None
         self._why = ""
         self.traceparent = ordered.traceparent
+        # The duration of the body, from its first step; known for async bodies only.
+        self.seconds: float | None = None
 
     def stop(self, reason: StopReason, why: str = "") -> None:
         """Request the body to end early; the first reason counts."""
@@ -149,12 +152,23 @@ class Execution:
                 )
                 self._body = asyncio.create_task(self._process.run())
             elif self._job.is_async:
-                self._body = asyncio.create_task(_guarded(self._job.function, arguments))
+                self._body = asyncio.create_task(self._guarded(self._job.function, arguments))
             else:
                 self._body = run_in_thread(self._job.function, *arguments)
         finally:
             current_reporter.reset(captured)
         return self._body
+
+    async def _guarded(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        """Turn an exit of the interpreter into a failure, to protect other runs."""
+        # Time in which other bodies kept the event loop busy does not count.
+        began = monotonic()
+        try:
+            return await function(*arguments)
+        except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+            raise RuntimeError(f"{type(error).__name__}: {error}") from error
+        finally:
+            self.seconds = monotonic() - began
 
     async def _ends_in_time(self, body: "asyncio.Future[Any]") -> bool:
         """Wait for the body; after a request to stop, for no longer than its grace."""
@@ -197,14 +211,6 @@ class Execution:
 
 class _Cancelled(Exception):
     """Something that the body awaited was cancelled."""
-
-
-async def _guarded(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """Turn an exit of the interpreter into a failure, to protect other runs."""
-    try:
-        return await function(*arguments)
-    except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
-        raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
 
 def _set(future: "asyncio.Future[None] | None") -> None:

@@ -164,7 +164,7 @@ class LeaseRunner:
             outcome = await execution.run()
         finally:
             self._current = None
-        seconds = monotonic() - began
+        seconds = monotonic() - began if execution.seconds is None else execution.seconds
         if self.on_ended is not None:
             self.on_ended(self.job.name, _OUTCOME_NAMES[type(outcome)], seconds)
         if outcome is not None:

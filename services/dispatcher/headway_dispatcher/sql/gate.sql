@@ -200,7 +200,7 @@ WITH chosen AS (
 ), locked AS (
     SELECT id, round, manifest_id, manifest, group_name, job, input, input_schema, cause, due_at,
            start_by, terms, attempts, traceparent, concurrency_key, exclusive_lease, explicit,
-           state, hold_reason
+           state, hold_reason, rank
     FROM dispatcher.work_queue
     WHERE id = ANY(ARRAY(SELECT id FROM chosen))
     FOR UPDATE SKIP LOCKED
@@ -211,12 +211,13 @@ SELECT work.*, manifest_switch.manifest_id IS NOT NULL AND NOT work.explicit AS 
                   WHERE metadata.concurrency_key = work.concurrency_key
                     AND metadata.state IN ('pending', 'in_progress'))
             ELSE 0 END AS key_active
-FROM chosen
-JOIN locked AS work ON work.id = chosen.id
+FROM locked AS work
+LEFT JOIN dispatcher.group_limit ON group_limit.name = work.group_name
 LEFT JOIN dispatcher.manifest_switch
     ON manifest_switch.manifest_id = work.manifest_id AND NOT manifest_switch.enabled
 WHERE work.state IN ('queued', 'waiting') AND work.hold_reason IS NULL
-ORDER BY chosen.turn
+-- Not joined with the chosen ones: a plan for few rows would compare each with all others.
+ORDER BY work.rank - coalesce(group_limit.priority, 0) * $11::interval
 
 -- name: dispatch
 -- Insert leases and runs, and mark their work, which is already locked, as dispatched. $1 leases,
