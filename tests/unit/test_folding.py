@@ -1,5 +1,6 @@
 """Accepting and folding of events: the same outcome for any order and for duplicates."""
 
+import functools
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -30,8 +31,8 @@ MINE = Lease(id=LEASE, token="secret")
 BOOM = Failure(kind="ValueError", message="boom")
 
 
-def fact(data, *, second: int = 0, worker: str = "w1", accepted: bool = True) -> Fact:
-    return Fact(at=T0 + timedelta(seconds=second), worker=worker, data=data, accepted=accepted)
+def fact(data, *, second: int = 0, worker: str = "w1") -> Fact:
+    return Fact(at=T0 + timedelta(seconds=second), worker=worker, data=data)
 
 
 CLAIMED = fact(LeaseClaimed(**RIGHTS, host="h1"))
@@ -52,8 +53,8 @@ def arrived(*facts: Fact, sequence: int = 1, predecessor: int = 0, worker: str =
     return Arrived(worker=worker, sequence=sequence, predecessor=predecessor, facts=facts)
 
 
-def refuse(fact: Fact) -> Fact:
-    return Fact(at=fact.at, worker=fact.worker, data=fact.data, accepted=False)
+def folded(facts) -> Run:
+    return functools.reduce(fold, facts, Run(id=RUN))
 
 
 @given(st.data(), st.sampled_from(OUTCOMES), st.sampled_from(OUTCOMES))
@@ -61,10 +62,12 @@ def test_the_fold_is_the_same_for_every_order_with_duplicates_and_a_refused_riva
     data, outcome, rival
 ):
     accepted = [CLAIMED, STARTED, RENEWED, ACTIVATED, ACTIVATED_TOO, outcome]
-    expected = fold(Run(id=RUN), accepted)
+    expected = folded(accepted)
     extra = data.draw(st.lists(st.sampled_from(accepted), max_size=6))
-    shuffled = data.draw(st.permutations([*accepted, *extra, refuse(rival)]))
-    assert fold(Run(id=RUN), shuffled) == expected
+    shuffled = data.draw(st.permutations([*accepted, *extra]))
+    judged = acceptance.judge(MINE, {RUN: folded(shuffled)}, arrived(rival, worker=rival.worker))
+    assert judged.refusals == ("run_ended",)
+    assert judged.runs == {RUN: expected}
     assert expected.ended
     assert expected.started_at == STARTED.at
     assert expected.finished_at == outcome.at
@@ -76,7 +79,7 @@ def test_the_fold_is_the_same_for_every_order_with_duplicates_and_a_refused_riva
     st.lists(st.booleans(), max_size=3),
 )
 def test_an_end_before_its_start_is_moved_to_it_in_whichever_order_they_come(facts, again):
-    run = fold(Run(id=RUN), [*facts, *(facts[number] for number in again)])
+    run = folded([*facts, *(facts[number] for number in again)])
     assert run.state == "completed"
     assert run.finished_at == run.started_at == STARTED.at
 

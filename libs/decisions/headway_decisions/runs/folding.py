@@ -25,7 +25,6 @@ class Fact(Struct, frozen=True, kw_only=True):
     worker: str
     data: lifecycle.LeaseEvent
     worker_time: datetime | None = None
-    accepted: bool = True
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -48,14 +47,6 @@ class Run(Struct, frozen=True, kw_only=True):
     def ended(self) -> bool:
         """Whether its outcome is decided."""
         return self.state in TERMINAL
-
-
-def fold(run: Run, facts: Iterable[Fact]) -> Run:
-    """Apply events; any order gives the same record."""
-    for fact in facts:
-        if fact.accepted:
-            run = _apply(run, fact)
-    return run
 
 
 def clamp(time: datetime, *, created_at: datetime, now: datetime) -> datetime:
@@ -83,7 +74,8 @@ def _encoded_input(activation: lifecycle.Activation) -> bytes:
     return msgspec.json.encode(activation.input, order="deterministic")
 
 
-def _apply(run: Run, fact: Fact) -> Run:
+def fold(run: Run, fact: Fact) -> Run:
+    """Apply an event to the record of a run; any order of events gives the same record."""
     if fact.worker != DISPATCHER:
         run = structs.replace(run, worker=fact.worker)
     match fact.data:
