@@ -3,7 +3,7 @@
 The field `orphan_timeout_seconds` of a settings struct is read from the environment variable
 `HEADWAY_ORPHAN_TIMEOUT_SECONDS`, or from the file that `HEADWAY_ORPHAN_TIMEOUT_SECONDS_FILE` names,
 which suits secrets. All problems are reported together. The `Meta` of a field's type holds its
-meaning and its limits; `settings_text` makes the documentation from it.
+meaning and its limits, from which the documentation is generated.
 """
 
 import math
