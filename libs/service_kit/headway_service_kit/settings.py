@@ -100,10 +100,7 @@ class ServiceSettings(Struct, frozen=True, kw_only=True):
 
 
 def read(struct: type[Settings], environment: Mapping[str, str], **overrides: Any) -> Settings:
-    """Fill the struct from overrides (flags), then the environment, then defaults.
-
-    Raises `InvalidSettings` with every problem, one a line.
-    """
+    """Fill the struct from overrides (flags), environment and defaults, or raise all problems."""
     values: dict[str, Any] = {}
     problems: list[str] = []
     for field in msgspec.structs.fields(struct):

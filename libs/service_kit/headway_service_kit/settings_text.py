@@ -35,10 +35,7 @@ def look(struct: type[Struct], environment: Mapping[str, str]) -> list[Effective
 
 
 def settings_in_effect(values: Struct, environment: Mapping[str, str]) -> list[Effective]:
-    """Return the settings of a running process as text.
-
-    The source of a value that differs from the environment is a flag.
-    """
+    """Return the settings of a process as text; a flag set those that the environment did not."""
     found = []
     for field in msgspec.structs.fields(type(values)):
         seen, shown = _look(field, environment), _mask(field, getattr(values, field.name))
