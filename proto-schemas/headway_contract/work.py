@@ -122,13 +122,18 @@ class JobChanged(EventData, frozen=True, kw_only=True):
     retired: bool = False  # gets no new work; queued work may still run
 
 
-class ManifestChanged(EventData, frozen=True, kw_only=True):
-    """A manifest was enabled or disabled; applied only if the version is newer."""
+class ManifestEvent(EventData, frozen=True, kw_only=True):
+    """An event of a manifest."""
 
-    type: ClassVar[str] = "headway.manifest.changed.v1"
     manifest_id: UUID
     manifest: str
     group: Name
+
+
+class ManifestChanged(ManifestEvent, frozen=True, kw_only=True):
+    """A manifest was enabled or disabled; applied only if the version is newer."""
+
+    type: ClassVar[str] = "headway.manifest.changed.v1"
     version: int
     enabled: bool = True
 
@@ -151,12 +156,9 @@ class WorkBroughtForward(EventData, frozen=True, kw_only=True):
     at: datetime
 
 
-class ManifestPruned(EventData, frozen=True, kw_only=True):
+class ManifestPruned(ManifestEvent, frozen=True, kw_only=True):
     """Delete a manifest with everything that belongs to it, and refuse later work of it."""
 
     type: ClassVar[str] = "headway.manifest.pruned.v1"
-    manifest_id: UUID
-    manifest: str
-    group: Name
     reason: str = ""
     pruned_at: datetime
