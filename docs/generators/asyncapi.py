@@ -1,8 +1,8 @@
 """The AsyncAPI 3 document: channels, operations and messages.
 
 It is derived from the subjects and the registry, so that it includes a new event or request
-automatically. This module adds the senders and receivers, and the answers whose names do not follow
-the rule. The payloads are the JSON Schemas beside the document.
+automatically. This module adds the senders and receivers. The payloads are the JSON Schemas beside
+the document.
 """
 
 import inspect
@@ -12,7 +12,7 @@ from uuid import UUID
 
 from headway_contract import lifecycle, orders, settled, subjects, work, worker_protocol
 from headway_contract.envelope import EventData
-from headway_contract.registry import CONTROL, EVENTS
+from headway_contract.registry import CONTROL, EVENTS, REQUESTS, request_names
 from msgspec import Struct
 
 from generators.asyncapi_headers import REFUSAL, TRAITS, Json, refusal, trait
@@ -98,42 +98,15 @@ _TOKENS: dict[str, tuple[Any, str]] = {
 
 # Senders of requests that are not sent by operators only.
 _SENDERS: dict[str, tuple[str, ...]] = {
-    "heartbeat": (WORKER,),
+    subjects.HEARTBEAT: (WORKER,),
     # The dispatcher checks with its own heartbeats that those of workers would arrive.
-    "witness": (DISPATCHER,),
-    "lease": (WORKER,),
-    "activation": (WORKER,),
-    "reconcile": (SCHEDULER,),
-    "cancel": (OPERATOR, SCHEDULER),
-    "input": (OPERATOR, DISPATCHER),
-    "origin": (DISPATCHER,),
-}
-# Requests and answers whose types do not have the name of their subject.
-_SAME_REQUEST = {
-    "witness": "heartbeat.request",
-    "plan": "apply.request",
-    "scheduler_settings": "settings.question",
-    "dispatcher_settings": "settings.question",
-}
-_OTHER_ANSWERS = {
-    "witness": "heartbeat.reply",
-    "plan": "apply.answer",
-    "scheduler_settings": "settings.answer",
-    "dispatcher_settings": "settings.answer",
-    "change": "changed.answer",
-    "change_group": "changed.answer",
-    "change_job": "changed.answer",
-    "delete": "changed.answer",
-    "rename_app": "changed.answer",
-    "retire_app": "changed.answer",
-    "give_back_app": "changed.answer",
-    "dismiss": "changed.answer",
-    "notify_test": "changed.answer",
-    "retry": "letters_changed.answer",
-    "begin_canary": "canary_status.answer",
-    "stop_canary": "canary_status.answer",
-    "acknowledge": "letters_changed.answer",
-    "cancel_outstanding": "cancel.answer",
+    subjects.WITNESS: (DISPATCHER,),
+    subjects.LEASE_QUESTION: (WORKER,),
+    subjects.ACTIVATION_QUESTION: (WORKER,),
+    subjects.RECONCILE_QUESTION: (SCHEDULER,),
+    subjects.CANCEL_REQUEST: (OPERATOR, SCHEDULER),
+    subjects.INPUT_QUESTION: (OPERATOR, DISPATCHER),
+    subjects.ORIGIN_QUESTION: (DISPATCHER,),
 }
 
 
@@ -145,28 +118,15 @@ def document() -> Json:
     without_stream = [event.type for event in EVENTS if event.__module__ not in _STREAMS]
     if without_stream:
         raise Undescribed(f"no stream carries {without_stream}: add its module to _STREAMS")
-    for subject, verb in requests().items():
-        builder.add_request(subject, verb)
+    for subject in REQUESTS:
+        builder.add_request(subject)
     for name in CONTROL:
         if name.endswith(".push") or "." not in name:
             builder.add_push(name)
     left = sorted(set(CONTROL) - builder.described)
     if left:
-        raise Undescribed(
-            f"no subject is known for {left}: name its constant <VERB>_REQUEST for "
-            "'<verb>.request', or add it to _SAME_REQUEST or _OTHER_ANSWERS"
-        )
+        raise Undescribed(f"no subject is known for {left}: add it to REQUESTS")
     return builder.finished()
-
-
-def requests() -> dict[str, str]:
-    """Return the verb of each subject of a request, from the names of the constants."""
-    found = {subjects.HEARTBEAT: "heartbeat", subjects.WITNESS: "witness"}
-    for name, value in vars(subjects).items():
-        for suffix in ("_QUESTION", "_REQUEST"):
-            if name.endswith(suffix):
-                found[value] = name.removesuffix(suffix).lower()
-    return found
 
 
 def address_of(function: Callable[..., str]) -> tuple[str, list[str]]:
@@ -214,10 +174,9 @@ class _Builder:
         for role in stream.receivers:
             self._add_operation(role, "receive", channel, [*types, several])
 
-    def add_request(self, subject: str, verb: str) -> None:
+    def add_request(self, subject: str) -> None:
         """Add a request and its answer."""
-        request = _named(_SAME_REQUEST, verb, ("question", "request"))
-        answer = _named(_OTHER_ANSWERS, verb, ("answer", "reply"))
+        request, answer = request_names(subject)
         for name in (request, answer):
             self._add_control(name)
         self._answers += [] if answer in self._answers else [answer]
@@ -235,7 +194,7 @@ class _Builder:
             "messages": [{"$ref": f"#/channels/replies/messages/{name}"} for name in replies],
         }
         queue = subjects.SCHEDULERS if service == SCHEDULER else subjects.DISPATCHERS
-        for sender in _SENDERS.get(verb, (OPERATOR,)):
+        for sender in _SENDERS.get(subject, (OPERATOR,)):
             self._add_operation(sender, "send", subject, [request], reply=reply)
         self._add_operation(service, "receive", subject, [request], reply=reply, queue=queue)
 
@@ -342,17 +301,6 @@ class _Builder:
 def _documented(name: str) -> str:
     known: dict[str, Any] = {**{event.type: event for event in EVENTS}, **CONTROL}
     return str(known[name].__doc__)
-
-
-def _named(exceptions: dict[str, str], verb: str, kinds: tuple[str, str]) -> str:
-    """Return the name in the registry of the request or the answer of a verb."""
-    for name in (exceptions.get(verb, ""), *(f"{verb}.{kind}" for kind in kinds)):
-        if name in CONTROL:
-            return name
-    raise Undescribed(
-        f"{verb!r} has no {' or '.join(kinds)} in the registry: add one, or name another type in "
-        "_SAME_REQUEST or _OTHER_ANSWERS of docs/generators/asyncapi.py"
-    )
 
 
 def _payload(name: str) -> Json:

@@ -1,12 +1,16 @@
-"""The JSON Schemas of events and requests, and the AsyncAPI document."""
+"""The JSON Schemas of events and requests, with comments on fields, and the AsyncAPI document."""
 
+import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from headway_contract.registry import CONTROL, EVENTS, NOTIFICATIONS
+from msgspec import Struct
 
 from generators import asyncapi
+from generators.field_comments import describe_fields
 from generators.json_text import clean, formatted
 
 FOLDER = Path("proto-schemas/schemas")
@@ -24,7 +28,7 @@ def files(_root: Path) -> dict[Path, str]:
 
 def _event_schema(struct: Any) -> dict[str, Any]:
     """Make the schema of an event in its envelope."""
-    data = msgspec.json.schema(struct)
+    data = _schema(struct)
     return {
         "$schema": _DIALECT,
         "title": struct.type,
@@ -47,5 +51,22 @@ def _event_schema(struct: Any) -> dict[str, Any]:
 
 
 def _control_schema(name: str, struct: Any) -> dict[str, Any]:
-    schema = msgspec.json.schema(struct)
-    return {"$schema": _DIALECT, "title": name, **schema}
+    return {"$schema": _DIALECT, "title": name, **_schema(struct)}
+
+
+def _schema(struct: type[Struct]) -> dict[str, Any]:
+    return describe_fields(msgspec.json.schema(struct), _structs())
+
+
+@cache
+def _structs() -> dict[str, type[Struct]]:
+    """Return the structs of the contract by name."""
+    modules = [
+        module for name, module in sys.modules.items() if name.startswith("headway_contract")
+    ]
+    return {
+        name: found
+        for module in modules
+        for name, found in vars(module).items()
+        if isinstance(found, type) and issubclass(found, Struct)
+    }

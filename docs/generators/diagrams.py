@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from headway_decisions.runs.transitions import (
-    RUN_MOVE_MEANINGS,
-    RUN_STATE_MEANINGS,
+    RUN_MOVES,
     RUN_STATES,
     RUN_TRANSITIONS,
     TERMINAL,
-    WORK_MOVE_MEANINGS,
-    WORK_STATE_MEANINGS,
+    WORK_MOVES,
     WORK_STATES,
     WORK_TRANSITIONS,
 )
@@ -48,14 +46,12 @@ def work_diagram() -> str:
 
 def run_table() -> str:
     """List states and moves of a run as Markdown."""
-    states = {state: RUN_STATE_MEANINGS[state] for state in RUN_STATES}
-    return _state_table(states) + "\n\n" + _move_table(RUN_TRANSITIONS, RUN_MOVE_MEANINGS)
+    return _state_table(RUN_STATES) + "\n\n" + _move_table(RUN_TRANSITIONS, RUN_MOVES)
 
 
 def work_table() -> str:
     """List states and moves of work as Markdown."""
-    states = {state: WORK_STATE_MEANINGS[state] for state in WORK_STATES}
-    return _state_table(states) + "\n\n" + _move_table(WORK_TRANSITIONS, WORK_MOVE_MEANINGS)
+    return _state_table(WORK_STATES) + "\n\n" + _move_table(WORK_TRANSITIONS, WORK_MOVES)
 
 
 def _state_table(meanings: Mapping[Any, str]) -> str:

@@ -4,7 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headway_cli.serve.known_settings import SECTIONS, Section, of_section
-from headway_service_kit.settings_text import Described, describe
+from headway_service_kit import settings
+from headway_service_kit.settings_text import in_words, look
+from msgspec import Struct, inspect, structs
+from msgspec.structs import FieldInfo
+
+_UNITS = {"_seconds": "s", "_hours": "h", "_days": "days", "_bytes": "bytes"}
 
 _HEAD = """\
 # Settings
@@ -66,6 +71,16 @@ _NO_SETTINGS = (
 )
 
 
+class Described(Struct, frozen=True, kw_only=True):
+    """The documentation of a setting."""
+
+    variable: str
+    default: str
+    unit: str
+    values: str
+    description: str
+
+
 def files(_root: Path) -> dict[Path, str]:
     """Make the page."""
     parts = [_HEAD]
@@ -80,15 +95,50 @@ def files(_root: Path) -> dict[Path, str]:
 
 
 def described(section: Section) -> list[Described]:
-    """Describe the settings of a section."""
-    return of_section(section, describe(section.struct))
+    """Describe the settings of a section, in their order."""
+    unset = zip(structs.fields(section.struct), look(section.struct, {}), strict=True)
+    found = [
+        Described(
+            variable=setting.variable,
+            default="required" if field.required else in_words(field.default),
+            unit=next((unit for end, unit in _UNITS.items() if field.name.endswith(end)), ""),
+            values=_values(field),
+            description=setting.description,
+        )
+        for field, setting in unset
+    ]
+    return of_section(section, found)
 
 
-def _rows(settings: list[Described]) -> Iterator[str]:
-    for setting in settings:
+def _rows(found: list[Described]) -> Iterator[str]:
+    for setting in found:
         plain = setting.default in ("required", "none")
         default = setting.default if plain else f"`{setting.default}`"
         unit = f" {setting.unit}" if setting.unit and not plain else ""
         yield (
             f"| `{setting.variable}` | {default}{unit} | {setting.values} | {setting.description} |"
         )
+
+
+def _values(field: FieldInfo) -> str:
+    """Describe the values that a setting takes."""
+    found = [text for kind in settings.kinds(field) if (text := _kind(kind))]
+    return " or ".join([*found, "`none`"] if settings.accepts_none(field) else found)
+
+
+def _kind(kind: inspect.Type) -> str:
+    match kind:
+        case inspect.LiteralType(values=values):
+            return ", ".join(f"`{value}`" for value in values)
+        case inspect.IntType() | inspect.FloatType():
+            limits = [
+                f"{sign} {in_words(limit)}"
+                for sign, limit in ((">", kind.gt), ("≥", kind.ge), ("<", kind.lt), ("≤", kind.le))
+                if limit is not None
+            ]
+            return " and ".join(limits) or "a number"
+        case inspect.StrType():
+            return "text"
+        case inspect.BoolType():
+            return "`0`, `1`"
+    return ""

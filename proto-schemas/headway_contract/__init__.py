@@ -12,9 +12,9 @@ This package defines everything that crosses the broker:
   API. `fitting`: every problem of a message at once.
 
 `registry` lists every type. The JSON Schemas, the AsyncAPI and the OpenAPI document are generated
-from the structs. Versions stay compatible: the samples must always decode, unknown fields are
-ignored, and an event of an unknown type decodes to `Unknown`. `PROTOCOL.md` describes the protocol
-for workers in any language.
+from the structs; a comment on a field is its description in the schema. Versions stay compatible:
+the samples must always decode, unknown fields are ignored, and an event of an unknown type decodes
+to `Unknown`. `PROTOCOL.md` describes the protocol for workers in any language.
 """
 
 from headway_contract import registry as registry

@@ -8,8 +8,8 @@ from msgspec import Meta, Struct
 
 # Names become subject tokens. The lookahead, because `$` alone also matches before a newline.
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$(?!\n)"
-_NAME = re.compile(NAME_PATTERN)
-_MANIFEST_ID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,199}$")
+MANIFEST_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,199}$"
+_NAME, _MANIFEST_ID = re.compile(NAME_PATTERN), re.compile(MANIFEST_ID_PATTERN)
 # PostgreSQL does not store NUL characters.
 _NO_NUL = r"^[^\x00]*$"
 
@@ -20,6 +20,7 @@ RequiredText = Annotated[str, Meta(min_length=1, max_length=255, pattern=_NO_NUL
 LongText = Annotated[str, Meta(max_length=1000, pattern=_NO_NUL)]
 Priority = Annotated[int, Meta(ge=0, le=31)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+MaxActive = Annotated[int, Meta(ge=0, le=1_000_000)]
 Seconds = Annotated[float, Meta(ge=0, le=10 * 366 * 86_400)]
 StartWithin = Annotated[float, Meta(gt=0, le=10 * 366 * 86_400)]
 Moment = Annotated[datetime, Meta(tz=True)]

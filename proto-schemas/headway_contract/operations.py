@@ -6,12 +6,11 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from headway_contract.fields import KeyedRequest, Name, Priority, Rate, Request, Text
+from headway_contract.fields import KeyedRequest, MaxActive, Name, Priority, Rate, Request, Text
 from headway_contract.manifests import FieldOwner
 
 # Fields of a group that an operator can give back to the code.
 GroupField = Literal["max_active", "priority", "enabled", "rate"]
-MaxActive = Annotated[int, Meta(ge=0, le=1_000_000)]
 
 
 class GroupStatus(Struct, frozen=True, kw_only=True):

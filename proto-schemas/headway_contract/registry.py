@@ -1,13 +1,13 @@
 """Every type on the wire."""
 
+import re
 from types import ModuleType
 
 from msgspec import Struct
 
+from headway_contract import dead_letters as letters
 from headway_contract import (
-    dead_letters,
     definitions,
-    fields,
     lifecycle,
     manifests,
     notifications,
@@ -15,11 +15,13 @@ from headway_contract import (
     orders,
     reconcile,
     settled,
+    subjects,
     work,
     work_queue,
     worker_protocol,
 )
 from headway_contract.envelope import EventData, register
+from headway_contract.fields import Changed
 
 
 def _events_in(*modules: ModuleType) -> tuple[type[EventData], ...]:
@@ -37,64 +39,70 @@ EVENTS = _events_in(work, orders, lifecycle, settled)
 NOTIFICATIONS = _events_in(notifications)
 register(*EVENTS, *NOTIFICATIONS)
 
+# The types of each request on core NATS and of its answer, by subject.
+REQUESTS: dict[str, tuple[type[Struct], type[Struct]]] = {
+    subjects.HEARTBEAT: (worker_protocol.Heartbeat, worker_protocol.HeartbeatReply),
+    subjects.WITNESS: (worker_protocol.Heartbeat, worker_protocol.HeartbeatReply),
+    subjects.LEASE_QUESTION: (worker_protocol.LeaseQuestion, worker_protocol.LeaseAnswer),
+    subjects.RECONCILE_QUESTION: (reconcile.ReconcileQuestion, reconcile.ReconcileAnswer),
+    subjects.RETRY_REQUEST: (letters.RetryRequest, letters.LettersChanged),
+    subjects.ACKNOWLEDGE_REQUEST: (letters.AcknowledgeRequest, letters.LettersChanged),
+    subjects.BEGIN_CANARY_REQUEST: (letters.BeginCanaryRequest, letters.CanaryStatus),
+    subjects.STOP_CANARY_REQUEST: (letters.StopCanaryRequest, letters.CanaryStatus),
+    subjects.CANCEL_REQUEST: (work_queue.CancelRequest, work_queue.CancelAnswer),
+    subjects.DRAIN_REQUEST: (operations.DrainRequest, operations.DrainAnswer),
+    subjects.DISPATCHER_SETTINGS_QUESTION: (operations.SettingsQuestion, operations.SettingsAnswer),
+    subjects.EXPLAIN_WORK_QUESTION: (work_queue.WorkQuestion, work_queue.ExplainWorkAnswer),
+    subjects.PREVIEW_QUESTION: (manifests.PreviewQuestion, manifests.PreviewAnswer),
+    subjects.EXPLAIN_QUESTION: (manifests.ExplainQuestion, manifests.ExplainAnswer),
+    subjects.LEDGER_QUESTION: (manifests.LedgerQuestion, manifests.LedgerAnswer),
+    subjects.ACTIVATION_QUESTION: (manifests.ActivationQuestion, manifests.ActivationAnswer),
+    subjects.PLAN_QUESTION: (definitions.ApplyRequest, definitions.ApplyAnswer),
+    subjects.APPLY_REQUEST: (definitions.ApplyRequest, definitions.ApplyAnswer),
+    subjects.CHANGE_REQUEST: (manifests.ChangeRequest, Changed),
+    subjects.CHANGE_MANY_REQUEST: (manifests.ChangeManyRequest, manifests.ManyChanged),
+    subjects.NOTIFY_TEST_REQUEST: (operations.NotifyTestRequest, Changed),
+    subjects.SCHEDULER_SETTINGS_QUESTION: (operations.SettingsQuestion, operations.SettingsAnswer),
+    subjects.PAUSE_REQUEST: (manifests.PauseRequest, manifests.PauseAnswer),
+    subjects.RESUME_REQUEST: (manifests.ResumeRequest, manifests.ResumeAnswer),
+    subjects.CHANGE_GROUP_REQUEST: (operations.ChangeGroupRequest, Changed),
+    subjects.CHANGE_JOB_REQUEST: (operations.ChangeJobRequest, Changed),
+    subjects.TRIGGER_REQUEST: (manifests.TriggerRequest, manifests.TriggerAnswer),
+    subjects.BACKFILL_REQUEST: (manifests.BackfillRequest, manifests.BackfillAnswer),
+    subjects.RENAME_APP_REQUEST: (definitions.RenameAppRequest, Changed),
+    subjects.RETIRE_APP_REQUEST: (definitions.RetireAppRequest, Changed),
+    subjects.GIVE_BACK_APP_REQUEST: (definitions.GiveBackAppRequest, Changed),
+    subjects.DELETE_REQUEST: (manifests.DeleteRequest, Changed),
+    subjects.ENQUEUE_REQUEST: (work_queue.EnqueueRequest, work_queue.EnqueueAnswer),
+    subjects.DISMISS_REQUEST: (work_queue.DismissRequest, Changed),
+    subjects.INPUT_QUESTION: (work_queue.InputQuestion, work_queue.InputAnswer),
+    subjects.ORIGIN_QUESTION: (work_queue.WorkQuestion, work_queue.OriginAnswer),
+    subjects.CANCEL_OUTSTANDING_REQUEST: (
+        work_queue.CancelOutstandingRequest,
+        work_queue.CancelAnswer,
+    ),
+}
+# Their messages are named after the subject, the others after the struct.
+_NAMED_BY_SUBJECT = (work_queue.WorkQuestion, manifests.ManyChanged)
+
+
+def request_names(subject: str) -> tuple[str, str]:
+    """Return the names of a request and its answer: `stop_canary.request`, `changed.answer`."""
+    request, answer = REQUESTS[subject]
+    return _name(subject, request, "request"), _name(subject, answer, "answer")
+
+
+def _name(subject: str, struct: type[Struct], kind: str) -> str:
+    words = re.findall("[A-Z][a-z]+", struct.__name__)
+    if words[-1] in ("Request", "Question", "Answer", "Reply"):
+        kind = words.pop().lower()
+    verb = subject.rpartition(".")[2]
+    return f"{verb if struct in _NAMED_BY_SUBJECT else '_'.join(words).lower()}.{kind}"
+
+
 CONTROL: dict[str, type[Struct]] = {
-    "heartbeat.request": worker_protocol.Heartbeat,
-    "heartbeat.reply": worker_protocol.HeartbeatReply,
     "cancel.push": worker_protocol.CancelPush,
     "progress": worker_protocol.Progress,
-    "lease.question": worker_protocol.LeaseQuestion,
-    "lease.answer": worker_protocol.LeaseAnswer,
-    "explain_work.question": work_queue.WorkQuestion,
-    "explain_work.answer": work_queue.ExplainWorkAnswer,
-    "origin.question": work_queue.WorkQuestion,
-    "origin.answer": work_queue.OriginAnswer,
-    "reconcile.question": reconcile.ReconcileQuestion,
-    "reconcile.answer": reconcile.ReconcileAnswer,
-    "preview.question": manifests.PreviewQuestion,
-    "preview.answer": manifests.PreviewAnswer,
-    "explain.question": manifests.ExplainQuestion,
-    "explain.answer": manifests.ExplainAnswer,
-    "ledger.question": manifests.LedgerQuestion,
-    "ledger.answer": manifests.LedgerAnswer,
-    "activation.question": manifests.ActivationQuestion,
-    "activation.answer": manifests.ActivationAnswer,
-    "apply.request": definitions.ApplyRequest,
-    "apply.answer": definitions.ApplyAnswer,
-    "change.request": manifests.ChangeRequest,
-    "change_many.request": manifests.ChangeManyRequest,
-    "change_many.answer": manifests.ManyChanged,
-    "notify_test.request": operations.NotifyTestRequest,
-    "drain.request": operations.DrainRequest,
-    "drain.answer": operations.DrainAnswer,
-    "settings.question": operations.SettingsQuestion,
-    "settings.answer": operations.SettingsAnswer,
-    "pause.request": manifests.PauseRequest,
-    "pause.answer": manifests.PauseAnswer,
-    "resume.request": manifests.ResumeRequest,
-    "resume.answer": manifests.ResumeAnswer,
-    "change_group.request": operations.ChangeGroupRequest,
-    "change_job.request": operations.ChangeJobRequest,
-    "trigger.request": manifests.TriggerRequest,
-    "trigger.answer": manifests.TriggerAnswer,
-    "backfill.request": manifests.BackfillRequest,
-    "backfill.answer": manifests.BackfillAnswer,
-    "delete.request": manifests.DeleteRequest,
-    "rename_app.request": definitions.RenameAppRequest,
-    "retire_app.request": definitions.RetireAppRequest,
-    "give_back_app.request": definitions.GiveBackAppRequest,
-    "enqueue.request": work_queue.EnqueueRequest,
-    "enqueue.answer": work_queue.EnqueueAnswer,
-    "dismiss.request": work_queue.DismissRequest,
-    "changed.answer": fields.Changed,
-    "input.question": work_queue.InputQuestion,
-    "input.answer": work_queue.InputAnswer,
-    "cancel_outstanding.request": work_queue.CancelOutstandingRequest,
-    "retry.request": dead_letters.RetryRequest,
-    "begin_canary.request": dead_letters.BeginCanaryRequest,
-    "stop_canary.request": dead_letters.StopCanaryRequest,
-    "canary_status.answer": dead_letters.CanaryStatus,
-    "acknowledge.request": dead_letters.AcknowledgeRequest,
-    "letters_changed.answer": dead_letters.LettersChanged,
-    "cancel.request": work_queue.CancelRequest,
-    "cancel.answer": work_queue.CancelAnswer,
 }
+for _subject, _structs in REQUESTS.items():
+    CONTROL.update(zip(request_names(_subject), _structs, strict=True))

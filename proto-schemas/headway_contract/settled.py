@@ -6,10 +6,9 @@ from uuid import UUID
 
 from msgspec import UNSET, Struct, field
 
-from headway_contract.envelope import EventData
 from headway_contract.fields import Name
 from headway_contract.lifecycle import Activation
-from headway_contract.work import WorkEvent
+from headway_contract.work import ManifestEvent, WorkEvent
 
 # The outcomes of this version. Receivers accept any text, so that a later version may add one.
 # The scheduler sets `unknown` for work that is so old that no record of it exists.
@@ -84,11 +83,8 @@ class ActivationRequested(WorkEvent, frozen=True, kw_only=True):
     activations: list[Activation]
 
 
-class PruneConfirmed(EventData, frozen=True, kw_only=True):
+class PruneConfirmed(ManifestEvent, frozen=True, kw_only=True):
     """The dispatcher has deleted everything of a pruned manifest."""
 
     type: ClassVar[str] = "headway.prune.confirmed.v1"
-    manifest_id: UUID
-    manifest: str
-    group: Name
     confirmed_at: datetime

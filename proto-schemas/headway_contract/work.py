@@ -11,9 +11,9 @@ from headway_contract.envelope import EventData
 from headway_contract.fields import Count, Name, Priority, Rate, RequiredText, Seconds, StartWithin
 
 MOST_RUNS_OF_A_LEASE = 1000
-# Half of the age of stored events: the claim of a longer run could expire.
-LONGEST_TIMEOUT_SECONDS = 3.5 * 86_400
-LONGEST_GRACE_SECONDS = 3600
+# Up to half of the age of stored events: the claim of a longer run could expire.
+Timeout = Annotated[float, Meta(gt=0, le=3.5 * 86_400)]
+Grace = Annotated[float, Meta(ge=0, le=3600)]
 
 
 class RetryPolicy(Struct, frozen=True, kw_only=True):
@@ -32,8 +32,8 @@ class RetryPolicy(Struct, frozen=True, kw_only=True):
 class RunTerms(Struct, frozen=True, kw_only=True):
     """The terms that a worker needs: each run of an order has these fields."""
 
-    timeout_seconds: Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS)] = 1200.0
-    cancel_grace_seconds: Annotated[float, Meta(ge=0, le=LONGEST_GRACE_SECONDS)] = 30.0
+    timeout_seconds: Timeout = 1200.0
+    cancel_grace_seconds: Grace = 30.0
 
 
 class WorkTerms(RunTerms, frozen=True, kw_only=True):
@@ -123,13 +123,18 @@ class JobChanged(EventData, frozen=True, kw_only=True):
     retired: bool = False  # gets no new work; queued work may still run
 
 
-class ManifestChanged(EventData, frozen=True, kw_only=True):
-    """A manifest was enabled or disabled; applied only if the version is newer."""
+class ManifestEvent(EventData, frozen=True, kw_only=True):
+    """An event of a manifest."""
 
-    type: ClassVar[str] = "headway.manifest.changed.v1"
     manifest_id: UUID
     manifest: str
     group: Name
+
+
+class ManifestChanged(ManifestEvent, frozen=True, kw_only=True):
+    """A manifest was enabled or disabled; applied only if the version is newer."""
+
+    type: ClassVar[str] = "headway.manifest.changed.v1"
     version: int
     enabled: bool = True
 
@@ -152,12 +157,9 @@ class WorkBroughtForward(EventData, frozen=True, kw_only=True):
     at: datetime
 
 
-class ManifestPruned(EventData, frozen=True, kw_only=True):
+class ManifestPruned(ManifestEvent, frozen=True, kw_only=True):
     """Delete a manifest with everything that belongs to it, and refuse later work of it."""
 
     type: ClassVar[str] = "headway.manifest.pruned.v1"
-    manifest_id: UUID
-    manifest: str
-    group: Name
     reason: str = ""
     pruned_at: datetime

@@ -1,5 +1,6 @@
 """Accepting and folding of events: the same outcome for any order and for duplicates."""
 
+import functools
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -52,13 +53,21 @@ def arrived(*facts: Fact, sequence: int = 1, predecessor: int = 0, worker: str =
     return Arrived(worker=worker, sequence=sequence, predecessor=predecessor, facts=facts)
 
 
-@given(st.data(), st.sampled_from(OUTCOMES))
-def test_the_fold_is_the_same_for_every_order_with_duplicates(data, outcome):
+def folded(facts) -> Run:
+    return functools.reduce(fold, facts, Run(id=RUN))
+
+
+@given(st.data(), st.sampled_from(OUTCOMES), st.sampled_from(OUTCOMES))
+def test_the_fold_is_the_same_for_every_order_with_duplicates_and_a_refused_rival(
+    data, outcome, rival
+):
     accepted = [CLAIMED, STARTED, RENEWED, ACTIVATED, ACTIVATED_TOO, outcome]
-    expected = fold(Run(id=RUN), accepted)
+    expected = folded(accepted)
     extra = data.draw(st.lists(st.sampled_from(accepted), max_size=6))
     shuffled = data.draw(st.permutations([*accepted, *extra]))
-    assert fold(Run(id=RUN), shuffled) == expected
+    judged = acceptance.judge(MINE, {RUN: folded(shuffled)}, arrived(rival, worker=rival.worker))
+    assert judged.refusals == ("run_ended",)
+    assert judged.runs == {RUN: expected}
     assert expected.ended
     assert expected.started_at == STARTED.at
     assert expected.finished_at == outcome.at
@@ -70,7 +79,7 @@ def test_the_fold_is_the_same_for_every_order_with_duplicates(data, outcome):
     st.lists(st.booleans(), max_size=3),
 )
 def test_an_end_before_its_start_is_moved_to_it_in_whichever_order_they_come(facts, again):
-    run = fold(Run(id=RUN), [*facts, *(facts[number] for number in again)])
+    run = folded([*facts, *(facts[number] for number in again)])
     assert run.state == "completed"
     assert run.finished_at == run.started_at == STARTED.at
 

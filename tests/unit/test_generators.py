@@ -2,7 +2,11 @@
 
 import shutil
 
+from headway_contract.dead_letters import DeadLetterStatus
+from headway_contract.work_queue import CancelResult, NamedWork
+
 from generators.__main__ import ROOT, main
+from generators.field_comments import comments_of
 
 
 def test_generated_files_are_up_to_date(capsys):
@@ -29,3 +33,11 @@ def test_stale_missing_and_superfluous_files_are_named_and_repaired(tmp_path, ca
         "proto-schemas/schemas/superfluous.json",
     ]
     assert main([], tmp_path) == main(["--check"], tmp_path) == 0
+
+
+def test_a_comment_on_a_field_describes_it():
+    assert comments_of(NamedWork) == {
+        "cancel_repeated": "an earlier request already cancelled it"
+    }, "a comment on the line of its field"
+    assert comments_of(CancelResult)["result"].startswith("settled, asked_to_stop"), "above it"
+    assert comments_of(DeadLetterStatus) == {}, "comments for tools"

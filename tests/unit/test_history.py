@@ -1,5 +1,6 @@
 """The fold of history: the same for any order, duplicates and snapshots (I10, I7)."""
 
+import functools
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid5
@@ -303,7 +304,7 @@ def test_runs_fold_as_the_projector_folds_them(events):
             if event.type in structs
             and (event.run == run.run_id or (event.run is None and event.lease == run.lease_id))
         ]
-        theirs = decisions.fold(decisions.Run(id=run.run_id), facts)
+        theirs = functools.reduce(decisions.fold, facts, decisions.Run(id=run.run_id))
         assert (run.state, run.worker, run.host) == (theirs.state, theirs.worker, theirs.host)
         assert (run.started_at, run.finished_at) == (theirs.started_at, theirs.finished_at)
         assert (run.output, run.cancel_reason) == (theirs.output, theirs.cancel_reason)

@@ -9,13 +9,13 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    """Return a name of `headway_testing`."""
+    """Return a name of `headway_testing.world`."""
     if name.startswith("_"):
         raise AttributeError(name)
     try:
-        package = importlib.import_module("headway_testing")
+        importlib.import_module("headway_testing")
     except ModuleNotFoundError as error:
         raise ImportError(
             "headway.testing needs the package 'headway-testing': add it to your test dependencies"
         ) from error
-    return getattr(package, name)
+    return getattr(importlib.import_module("headway_testing.world"), name)

@@ -8,25 +8,18 @@ typed request and `endpoints` answers it. `provisioning` creates streams and con
 `stream_watch` detects a replaced stream.
 """
 
-from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
+from nats import errors
+from nats.aio.msg import Msg as Msg
 
-from headway_jetstream_kit.connection import Broker, BrokerUnavailable
-from headway_jetstream_kit.provisioning import Consumer, Stream
-from headway_jetstream_kit.publish import NoAnswer, Refused, Stored
-from headway_jetstream_kit.pull import ConsumerMissing, Message, Puller
+from headway_jetstream_kit.connection import Broker as Broker
+from headway_jetstream_kit.connection import BrokerUnavailable as BrokerUnavailable
+from headway_jetstream_kit.provisioning import Consumer as Consumer
+from headway_jetstream_kit.provisioning import Stream as Stream
+from headway_jetstream_kit.publish import NoAnswer as NoAnswer
+from headway_jetstream_kit.publish import Refused as Refused
+from headway_jetstream_kit.publish import Stored as Stored
+from headway_jetstream_kit.pull import ConsumerMissing as ConsumerMissing
+from headway_jetstream_kit.pull import Message as Message
+from headway_jetstream_kit.pull import Puller as Puller
 
-__all__ = [
-    "Broker",
-    "BrokerUnavailable",
-    "Consumer",
-    "ConsumerMissing",
-    "Message",
-    "Msg",
-    "NatsError",
-    "NoAnswer",
-    "Puller",
-    "Refused",
-    "Stored",
-    "Stream",
-]
+NatsError = errors.Error

@@ -80,10 +80,7 @@ _NOTED: ContextVar[list[Any] | None] = ContextVar("noted", default=None)
 
 
 def note(*facts: object) -> None:
-    """Pass facts to the database's `on_commit` if the current transaction commits.
-
-    Does nothing outside of a transaction.
-    """
+    """Pass facts to `on_commit` if the current transaction commits; outside of one do nothing."""
     noted = _NOTED.get()
     if noted is not None:
         noted.extend(facts)

@@ -11,17 +11,11 @@ them at once and then deletes their rows. At every safety poll the relay also re
 rows whose handover failed. On the receiving side, `rejected` stores messages that failed.
 """
 
-from headway_relay.outbox import Handover, Outbox, OutboxMessage, bundled, stamped
-from headway_relay.rejected import Rejected, events_in
-from headway_relay.relay import Relay
-
-__all__ = [
-    "Handover",
-    "Outbox",
-    "OutboxMessage",
-    "Rejected",
-    "Relay",
-    "bundled",
-    "events_in",
-    "stamped",
-]
+from headway_relay.outbox import Handover as Handover
+from headway_relay.outbox import Outbox as Outbox
+from headway_relay.outbox import OutboxMessage as OutboxMessage
+from headway_relay.outbox import bundled as bundled
+from headway_relay.outbox import stamped as stamped
+from headway_relay.rejected import Rejected as Rejected
+from headway_relay.rejected import events_in as events_in
+from headway_relay.relay import Relay as Relay

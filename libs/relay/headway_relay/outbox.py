@@ -19,14 +19,12 @@ _MAX_HANDED = 1000
 
 
 class OutboxMessage(Struct, frozen=True, kw_only=True):
-    """A message to publish after the commit.
-
-    `traceparent` has its traces, separated by spaces; `None` means the trace that writes it.
-    """
+    """A message to publish after the commit."""
 
     message_id: str
     subject: str
     body: bytes
+    # Its traces, separated by spaces; `None` means the trace that writes it.
     traceparent: str | None = None
 
 

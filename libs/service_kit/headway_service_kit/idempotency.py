@@ -45,10 +45,7 @@ class IdempotencyStore:
         *,
         now: datetime,
     ) -> Answer:
-        """Act and store the answer, or return the stored answer of the same request.
-
-        Raises `Conflict` if the key is known with other parameters.
-        """
+        """Act and store the answer, or return the stored one, or raise `Conflict` like `lookup`."""
         known = await self.lookup(connection, request, answer)
         if known is not None:
             return known
@@ -59,7 +56,7 @@ class IdempotencyStore:
     async def lookup(
         self, connection: Connection, request: Keyed, answer: type[Answer]
     ) -> Answer | None:
-        """Return the stored answer, or `None`; locks the key until the transaction ends."""
+        """Return the stored answer, or `None`; lock the key until the transaction ends."""
         if request.key is None:
             return None
         kind = _kind(request, answer)

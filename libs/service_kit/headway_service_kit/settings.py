@@ -3,7 +3,7 @@
 The field `orphan_timeout_seconds` of a settings struct is read from the environment variable
 `HEADWAY_ORPHAN_TIMEOUT_SECONDS`, or from the file that `HEADWAY_ORPHAN_TIMEOUT_SECONDS_FILE` names,
 which suits secrets. All problems are reported together. The `Meta` of a field's type holds its
-meaning and its limits; `settings_text` makes the documentation from it.
+meaning and its limits, from which the documentation is generated.
 """
 
 import math
@@ -100,10 +100,7 @@ class ServiceSettings(Struct, frozen=True, kw_only=True):
 
 
 def read(struct: type[Settings], environment: Mapping[str, str], **overrides: Any) -> Settings:
-    """Fill the struct from overrides (flags), then the environment, then defaults.
-
-    Raises `InvalidSettings` with every problem, one a line.
-    """
+    """Fill the struct from overrides (flags), environment and defaults, or raise all problems."""
     values: dict[str, Any] = {}
     problems: list[str] = []
     for field in msgspec.structs.fields(struct):

@@ -1,4 +1,4 @@
-"""Settings as text: their documentation, and the values in effect with their sources."""
+"""Settings as text: the values in effect with their sources."""
 
 import re
 from collections.abc import Mapping
@@ -13,21 +13,10 @@ from headway_service_kit.settings import InvalidSettings
 
 Source = Literal["flag", "environment", "file", "default"]
 
-_UNITS = {"_seconds": "s", "_hours": "h", "_days": "days", "_bytes": "bytes"}
 _HIDDEN = "*****"
 # Separates URLs in a list; a comma alone may be part of a password.
 _NEXT_URL = re.compile(r",(?=\s*\w+://)")
 _PARAMETER = re.compile(r"([?&](?:ssl)?password=)[^&]*")
-
-
-class Described(Struct, frozen=True, kw_only=True):
-    """The documentation of a setting."""
-
-    variable: str
-    default: str
-    unit: str
-    values: str
-    description: str
 
 
 class Effective(Struct, frozen=True, kw_only=True):
@@ -40,30 +29,13 @@ class Effective(Struct, frozen=True, kw_only=True):
     problem: str | None = None
 
 
-def describe(struct: type[Struct]) -> list[Described]:
-    """Describe the settings of a struct, in their order."""
-    return [
-        Described(
-            variable=settings.variable_of(field.name),
-            default="required" if field.required else in_words(field.default),
-            unit=next((unit for end, unit in _UNITS.items() if field.name.endswith(end)), ""),
-            values=_values(field),
-            description=_description(field),
-        )
-        for field in msgspec.structs.fields(struct)
-    ]
-
-
 def look(struct: type[Struct], environment: Mapping[str, str]) -> list[Effective]:
     """Return the settings that an environment gives a struct."""
     return [_look(field, environment) for field in msgspec.structs.fields(struct)]
 
 
 def settings_in_effect(values: Struct, environment: Mapping[str, str]) -> list[Effective]:
-    """Return the settings of a running process as text.
-
-    The source of a value that differs from the environment is a flag.
-    """
+    """Return the settings of a process as text; a flag set those that the environment did not."""
     found = []
     for field in msgspec.structs.fields(type(values)):
         seen, shown = _look(field, environment), _mask(field, getattr(values, field.name))
@@ -128,27 +100,3 @@ def _description(field: FieldInfo) -> str:
     found = inspect.type_info(field.type)
     extra = found.extra_json_schema if isinstance(found, inspect.Metadata) else None
     return str((extra or {}).get("description", ""))
-
-
-def _values(field: FieldInfo) -> str:
-    """Describe the values that a setting takes."""
-    found = [text for kind in settings.kinds(field) if (text := _kind(kind))]
-    return " or ".join([*found, "`none`"] if settings.accepts_none(field) else found)
-
-
-def _kind(kind: inspect.Type) -> str:
-    match kind:
-        case inspect.LiteralType(values=values):
-            return ", ".join(f"`{value}`" for value in values)
-        case inspect.IntType() | inspect.FloatType():
-            limits = [
-                f"{sign} {in_words(limit)}"
-                for sign, limit in ((">", kind.gt), ("≥", kind.ge), ("<", kind.lt), ("≤", kind.le))
-                if limit is not None
-            ]
-            return " and ".join(limits) or "a number"
-        case inspect.StrType():
-            return "text"
-        case inspect.BoolType():
-            return "`0`, `1`"
-    return ""

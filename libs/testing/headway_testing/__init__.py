@@ -10,23 +10,6 @@ schedule time is virtual: it stands still while anything is in flight, and then 
 event. Heartbeats, leases and timeouts of bodies use the real clock, so a job that hangs is detected
 as usual.
 
-Users import this as `headway.testing`.
+Users import `world` as `headway.testing`. Nothing is imported here, because pytest imports this
+package at every start, for its plugin.
 """
-
-import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from headway_testing.clock import VirtualClock as VirtualClock
-    from headway_testing.world import Fire as Fire
-    from headway_testing.world import Skip as Skip
-    from headway_testing.world import World as World
-
-__all__ = ["Fire", "Skip", "VirtualClock", "World"]
-
-
-def __getattr__(name: str) -> Any:
-    """Load on demand: pytest imports this package at every start, for its plugin."""
-    if name not in __all__:
-        raise AttributeError(name)
-    return getattr(importlib.import_module("headway_testing.world"), name)

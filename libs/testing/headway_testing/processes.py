@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -111,27 +112,21 @@ class Processes:
         self._abandons_runs = True
 
     async def _begin(self, name: ServiceName) -> None:
-        if name == "scheduler":
-            scheduler = await start_scheduler(
-                SchedulerSettings(**self._fields(SchedulerSettings)),
-                self._app.definitions(),
-                clock=self._clock,
-            )
-            self._services[name] = scheduler
-            scheduler.watch("relay", self._count_relay)
-            scheduler.watch("intake", self._count_outcome)
-        elif name == "dispatcher":
-            dispatcher = await start_dispatcher(
-                DispatcherSettings(**self._fields(DispatcherSettings)), clock=self._clock
-            )
-            dispatcher.watch("relay", self._count_relay)
-            dispatcher.watch("intake", self._count_intake)
-            self._services[name] = dispatcher
-        else:
+        if name == "worker":
             broker = await Broker.connect(self.servers.nats_url, name="headway-world")
             worker = Worker(self._app, broker, WorkerSettings(worker_slots=self._slots))
             stop = asyncio.Event()
             self._worker = (stop, asyncio.create_task(worker.run(stop)), broker)
+            return
+        if name == "scheduler":
+            settings = SchedulerSettings(**self._fields(SchedulerSettings))
+            service = await start_scheduler(settings, self._app.definitions(), clock=self._clock)
+        else:
+            wanted = DispatcherSettings(**self._fields(DispatcherSettings))
+            service = await start_dispatcher(wanted, clock=self._clock)
+        self._services[name] = service
+        service.watch("relay", self._count_relay)
+        service.watch("intake", partial(self._count_intake, name))
 
     def _fields(self, struct: type[msgspec.Struct]) -> dict[str, Any]:
         """Return the settings of a service."""
@@ -141,12 +136,10 @@ class Processes:
     def _count_relay(self) -> None:
         self.relayed += 1
 
-    def _count_intake(self) -> None:
+    def _count_intake(self, name: ServiceName) -> None:
         self.received += 1
-
-    def _count_outcome(self) -> None:
-        self.received += 1
-        self._outcomes.set()
+        if name == "scheduler":
+            self._outcomes.set()
 
     async def _end(self, name: ServiceName) -> None:
         if name != "worker":

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
-from headway.client.control import PATIENT_SECONDS, USUAL_SECONDS, Answer
+from headway.client.http_control import PATIENT_SECONDS, USUAL_SECONDS, Answer
 from headway_jetstream_kit import ask as nats
 from headway_postgres_kit import Connection
 from litestar import Request

@@ -11,6 +11,8 @@ from datetime import datetime, timedelta
 from headway_contract.fields import Rate
 from msgspec import Struct, structs
 
+from headway_decisions import wording
+
 # The maximum number of bundles in a period.
 _BUNDLES = 60
 
@@ -44,13 +46,7 @@ def parse_rate(text: str) -> Rate:
 
 def rate_in_words(rate: Rate) -> str:
     """Format a rate so that `parse_rate` reads it."""
-    for unit, seconds in reversed(_SECONDS.items()):
-        times = rate.period_seconds / seconds
-        if times == 1:
-            return f"{rate.count}/{unit}"
-        if times > 1 and times == int(times):
-            return f"{rate.count}/{int(times)} {unit}s"
-    return f"{rate.count}/{rate.period_seconds:g} seconds"
+    return f"{rate.count}/{wording.duration(rate.period_seconds).removeprefix('1 ')}"
 
 
 def room(rate: Rate, begun: Sequence[Bundle], now: datetime) -> int:

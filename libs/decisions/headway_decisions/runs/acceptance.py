@@ -95,7 +95,7 @@ def judge(lease: Lease, runs: dict[UUID, Run], arrived: Arrived) -> Judged:
         # A claim concerns all runs of the lease.
         concerned = list(runs) if isinstance(fact.data, LeaseClaimed) else []
         for run in [fact.data.run] if isinstance(fact.data, RunEvent) else concerned:
-            runs[run] = fold(runs[run], [fact])
+            runs[run] = fold(runs[run], fact)
     if runs and all(run.ended for run in runs.values()):
         lease = structs.replace(lease, ended=True)
     lease = advance(lease, arrived.predecessor, arrived.sequence)

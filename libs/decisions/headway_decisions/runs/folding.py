@@ -62,13 +62,6 @@ class Run(Struct, frozen=True, kw_only=True):
         return self.state in TERMINAL
 
 
-def fold(run: Run, facts: Iterable[Fact]) -> Run:
-    """Apply events; any order gives the same record."""
-    for fact in facts:
-        run = _apply(run, fact)
-    return run
-
-
 def completions(
     data: lifecycle.RunsCompleted, *, created_at: datetime | None = None, now: datetime
 ) -> tuple[Completion, ...]:
@@ -146,7 +139,8 @@ def _encoded_input(activation: lifecycle.Activation) -> bytes:
     return msgspec.json.encode(activation.input, order="deterministic")
 
 
-def _apply(run: Run, fact: Fact) -> Run:
+def fold(run: Run, fact: Fact) -> Run:
+    """Apply an event to the record of a run; any order of events gives the same record."""
     if fact.worker != DISPATCHER:
         run = structs.replace(run, worker=fact.worker)
     match fact.data:

@@ -5,12 +5,12 @@ without a start, because events arrive in any order. Settled work stays settled,
 retries its dead letter: that begins the next round, with new runs.
 """
 
-from typing import Literal, get_args
+from typing import Literal
 
-RunState = Literal["pending", "in_progress", "completed", "failed", "cancelled"]
+from headway_contract.work_queue import RunState as RunState
+from headway_contract.work_queue import WorkState as WorkState
+
 RunMove = Literal["started", "completed", "failed", "cancelled"]
-
-WorkState = Literal["queued", "dispatched", "waiting", "settled"]
 WorkMove = Literal[
     "admitted",
     "completed",
@@ -22,10 +22,38 @@ WorkMove = Literal[
     "retried",
 ]
 
-RUN_STATES: tuple[RunState, ...] = get_args(RunState)
-WORK_STATES: tuple[WorkState, ...] = get_args(WorkState)
+# The meaning of each state and of each move.
+RUN_STATES: dict[RunState, str] = {
+    "pending": "ordered: it holds a slot, and its body has not begun",
+    "in_progress": "its worker has reported the start",
+    "completed": "the body returned",
+    "failed": "the body raised, or the run was lost; the failure's kind says which",
+    "cancelled": "it was cancelled, or withdrawn before it began",
+}
+RUN_MOVES: dict[RunMove, str] = {
+    "started": "`run.started` of the process that holds the lease",
+    "completed": "`run.completed` of that process",
+    "failed": "`run.failed` of that process, or of the dispatcher that abandoned it",
+    "cancelled": "`run.cancelled` of that process, or of the dispatcher that withdrew it",
+}
+WORK_STATES: dict[WorkState, str] = {
+    "queued": "it waits at the gate, with a reason",
+    "dispatched": "it has one live run",
+    "waiting": "a run has ended, and it waits for the next attempt, with a reason",
+    "settled": "it has ended; the outcome says how",
+}
+WORK_MOVES: dict[WorkMove, str] = {
+    "admitted": "the gate found room and ordered a run",
+    "completed": "its run completed",
+    "cancelled": "it was cancelled, or its manifest was pruned",
+    "retry": "its run failed, and is retried",
+    "dead_lettered": "its run failed for the last time, and needs attention",
+    "coalesced": "other work holds its manifest's slot",
+    "expired": "it had not begun by its `start_by`",
+    "retried": "its dead letter is retried: the next round begins",
+}
+
 TERMINAL: frozenset[RunState] = frozenset({"completed", "failed", "cancelled"})
-ACTIVE: frozenset[RunState] = frozenset({"pending", "in_progress"})
 
 RUN_TRANSITIONS: dict[tuple[RunState, RunMove], RunState] = {
     ("pending", "started"): "in_progress",
@@ -70,34 +98,3 @@ def next_work_state(state: WorkState, move: WorkMove) -> WorkState:
     if (state, move) not in WORK_TRANSITIONS:
         raise IllegalMove(f"work that is {state} cannot be {move}")
     return WORK_TRANSITIONS[state, move]
-
-
-RUN_STATE_MEANINGS: dict[RunState, str] = {
-    "pending": "ordered: it holds a slot, and its body has not begun",
-    "in_progress": "its worker has reported the start",
-    "completed": "the body returned",
-    "failed": "the body raised, or the run was lost; the failure's kind says which",
-    "cancelled": "it was cancelled, or withdrawn before it began",
-}
-RUN_MOVE_MEANINGS: dict[RunMove, str] = {
-    "started": "`run.started` of the process that holds the lease",
-    "completed": "`run.completed` of that process",
-    "failed": "`run.failed` of that process, or of the dispatcher that abandoned it",
-    "cancelled": "`run.cancelled` of that process, or of the dispatcher that withdrew it",
-}
-WORK_STATE_MEANINGS: dict[WorkState, str] = {
-    "queued": "it waits at the gate, with a reason",
-    "dispatched": "it has one live run",
-    "waiting": "a run has ended, and it waits for the next attempt, with a reason",
-    "settled": "it has ended; the outcome says how",
-}
-WORK_MOVE_MEANINGS: dict[WorkMove, str] = {
-    "admitted": "the gate found room and ordered a run",
-    "completed": "its run completed",
-    "cancelled": "it was cancelled, or its manifest was pruned",
-    "retry": "its run failed, and is retried",
-    "dead_lettered": "its run failed for the last time, and needs attention",
-    "coalesced": "other work holds its manifest's slot",
-    "expired": "it had not begun by its `start_by`",
-    "retried": "its dead letter is retried: the next round begins",
-}

@@ -10,7 +10,7 @@ connection is asynchronous.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from inspect import isawaitable
 from typing import Any
@@ -18,20 +18,6 @@ from uuid import UUID
 
 import msgspec
 from headway_tracing import traceparent
-
-# Name and type of each parameter. The input is sent as text, because an application may configure
-# how its driver encodes JSON.
-_PARAMETERS = {
-    "job": "text",
-    "input": "jsonb",
-    "group": "text",
-    "priority": "integer",
-    "delay": "interval",
-    "not_before": "timestamptz",
-    "start_by": "timestamptz",
-    "key": "text",
-    "traceparent": "text",
-}
 
 
 def enqueue(
@@ -57,18 +43,21 @@ def enqueue(
         if moment is not None and moment.tzinfo is None:
             raise ValueError(f"{name}={moment!r} has no zone: give it one, such as datetime.UTC")
     given = {
-        "job": job,
-        "input": None if input is None else msgspec.json.encode(input).decode(),
-        "group": group,
-        "priority": priority,
-        "delay": delay,
-        "not_before": not_before,
-        "start_by": start_by,
-        "key": key,
-        "traceparent": traceparent(),
+        '"job" => CAST({} AS text)': job,
+        # As text, because an application may configure how its driver encodes JSON.
+        '"input" => CAST(CAST({} AS text) AS jsonb)': (
+            None if input is None else msgspec.json.encode(input).decode()
+        ),
+        '"group" => CAST({} AS text)': group,
+        '"priority" => CAST({} AS integer)': priority,
+        '"delay" => CAST({} AS interval)': delay,
+        '"not_before" => CAST({} AS timestamptz)': not_before,
+        '"start_by" => CAST({} AS timestamptz)': start_by,
+        '"key" => CAST({} AS text)': key,
+        '"traceparent" => CAST({} AS text)': traceparent(),
     }
     # The SQL function has the defaults.
-    stated = {name: value for name, value in given.items() if value is not None}
+    stated = {argument: value for argument, value in given.items() if value is not None}
     if hasattr(connection, "fetchval"):
         return _by_asyncpg(connection, stated)
     packages = {base.__module__.partition(".")[0] for base in type(connection).__mro__}
@@ -82,26 +71,22 @@ def enqueue(
     )
 
 
-def _statement(places: Mapping[str, str]) -> str:
-    """Return the call with a placeholder for each parameter."""
-    arguments = ", ".join(
-        f'"{name}" => CAST(CAST({place} AS text) AS jsonb)'
-        if name == "input"
-        else f'"{name}" => CAST({place} AS {_PARAMETERS[name]})'
-        for name, place in places.items()
-    )
-    return f"SELECT CAST(headway.enqueue({arguments}) AS text)"
+def _statement(stated: dict[str, Any], places: Iterable[str]) -> str:
+    """Return the call with a placeholder for each argument."""
+    arguments = [argument.format(place) for argument, place in zip(stated, places, strict=True)]
+    return f"SELECT CAST(headway.enqueue({', '.join(arguments)}) AS text)"
 
 
 async def _by_asyncpg(connection: Any, stated: dict[str, Any]) -> UUID:
-    places = {name: f"${number}" for number, name in enumerate(stated, start=1)}
-    return UUID(await connection.fetchval(_statement(places), *stated.values()))
+    statement = _statement(stated, [f"${number + 1}" for number in range(len(stated))])
+    return UUID(await connection.fetchval(statement, *stated.values()))
 
 
 def _by_sqlalchemy(connection: Any, stated: dict[str, Any]) -> Any:
+    named = {f"value_{number}": value for number, value in enumerate(stated.values())}
     # The library is loaded, because the connection is its object.
-    statement = sys.modules["sqlalchemy"].text(_statement({name: f":{name}" for name in stated}))
-    result = connection.execute(statement, stated)
+    text = sys.modules["sqlalchemy"].text
+    result = connection.execute(text(_statement(stated, [f":{name}" for name in named])), named)
     return _scalar_later(result) if isawaitable(result) else UUID(result.scalar_one())
 
 
@@ -114,7 +99,7 @@ def _by_cursor(connection: Any, stated: dict[str, Any]) -> Any:
     if hasattr(cursor, "row_factory"):
         # The application may have set another kind of row.
         cursor.row_factory = lambda _: tuple
-    executed = cursor.execute(_statement(dict.fromkeys(stated, "%s")), list(stated.values()))
+    executed = cursor.execute(_statement(stated, ["%s"] * len(stated)), list(stated.values()))
     if isawaitable(executed):
         return _row_later(cursor, executed)
     try:

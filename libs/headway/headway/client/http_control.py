@@ -16,9 +16,12 @@ from headway_contract.http import API
 from headway_errors import RequestFailed, TimedOut, Unavailable, failure, kind_of_status
 from msgspec import NODEFAULT, Struct, structs
 
-from headway.client.control import PATIENT_SECONDS, USUAL_SECONDS, Answer
-
+Answer = TypeVar("Answer", bound=Struct)
 Item = TypeVar("Item")
+
+# Most requests take milliseconds; definitions of thousands of manifests do not.
+USUAL_SECONDS = 5.0
+PATIENT_SECONDS = 30.0
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _NATS_SCHEMES = ("nats://", "tls://", "ws://", "wss://")

@@ -21,8 +21,7 @@ from headway_contract.operations import GroupOccupancy, GroupStatus, OccupancyAn
 from headway_errors import RequestFailed
 from msgspec import Struct
 
-from headway.client.control import Answer
-from headway.client.http_control import HttpControl, check_url, segment
+from headway.client.http_control import Answer, HttpControl, check_url, segment
 
 
 class Reads:

@@ -20,8 +20,7 @@ from headway.define.when import DayOptions, PlainOptions, TimedOptions, WeekOpti
 def cron(expression: str, **options: Unpack[DayOptions]) -> When:
     """Fire when a cron expression matches the wall clock of the zone.
 
-    Five fields (minute hour day month weekday), six with seconds first, or a name such as
-    `@daily`.
+    Five fields (minute hour day month weekday), six with seconds first, or a name like `@daily`.
     """
     return make_when("cron", cadence.Cron(expression), options, DayOptions)
 

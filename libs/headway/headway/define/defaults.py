@@ -7,14 +7,14 @@ environment of the declaring process (`DefinitionSettings`), the built-in value.
 from typing import Annotated, Literal, TypedDict
 
 from headway_contract.fields import Count, Priority, Seconds
-from headway_contract.work import RetryPolicy, WorkTerms
+from headway_contract.work import Grace, RetryPolicy, Timeout, WorkTerms
 from headway_decisions.firing.manifest_state import Misfire, Overlap
 from headway_decisions.timing import timing_problems
 from msgspec import Meta, Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from headway.define import options
-from headway.define.definitions import Grace, Jitter, Timeout
+from headway.define.definitions import Jitter
 
 
 class Defaults(WorkTerms, frozen=True, kw_only=True):
@@ -95,23 +95,13 @@ class DefinitionSettings(Struct, frozen=True, kw_only=True):
 
     def defaults(self) -> Defaults:
         """Convert the settings to terms."""
+        own, threshold = asdict(self), self.misfire_threshold_seconds
+        of_retry = [name for name in own if name.startswith("retry_")]
         return Defaults(
-            priority=self.priority,
-            retry=RetryPolicy(
-                attempts=self.retry_attempts,
-                interval_seconds=self.retry_interval_seconds,
-                backoff=self.retry_backoff,
-                max_interval_seconds=self.retry_max_interval_seconds,
-                jitter=self.retry_jitter,
-            ),
-            timeout_seconds=self.timeout_seconds,
-            cancel_grace_seconds=self.cancel_grace_seconds,
-            misfire=options.parse_misfire(
-                self.misfire_policy, threshold=self.misfire_threshold_seconds
-            ),
+            **{name: own[name] for name in Defaults.__struct_fields__ if name in own},
+            retry=RetryPolicy(**{name.removeprefix("retry_"): own[name] for name in of_retry}),
+            misfire=options.parse_misfire(self.misfire_policy, threshold=threshold),
             overlap=Overlap(policy=self.overlap_policy),
-            jitter_seconds=self.jitter_seconds,
-            tz=self.tz,
         )
 
 

@@ -4,20 +4,14 @@ import hashlib
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
-from headway_contract import work
-from headway_contract.fields import Priority, Rate
-from headway_contract.work import WorkTerms, terms_of
+from headway_contract.fields import MaxActive, Priority, Rate
+from headway_contract.work import MOST_RUNS_OF_A_LEASE, WorkTerms, terms_of
 from headway_decisions.declaring import ownership
 from headway_decisions.firing.manifest_state import LONGEST_JITTER_SECONDS, Misfire, Overlap
 from headway_decisions.timing.timing import Timing
 from msgspec import Meta, Struct, field
 
-# A limit on concurrent runs.
-Cap = Annotated[int, Meta(ge=0, le=1_000_000)]
-
 Generation = Annotated[int, Meta(ge=0)]
-Timeout = Annotated[float, Meta(gt=0, le=work.LONGEST_TIMEOUT_SECONDS)]
-Grace = Annotated[float, Meta(ge=0, le=work.LONGEST_GRACE_SECONDS)]
 Jitter = Annotated[float, Meta(ge=0, le=LONGEST_JITTER_SECONDS)]
 
 # Labels, by which operators find manifests and pause them together.
@@ -41,7 +35,7 @@ class GroupDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Settings of a group. `None` means the default, unless an operator has set a value."""
 
     name: str
-    max_active: Cap | None = None
+    max_active: MaxActive | None = None
     priority: Priority | None = None
     enabled: bool | None = None
     rate: Rate | None = None
@@ -63,10 +57,10 @@ class JobDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     description: str = ""
     input_schema: dict[str, Any] | None = None
     takes_input: bool = True
-    max_active: Cap | None = None
+    max_active: MaxActive | None = None
     rate: Rate | None = None
     counts_globally: bool = True
-    batch: Annotated[int, Meta(ge=1, le=work.MOST_RUNS_OF_A_LEASE)] | None = None
+    batch: Annotated[int, Meta(ge=1, le=MOST_RUNS_OF_A_LEASE)] | None = None
     # For enqueued work, and manifests created at run time; a manifest from code has its own.
     terms: JobTerms = JobTerms()
 

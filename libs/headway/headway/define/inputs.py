@@ -39,11 +39,9 @@ def problems_of_input(
 
 def schema_id(schema: dict[str, Any] | None) -> str | None:
     """Return the id of a JSON Schema, equal for equal schemas; `None` without a schema."""
-    return None if schema is None else _schema_id(msgspec.json.encode(schema, order="sorted"))
-
-
-@lru_cache(maxsize=1024)
-def _schema_id(encoded: bytes) -> str:
+    if schema is None:
+        return None
+    encoded = msgspec.json.encode(schema, order="sorted")
     return f"sha256:{hashlib.sha256(encoded).hexdigest()[:16]}"
 
 

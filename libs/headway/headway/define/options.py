@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar, get_args
 
 from headway_contract.fields import Rate
 from headway_contract.fitting import show
@@ -113,12 +113,9 @@ def _kinds(called: str, given: Kinds) -> tuple[str, ...]:
 
 MisfireGiven = Misfire | Literal["fire_once", "skip"] | None
 Policy = TypeVar("Policy", Misfire, Overlap)
-_OVERLAPS = {
-    "skip": Overlap(policy="skip"),
-    "queue_one": Overlap(policy="queue_one"),
-    "cancel_running": Overlap(policy="cancel_running"),
-}
-OverlapGiven = Overlap | Literal["skip", "queue_one", "cancel_running"] | None
+_OverlapName = Literal["skip", "queue_one", "cancel_running"]
+OverlapGiven = Overlap | _OverlapName | None
+_OVERLAPS = {name: Overlap(policy=name) for name in get_args(_OverlapName)}
 
 
 def fire_once(*, threshold: float = 60.0) -> Misfire:

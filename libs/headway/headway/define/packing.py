@@ -56,20 +56,19 @@ def unpack(packed: bytes) -> Definitions:
         raise UnreadableDefinitions("\n".join(problems)) from error
 
 
-# The kind and the type of the definitions in each part.
-_PARTS: dict[str, tuple[str, type[Struct]]] = {
-    "groups": ("group", GroupDefinition),
-    "jobs": ("job", JobDefinition),
-    "manifests": ("manifest", ManifestDefinition),
-    "batches": ("batch", Batch),
+# The kind, the name and the type of the definitions in each part.
+_PARTS: dict[str, tuple[str, str, type[Struct]]] = {
+    "groups": ("group", "name", GroupDefinition),
+    "jobs": ("job", "name", JobDefinition),
+    "manifests": ("manifest", "external_id", ManifestDefinition),
+    "batches": ("batch", "name", Batch),
 }
 
 
 def problems_of(definitions: Definitions) -> list[str]:
     """Return all problems of definitions, without what the scheduler has stored."""
     found = list(_names(definitions))
-    for part, (kind, _) in _PARTS.items():
-        key = "external_id" if kind == "manifest" else "name"
+    for part, (kind, key, _) in _PARTS.items():
         names = Counter(getattr(definition, key) for definition in getattr(definitions, part))
         found += [
             f"{kind} {name!r} is defined {times} times: leave all but one out"
@@ -109,18 +108,17 @@ def problems_of_body(body: bytes) -> list[str]:
         if not isinstance(stated, list):
             found.append(f"not definitions: {name} {show(stated)} is not valid: use a list")
             continue
-        kind, struct = _PARTS[name]
+        kind, key, struct = _PARTS[name]
         fitted = [fit(part, struct) for part in stated]
         for part, result in zip(stated, fitted, strict=True):
-            found += [f"{_called(kind, part)}: {misfit}" for misfit in result.misfits]
+            found += [f"{_called(kind, key, part)}: {misfit}" for misfit in result.misfits]
         sound[name] = tuple(result.value for result in fitted if result.value is not None)
     readable = Definitions(owner=API_OWNER) if rest.value is None else rest.value
     return list(dict.fromkeys(found + problems_of(structs.replace(readable, **sound))))
 
 
-def _called(kind: str, given: Any) -> str:
+def _called(kind: str, key: str, given: Any) -> str:
     """Name a group, job, manifest or batch for a message, if it has a name."""
-    key = "external_id" if kind == "manifest" else "name"
     name = given.get(key) if isinstance(given, Mapping) else None
     return f"{kind} {show(name)}" if name is not None else f"a {kind}"
 

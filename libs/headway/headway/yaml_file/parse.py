@@ -1,5 +1,7 @@
 """Convert the records of a file to declarations, with the functions that Python uses."""
 
+from collections.abc import Callable
+from inspect import getfullargspec
 from typing import Any, cast
 
 from headway_contract.fields import InvalidName, Rate
@@ -27,13 +29,12 @@ _JOB_SETTINGS |= {"counts_globally", "batch", "labels"}
 _NOT_FOR_DEPENDENTS = (*FILTERS, "misfire", "jitter", "exclude")
 
 # Positional arguments of cadences; the short form of a cadence is the first of them.
-_POSITIONAL = {
-    "cron": ("expression",),
-    "daily": ("at",),
-    "weekly": ("days", "at"),
-    "monthly": ("days", "at"),
-    "monthly_dow": ("weeks", "days", "at"),
-    "once": ("at",),
+_POSITIONAL = {name: getfullargspec(getattr(cadences, name)).args for name in CADENCES}
+_EXCLUDE: dict[str, Callable[..., Exclusion]] = {
+    "days": exclude_days,
+    "dates": exclude_dates,
+    "range": exclude_range,
+    "times": exclude_times,
 }
 
 
@@ -225,7 +226,7 @@ def _cadence(section: Section, name: str) -> When | None:
         if beside or not given:
             section.report(": manual takes only true, and no filters")
         return cadences.manual()
-    positional = _POSITIONAL.get(name, ())
+    positional = _POSITIONAL[name]
     own = given if isinstance(given, dict) else {positional[0]: given}
     for key in own.keys() & beside.keys():
         # The days of a cadence may be part of it, and not a filter.
@@ -234,9 +235,7 @@ def _cadence(section: Section, name: str) -> When | None:
         section.report(f" has {key} in {name} and beside it: write it once{hint}")
     if any(key not in own for key in positional):
         return None  # the record has reported the missing key
-    options = {**beside, **own}
-    arguments = [options.pop(key) for key in positional]
-    when: When = getattr(cadences, name)(*arguments, **options)
+    when: When = getattr(cadences, name)(**{**beside, **own})
     return when
 
 
@@ -271,14 +270,5 @@ def _misfire(given: Any) -> Any:
 
 
 def _exclusions(record: dict[str, Any]) -> list[Exclusion]:
-    found = []
-    if "days" in record:
-        found.append(exclude_days(record["days"]))
-    if "dates" in record:
-        dates = record["dates"]
-        found.append(exclude_dates(*([dates] if isinstance(dates, str) else dates)))
-    if "range" in record:
-        found.append(exclude_range(*record["range"]))
-    if "times" in record:
-        found.append(exclude_times(record["times"]))
-    return found
+    listed = {key: given if isinstance(given, list) else [given] for key, given in record.items()}
+    return [exclude(*listed[key]) for key, exclude in _EXCLUDE.items() if key in listed]

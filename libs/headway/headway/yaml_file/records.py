@@ -6,15 +6,14 @@ wrong word than a schema could. Only the JSON Schema lists the words.
 
 from typing import Annotated, Any, Literal
 
-from headway_contract.fields import NAME_PATTERN, Count, Priority
-from headway_contract.work import MOST_RUNS_OF_A_LEASE
+from headway_contract.fields import MANIFEST_ID_PATTERN, NAME_PATTERN, Count, MaxActive, Priority
+from headway_contract.work import MOST_RUNS_OF_A_LEASE, Grace, Timeout
 from headway_decisions.timing import cron
 from msgspec import Meta, Struct
 
 from headway.define.calendar import Days, Months, Weeks
-from headway.define.definitions import Cap, Grace, Jitter, Labels, Timeout
+from headway.define.definitions import Jitter, Labels
 
-MANIFEST_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,199}$"
 _TIME = r"([01]?[0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?"
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 # From 1 to a million, and any number above 0.
@@ -207,7 +206,7 @@ class ExcludeRecord(Record):
 class GroupRecord(Record):
     """Settings of a group. Operators decide missing ones."""
 
-    max_active: Cap | None = None
+    max_active: MaxActive | None = None
     priority: Priority | None = None
     enabled: bool | None = None
     rate: RateText | None = None
@@ -241,7 +240,7 @@ class JobRecord(Record):
     retry: RetryRecord | None = None
     input_schema: dict[str, Any] | None = None
     takes_input: bool = True
-    max_active: Cap | None = None
+    max_active: MaxActive | None = None
     rate: RateText | None = None
     counts_globally: bool = True
     batch: Annotated[int, Meta(ge=1, le=MOST_RUNS_OF_A_LEASE)] | None = None
