@@ -7,14 +7,13 @@ python -m generators --check    fail if one is out of date
 import sys
 from pathlib import Path
 
-from headway_console.api import openapi
-
 from generators import (
     alert_rules,
     contract_schemas,
     definitions_schema,
     diagrams,
     metrics_page,
+    openapi,
     settings_page,
 )
 
@@ -25,6 +24,7 @@ _MODULES = (
     definitions_schema,
     diagrams,
     metrics_page,
+    openapi,
     settings_page,
 )
 
@@ -32,7 +32,6 @@ _MODULES = (
 def main(arguments: list[str], root: Path = ROOT) -> int:
     """Write or check the files."""
     wanted = {root / path: text for module in _MODULES for path, text in module.files(root).items()}
-    wanted[root / "proto-schemas/openapi.json"] = openapi.formatted().decode()
     superfluous = {*(root / contract_schemas.FOLDER).glob("*.json")} - wanted.keys()
     stale = [path for path, text in wanted.items() if _content(path) != text]
     if "--check" in arguments:

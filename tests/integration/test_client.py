@@ -218,7 +218,7 @@ async def test_a_request_that_is_too_large_for_nats_is_refused(world):
 
 def document_paths() -> dict[tuple[str, str], set[str]]:
     """Return the operations of the OpenAPI document with the names of their parameters and fields."""
-    document = json.loads((ROOT / "proto-schemas" / "openapi.json").read_text())
+    document = json.loads((ROOT / "services/console/headway_console/api/openapi.json").read_text())
     found = {}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():

@@ -16,12 +16,13 @@ from headway_clock import utc_now
 from headway_console.access.guards import RouteUndeclared, check_declared
 from headway_console.access.sessions import sign_in_path
 from headway_console.access.tokens import as_yaml, new_token
-from headway_console.api.openapi import document
 from headway_contract.http import ROLES
 from headway_service_kit.health import AddressInUse
 from litestar import Litestar, get
 from support.consoles import LOCAL, Console, local_link, run_console
 from support.issuer import CLIENT, SECRET, TestIssuer, run_issuer
+
+from generators.openapi import document
 
 API = "/api/v1"
 ID = "0f0e7c1a-5b1f-4a8e-9c51-2d9d1c9f7e55"

@@ -6,12 +6,13 @@ from collections.abc import Collection
 import pytest
 import schemathesis
 from headway import App, every
-from headway_console.api.openapi import document
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.core.failures import Failure, FailureGroup
 from schemathesis.specs.openapi.checks import ignored_auth, positive_data_acceptance
+
+from generators.openapi import document
 
 pytestmark = pytest.mark.thorough
 

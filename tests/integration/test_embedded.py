@@ -46,7 +46,7 @@ from headway_embedded import run_servers
 
 async def main():
     async with run_servers(Path(sys.argv[1]), durable=False, **json.loads(sys.argv[2])) as servers:
-        running = [server for server in (servers.postgres, servers.nats) if server]
+        running = servers.running
         print(json.dumps({
             "database_url": servers.database_url,
             "nats_url": servers.nats_url,
@@ -206,7 +206,7 @@ async def test_a_fresh_start_serves_both_and_leaves_no_process(tmp_path):
         assert await execute(servers.database_url, "SHOW fsync") == "on"
         assert await execute(servers.database_url, "SELECT 'Ä' ~* 'ä'")
         await store_message(servers.nats_url)
-        running = (servers.postgres, servers.nats)
+        running = servers.running
         processes = [server.process_id for server in running]
         supervisors = [server.process.supervisor_id for server in running]
         assert [os.getsid(process) for process in processes] == processes
@@ -277,7 +277,7 @@ async def test_a_folder_serves_one_process_at_a_time(tmp_path):
 @on_linux
 async def test_a_server_ends_with_its_killed_supervisor(folder):
     async with run_servers(folder, durable=False) as servers:
-        for server in (servers.postgres, servers.nats):
+        for server in servers.running:
             process, supervisor = server.process_id, server.process.supervisor_id
             os.kill(supervisor, signal.SIGKILL)
             assert await server.process.wait() == -signal.SIGKILL
@@ -390,7 +390,7 @@ def interpreter_for(user: str) -> str:
 async def test_root_opens_only_the_path_to_the_data(folder):
     folder.parent.chmod(0o700)
     async with run_servers(folder, nats=False, durable=False) as servers:
-        assert user_of(servers.postgres.process_id) == "headway-postgres"
+        assert user_of(servers.running[0].process_id) == "headway-postgres"
         assert any(str(folder.parent) in note for note in servers.notes)
     assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o701
 

@@ -8,7 +8,7 @@ import pytest
 from headway_cli.serve import settings
 from headway_cli.serve.running import NothingRuns, find_running, noted
 from headway_cli.terminal.output import printable, table
-from headway_cli.terminal.times import has_offset, read_moment, shown
+from headway_cli.terminal.times import has_offset, read_moment, read_past, shifted, shown
 from headway_scheduler.settings import SchedulerSettings
 from headway_service_kit.settings import InvalidSettings
 
@@ -55,10 +55,27 @@ def test_a_time_of_day_that_is_to_come_may_be_tomorrows(given, zone, expected):
     assert read == datetime.fromisoformat(f"{expected}+00:00")
 
 
-@pytest.mark.parametrize("given", ["yesterday", "25:00", "3:5", "2027-02-30", ""])
+BEFORE_THE_CALENDAR = "0001-01-01T00:00+02:00"
+
+
+@pytest.mark.parametrize(
+    "given", ["yesterday", "25:00", "3:5", "2027-02-30", "", BEFORE_THE_CALENDAR]
+)
 def test_an_invalid_time_is_rejected_with_the_zone_in_use(given):
     with pytest.raises(click.BadParameter, match=r"invalid time .*: .*it is Europe/Berlin time"):
         read_moment(given, BERLIN, now=NOW)
+
+
+@pytest.mark.parametrize("given", ["9999999w", "9999999 d", BEFORE_THE_CALENDAR])
+def test_an_age_that_no_date_has_is_rejected(given):
+    with pytest.raises(click.BadParameter):
+        read_past(click.Context(click.Command("x")), click.Option(["--since"]), given)
+
+
+@pytest.mark.parametrize("seconds", [1e300, float("nan"), -1e15])
+def test_a_duration_that_no_date_has_is_rejected(seconds):
+    with pytest.raises(click.BadParameter, match="outside of the years 1 to 9999"):
+        shifted(NOW, seconds=seconds)
 
 
 def test_only_an_offset_makes_a_time_an_instant():

@@ -12,22 +12,21 @@ file contains its holder's process id and a clean stop empties it, so an id in i
 last stop was unclean. PostgreSQL then replays its log and NATS its store.
 """
 
-from headway_embedded.accounts import Account
-from headway_embedded.data_folder import EmbeddedError, last_lines
+from headway_embedded.data_folder import EmbeddedError, last_lines, write_secret
 from headway_embedded.nats import NatsServer
 from headway_embedded.postgres import PostgresServer
-from headway_embedded.server import free_port
-from headway_embedded.servers import Servers, run_servers
+from headway_embedded.server import Server, free_port
+from headway_embedded.servers import run_servers
 from headway_embedded.supervised import SupervisedProcess
 
 __all__ = [
-    "Account",
     "EmbeddedError",
     "NatsServer",
     "PostgresServer",
-    "Servers",
+    "Server",
     "SupervisedProcess",
     "free_port",
     "last_lines",
     "run_servers",
+    "write_secret",
 ]

@@ -90,12 +90,13 @@ class Lock:
         self._descriptor = None
 
 
-def write_secret(path: Path, content: str) -> None:
+def write_secret(path: Path, content: bytes) -> None:
     """Write a file that only its owner can read, replacing an older one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     # A new file, because an existing one would keep its mode.
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
+    with os.fdopen(descriptor, "wb") as file:
         file.write(content)
 
 

@@ -44,15 +44,15 @@ class NatsServer(Server):
         """Write the configuration and return the command."""
         config = self.folder / "nats.conf"
         store = json.dumps(str(self.folder / "nats"), ensure_ascii=False)
-        write_secret(
-            config,
+        lines = (
             f'server_name: "headway-{port}"\n'
             f'listen: "{LOOPBACK}:{port}"\n'
             f"max_payload: {MAX_PAYLOAD}\n"
             f'authorization {{ user: "{USER}", password: "{self.password}" }}\n'
             f"jetstream {{ store_dir: {store}, max_file_store: {MAX_STORE} }}\n"
-            f"{self._config_extra}\n",
+            f"{self._config_extra}\n"
         )
+        write_secret(config, lines.encode())
         return [nats_program(), "-c", config]
 
     def _is_ready(self, process_id: int) -> bool:

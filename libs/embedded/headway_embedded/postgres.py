@@ -165,7 +165,7 @@ class PostgresServer(Server):
             )
 
     def _drop_stale_pid_file(self) -> None:
-        """Remove a postmaster.pid whose process is no PostgreSQL."""
+        """Remove a postmaster.pid whose process is no PostgreSQL, and the lock of its socket."""
         # PostgreSQL itself checks only whether the process id is in use: a zombie has it, or in a
         # restarted container another program.
         pid_file = self._data / "postmaster.pid"
@@ -177,7 +177,8 @@ class PostgresServer(Server):
         except OSError:
             return
         if not name.endswith("(postgres") or fields.startswith("Z"):
-            pid_file.unlink()
+            for stale in (pid_file, *self._data.glob(".s.PGSQL.*.lock")):
+                stale.unlink()
 
     def _command(self, port: int) -> list[str | Path]:
         """Return the command with all settings, so that upgrades of Headway change them."""

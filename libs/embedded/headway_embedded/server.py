@@ -185,7 +185,7 @@ class Server(ABC):
 
     def _create_password(self) -> None:
         """Write a new password that needs no quoting in a URL."""
-        write_secret(self.password_file, f"{secrets.token_urlsafe(24)}\n")
+        write_secret(self.password_file, f"{secrets.token_urlsafe(24)}\n".encode())
 
     async def _until_ready(self, process: SupervisedProcess) -> None:
         """Wait until the server is ready; raise if it ends or is too slow."""

@@ -22,8 +22,7 @@ class Servers:
     nats_url: str = field(repr=False)
     recovered: bool
     notes: list[str]
-    postgres: PostgresServer | None
-    nats: NatsServer | None
+    running: list[Server]
 
 
 @asynccontextmanager
@@ -53,8 +52,7 @@ async def run_servers(
             nats_url=broker.url if broker else "",
             recovered=recovered,
             notes=[RECOVERED, *notes] if recovered else notes,
-            postgres=database,
-            nats=broker,
+            running=running,
         )
     finally:
         await asyncio.gather(*(server.stop() for server in running))

@@ -16,6 +16,7 @@ from headway_embedded.data_folder import EmbeddedError
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
 STOP_SECONDS = 30.0
+# Time for an orderly end once this process is gone.
 GRACE_SECONDS = 4.0
 LINE_BYTES = 1 << 20
 
@@ -45,7 +46,6 @@ class SupervisedProcess:
         argv: Sequence[str | Path],
         *,
         stop_signal: int = signal.SIGTERM,
-        grace: float = GRACE_SECONDS,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         user: Account | None = None,
@@ -54,18 +54,15 @@ class SupervisedProcess:
         stderr: int | None = DEVNULL,
         held: Sequence[int] = (),
     ) -> Self:
-        """Start the program; `held` are file descriptors that it inherits.
-
-        `grace` is the time in seconds for an orderly end once this process is gone.
-        """
+        """Start the program; `held` are file descriptors that it inherits."""
         account = f"{user.uid}:{user.gid}" if user else "-"
+        terms = (os.getpid(), int(stop_signal), GRACE_SECONDS)
         ours, theirs = socket.socketpair()
         try:
             with theirs:
                 process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-I", "-S", SUPERVISOR),
-                    *(str(theirs.fileno()), str(os.getpid()), str(int(stop_signal)), str(grace)),
-                    *(account, *argv),
+                    *(str(theirs.fileno()), *map(str, terms), account, *argv),
                     env=None if env is None else dict(env),
                     cwd=cwd,
                     stdin=stdin,

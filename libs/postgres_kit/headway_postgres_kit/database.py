@@ -186,6 +186,15 @@ class Database:
                 await self._before_commit(connection, noted)
 
     @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[Connection]:
+        """Yield a connection inside a read-only transaction whose statements read one state."""
+        async with (
+            self.acquire() as connection,
+            connection.transaction(isolation="repeatable_read", readonly=True),
+        ):
+            yield connection
+
+    @asynccontextmanager
     async def locked_transaction(
         self, key: int, *, shared: bool = False
     ) -> AsyncIterator[Connection]:

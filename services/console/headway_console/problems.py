@@ -35,8 +35,6 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
 # The type and the title of each kind of error; the status is `HTTP_STATUS[kind]`.
 _NAMES: dict[ErrorKind, tuple[str, str]] = {
     ErrorKind.INVALID: ("invalid", "Invalid request"),
-    ErrorKind.UNAUTHENTICATED: ("sign-in-needed", "Sign in first"),
-    ErrorKind.FORBIDDEN: ("forbidden", "Your role does not allow this"),
     ErrorKind.NOT_FOUND: ("not-there", "Not found"),
     ErrorKind.CONFLICT: ("refused", "Not possible in the current state"),
     ErrorKind.TOO_LARGE: ("too-large", "The request is too large"),
@@ -50,15 +48,12 @@ _HTTP = {
     405: ("method", "Method not allowed"),
     413: ("too-large", "The request is too large"),
 }
-# Exceptions that are no `RequestFailed`.
-_KINDS: tuple[tuple[type[Exception], ErrorKind], ...] = (
-    (SignInNeeded, ErrorKind.UNAUTHENTICATED),
-    (Forbidden, ErrorKind.FORBIDDEN),
-    (InvalidDefinitions, ErrorKind.INVALID),
-    (driver.DataError, ErrorKind.INVALID),
-)
-# Exceptions that the API names more exactly than by their kind.
+# The same for exceptions that are no `RequestFailed`, with their status.
 _SPECIAL: tuple[tuple[type[Exception], int, str, str], ...] = (
+    (SignInNeeded, 401, "sign-in-needed", "Sign in first"),
+    (Forbidden, 403, "forbidden", "Your role does not allow this"),
+    (InvalidDefinitions, 422, "invalid", "Invalid request"),
+    (driver.DataError, 422, "invalid", "Invalid request"),
     (Forged, 403, "forged", "The request does not come from a page of this console"),
     (msgspec.DecodeError, 400, "unreadable", "The request is unreadable"),
     (FeedFull, 503, "full", "Too many streams are open"),
@@ -80,14 +75,12 @@ def problem_of(error: Exception) -> Problem:
     for special, status, name, title in _SPECIAL:
         if isinstance(error, special):
             return _problem(status, name, title, error)
-    kind = next((kind for known, kind in _KINDS if isinstance(error, known)), None)
-    kind = error.kind if isinstance(error, RequestFailed) else kind
-    if kind is None:
+    if not isinstance(error, RequestFailed):
         logger.error("unexpected exception in a request", exc_info=error)
         text = "this is a defect of the console; see its log"
         return _problem(500, "unforeseen", "Unexpected error", text)
     detail = f"{error}\n{_CHECK_OTHERS}" if isinstance(error, Unavailable) else error
-    return _problem(HTTP_STATUS[kind], *_NAMES[kind], detail)
+    return _problem(HTTP_STATUS[error.kind], *_NAMES[error.kind], detail)
 
 
 def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:

@@ -5,10 +5,9 @@ from headway_console.access.tokens import PREFIX as TOKEN_PREFIX
 from headway_console.access.tokens import as_yaml as token_as_yaml
 from headway_console.access.tokens import new_token
 from headway_console.reading.applications import page_of_jobs
-from headway_console.reading.dead_letters import FailureGroup
 from headway_console.reading.groups import GroupRow
 from headway_console.reading.runs import RunRow
-from headway_console.reading.system import Coming, Overview, read_overview, state_of
+from headway_console.reading.system import Overview, read_overview, state_of
 from headway_console.settings import AuthMissing, ConsoleSettings, check_exposure
 from headway_console.streams import Answering, read_services
 
@@ -16,9 +15,7 @@ __all__ = [
     "TOKEN_PREFIX",
     "Answering",
     "AuthMissing",
-    "Coming",
     "ConsoleSettings",
-    "FailureGroup",
     "GroupRow",
     "Overview",
     "RunRow",

@@ -27,9 +27,8 @@ from headway_console.access.guards import check_declared, guard, open_to_anyone
 from headway_console.access.issuer import Issuer, check_oidc, read_roles
 from headway_console.access.sessions import Cookies, Revoked, Seal, Tickets
 from headway_console.access.tokens import Token, Tokens, fingerprint, new_token
-from headway_console.api import ENDPOINTS
+from headway_console.api import ENDPOINTS, show_document
 from headway_console.api.endpoints import handler_of
-from headway_console.api.openapi import document_handler
 from headway_console.envelope import Envelope
 from headway_console.feed import Feed
 from headway_console.pages import HANDLERS, PAGES
@@ -157,7 +156,7 @@ def console_application(
         "navigation": PAGES,
     }
     app = Litestar(
-        route_handlers=[*map(handler_of, ENDPOINTS), document_handler, *HANDLERS, static],
+        route_handlers=[*map(handler_of, ENDPOINTS), show_document, *HANDLERS, static],
         guards=[guard],
         middleware=[DefineMiddleware(Authentication)],
         exception_handlers={Exception: answer_error},

@@ -2,7 +2,6 @@
 
 import base64
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import click
@@ -18,6 +17,7 @@ from headway_cli.serve.running import find_running
 from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
 from headway_cli.terminal.output import print_answer, table
+from headway_cli.terminal.times import shifted
 
 BAD_SETTINGS = 2
 
@@ -42,7 +42,7 @@ def new(name: str, role: Role, days: float | None) -> None:
     Prints the token once, on standard error, and on standard output the entry for the file that
     HEADWAY_API_TOKENS_FILE names: append it with '>> tokens.yaml'.
     """
-    expires = None if days is None else (utc_now() + timedelta(days=days)).replace(microsecond=0)
+    expires = None if days is None else shifted(utc_now(), days=days).replace(microsecond=0)
     made, entry = new_token(name, role, expires)
     click.echo(f"the token, shown once: {made}", err=True)
     click.echo(token_as_yaml(entry), nl=False)

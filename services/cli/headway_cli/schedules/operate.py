@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 import click
@@ -16,7 +15,7 @@ from headway_cli.serve.names import check_choice, choosing
 from headway_cli.serve.session import Session, await_outcome, command, wait_option
 from headway_cli.terminal import options
 from headway_cli.terminal.output import confirm, counted, print_lines, window_table
-from headway_cli.terminal.times import read_moment, shown
+from headway_cli.terminal.times import read_moment, shifted, shown
 
 _EXPIRY = "The work expires if it has not started by then."
 _FIRES_SHOWN = 3
@@ -132,7 +131,7 @@ def pause(
     if until is not None:
         terms["until"] = read_moment(until, "UTC", now=now, ahead=True)
     elif seconds is not None:
-        terms["until"] = now + timedelta(seconds=seconds)
+        terms["until"] = shifted(now, seconds=seconds)
     answer = session.ask(lambda client: client.pause(*manifest_ids, **terms))
     rows = [[paused.manifest, paused.next_due_at] for paused in answer.manifests]
     lines = window_table(("MANIFEST", "NEXT DUE"), rows)

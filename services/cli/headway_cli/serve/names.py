@@ -1,14 +1,13 @@
 """Names in arguments and options, and their completion in a shell."""
 
-import json
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
-from urllib.request import Request, urlopen
 
 import click
 from click.shell_completion import BashComplete, CompletionItem, FishComplete, ZshComplete
+from headway_service_kit.process import run
 
 from headway_cli.terminal import options
 
@@ -47,10 +46,10 @@ def _names_of(list_name: str, field: str, *, narrowed: bool = False) -> Complete
     def complete(
         context: click.Context, parameter: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        query = {"limit": str(_MOST), **({"text": incomplete} if narrowed and incomplete else {})}
+        query = {"text": incomplete} if narrowed and incomplete else {}
         taken = context.params.get(parameter.name or "") or ()
         try:
-            found = _read_list(context, f"/{list_name}?{urlencode(query)}")
+            found = _read_list(context, f"/{list_name}", query)
         except Exception:  # noqa: BLE001 - an error message would garble the command line
             return []
         names = {str(item.get(field, "")) for item in found} - set(taken)
@@ -59,19 +58,18 @@ def _names_of(list_name: str, field: str, *, narrowed: bool = False) -> Complete
     return complete
 
 
-def _read_list(context: click.Context, path: str) -> list[dict[str, object]]:
-    # Not above: `headway completion` itself needs neither.
-    from headway_contract.http import API  # noqa: PLC0415
-
+def _read_list(context: click.Context, path: str, query: dict[str, str]) -> list[dict[str, Any]]:
+    # Not above: `headway completion` itself does not need it.
     from headway_cli.serve.session import Session  # noqa: PLC0415
 
     data, url = context.params.get("data"), context.params.get("url")
     address = Session(data=Path(data or ".headway"), url=url).address()
-    headers = {"Authorization": f"Bearer {address.token}"} if address.token else {}
-    request = Request(address.url.rstrip("/") + API + path, headers=headers)  # noqa: S310
-    with urlopen(request, timeout=_ANSWER_SECONDS) as reply:  # noqa: S310 - the URL is checked
-        items: list[dict[str, object]] = json.load(reply)["items"]
-    return items
+
+    async def read() -> list[dict[str, Any]]:
+        async with asyncio.timeout(_ANSWER_SECONDS), address.control() as control:
+            return await control.list(path, query, dict[str, Any], most=_MOST)
+
+    return run(read())
 
 
 complete_manifests = _names_of("manifests", "external_id", narrowed=True)

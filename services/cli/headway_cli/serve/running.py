@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+from headway_embedded import write_secret
 from msgspec import Struct
 
 # Files of the data folder that hold secrets.
@@ -41,14 +42,6 @@ def noted(folder: Path, **known: str) -> Iterator[None]:
         yield
     finally:
         (folder / NOTE_NAME).unlink(missing_ok=True)
-
-
-def write_secret(path: Path, content: bytes) -> None:
-    """Write a file that only this user can read, at every moment."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    path.touch(mode=0o600)
-    path.write_bytes(content)
 
 
 def display(folder: Path) -> str:

@@ -5,11 +5,12 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import click
 from headway import Client
+from headway.client.http_control import HttpControl
 from headway_clock import monotonic, utc_now
 from headway_contract.work_queue import WorkAnswer
 from headway_errors import NotFound, Unavailable
@@ -21,9 +22,6 @@ from headway_cli.serve import settings
 from headway_cli.serve.running import find_running
 from headway_cli.terminal import options, output
 from headway_cli.terminal.times import duration_text, has_offset, read_moment
-
-if TYPE_CHECKING:
-    from headway.client.http_control import HttpControl
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
@@ -39,11 +37,8 @@ class ConsoleAddress(Struct, frozen=True, kw_only=True):
     url: str
     token: str | None = None
 
-    def control(self) -> "HttpControl":
+    def control(self) -> HttpControl:
         """Return a connection to the HTTP API."""
-        # Not above: loading it takes as long as a short command.
-        from headway.client.http_control import HttpControl  # noqa: PLC0415
-
         return HttpControl(self.url, token=self.token)
 
 

@@ -27,12 +27,20 @@ def read_past(
     if text is None:
         return None
     if age := _AGE.fullmatch(text.strip()):
-        return utc_now() - timedelta(**{_UNITS[age[2].lower()]: float(age[1])})
+        return shifted(utc_now(), **{_UNITS[age[2].lower()]: -float(age[1])})
     try:
         return read_moment(text, "UTC", now=utc_now(), past=True)
     except click.BadParameter as error:
         problem = f"{error.message}, or an age such as 30m, 2h or 3d"
         raise click.BadParameter(problem, context, parameter) from None
+
+
+def shifted(now: datetime, **duration: float) -> datetime:
+    """Return the time after a duration, or before it if it is negative."""
+    try:
+        return now + timedelta(**duration)
+    except (OverflowError, ValueError):
+        raise click.BadParameter("the duration ends outside of the years 1 to 9999.") from None
 
 
 def age_text(since: datetime, now: datetime) -> str:
@@ -70,14 +78,14 @@ def read_moment(
                 moment += timedelta(days=1)
         else:
             moment = datetime.fromisoformat(text.strip())
-    except ValueError as error:
+        if moment.tzinfo in (None, place):
+            return _instant(moment.replace(tzinfo=place), place)
+        return moment.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise click.BadParameter(
             f"invalid time {text!r}: write 2027-03-28T03:15+02:00, '2027-03-28 03:15' or 03:15 "
             f"(without an offset it is {zone} time)"
         ) from error
-    if moment.tzinfo in (None, place):
-        return _instant(moment.replace(tzinfo=place), place)
-    return moment.astimezone(UTC)
 
 
 def _instant(moment: datetime, place: ZoneInfo) -> datetime:

@@ -19,7 +19,6 @@ from headway_clock import monotonic
 from headway_embedded import EmbeddedError, SupervisedProcess
 from headway_jetstream_kit.tasks import end
 from headway_tracing.log import get_logger
-from msgspec import Struct
 
 from headway_cli.serve.running import PartEnded
 
@@ -41,19 +40,10 @@ _NAME = "HEADWAY_WORKER_NAME"
 ShowLine = Callable[[str], None]
 
 
-class Part(Struct, frozen=True, kw_only=True):
-    """A process that must run as long as `up` does."""
-
-    name: str
-    process: SupervisedProcess
-    where: str
-
-    def check(self) -> None:
-        """Raise if the process has ended."""
-        if self.process.returncode is not None:
-            raise PartEnded(
-                f"{self.name} exited unexpectedly with code {self.process.returncode}: {self.where}"
-            )
+def check_runs(process: SupervisedProcess, name: str, where: str) -> None:
+    """Raise if a process has ended that must run as long as `up` does."""
+    if process.returncode is not None:
+        raise PartEnded(f"{name} exited unexpectedly with code {process.returncode}: {where}")
 
 
 class WorkerProcess:
@@ -68,15 +58,14 @@ class WorkerProcess:
         self._environment = {**environment, _DRAIN: str(drain)}
         self._show_line = show_line
         self._stop_seconds = drain + _HAND_BACK_SECONDS
-        self._part: Part
+        self._process: SupervisedProcess
         self._readers: list[asyncio.Task[None]]
 
     async def start(self) -> None:
         """Start the program, for the first time or again."""
-        process = await SupervisedProcess.start(
+        self._process = process = await SupervisedProcess.start(
             self._words, env=self._environment, cwd=Path.cwd(), stdout=PIPE, stderr=PIPE
         )
-        self._part = Part(name=self._name, process=process, where="see its output above")
         self._readers = [
             asyncio.create_task(_show_lines(stream, self._show_line))
             for stream in (process.stdout, process.stderr)
@@ -85,29 +74,29 @@ class WorkerProcess:
 
     async def check(self) -> None:
         """Raise if it failed, after its last output is shown; restart it if it has drained."""
-        if self._part.process.returncode is not None:
+        if self._process.returncode is not None:
             await self._show_last_output()
-        if self._part.process.returncode == 0:
+        if self._process.returncode == 0:
             self._show_line(f"{self._name} has drained; restarting it")
             await self.start()
-        self._part.check()
+        check_runs(self._process, self._name, "see its output above")
 
     async def wait(self) -> int:
         """Wait until it ends and its last output is shown; returns its exit code."""
-        code = await self._part.process.wait()
+        code = await self._process.wait()
         await self._show_last_output()
         return code
 
     async def stop(self) -> None:
         """Let it drain, and show its output meanwhile."""
-        await self._part.process.stop(within=self._stop_seconds)
+        await self._process.stop(within=self._stop_seconds)
         await self._show_last_output()
 
     def kill_descendants(self) -> None:
         """Kill processes that an ended program has left in its group."""
         # Without any there is no such group, which macOS reports as a permission error.
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._part.process.process_id, signal.SIGKILL)
+            os.killpg(self._process.process_id, signal.SIGKILL)
 
     async def _show_last_output(self) -> None:
         # Limited: a process that a job has started may live on and keep the pipe open.

@@ -5,7 +5,7 @@ import getpass
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
@@ -17,7 +17,7 @@ from headway_clock import monotonic, new_secret
 from headway_console.public import TOKEN_PREFIX, ConsoleSettings
 from headway_console.wiring import ConsoleService, LocalCredentials, start_console
 from headway_dispatcher.wiring import start_dispatcher
-from headway_embedded import run_servers
+from headway_embedded import Server, run_servers, write_secret
 from headway_jetstream_kit import BrokerUnavailable
 from headway_postgres_kit import Database
 from headway_scheduler.wiring import start_scheduler
@@ -26,11 +26,11 @@ from headway_service_kit.service import Service
 from msgspec import Struct
 from msgspec.structs import replace
 
-from headway_cli.serve.running import LOCAL_NAME, PartEnded, write_secret
+from headway_cli.serve.running import LOCAL_NAME, PartEnded
 from headway_cli.serve.servers import reach_broker, reach_database
 from headway_cli.serve.services import apply_migrations
 from headway_cli.up.plan import Plan
-from headway_cli.up.processes import CommandWorker, Part, ShowLine, WorkerProcess
+from headway_cli.up.processes import CommandWorker, ShowLine, WorkerProcess, check_runs
 from headway_cli.up.summary import queries, read_value
 
 
@@ -68,13 +68,13 @@ async def start_local_console(
     person = LocalCredentials(name=name, token=credentials.token, ticket_key=credentials.ticket_key)
     settings = replace(settings, session_key=settings.session_key or credentials.session_key)
     host, _, port = settings.console_address.rpartition(":")
+    start = partial(start_console, local=person, give_up_after=give_up_after)
     if port != "0":
-        return await start_console(settings, local=person, give_up_after=give_up_after)
-    last = replace(settings, console_address=f"{host}:{credentials.port}")
+        return await start(settings)
     try:
-        console = await start_console(last, local=person, give_up_after=give_up_after)
+        console = await start(replace(settings, console_address=f"{host}:{credentials.port}"))
     except AddressInUse:
-        console = await start_console(settings, local=person, give_up_after=give_up_after)
+        console = await start(settings)
     if console.port != credentials.port:
         kept = replace(credentials, port=console.port)
         write_secret(folder / LOCAL_NAME, msgspec.json.encode(kept))
@@ -99,7 +99,7 @@ class Servers(Struct, frozen=True, kw_only=True):
     urls: dict[str, str]
     database: Database
     since: datetime
-    parts: list[Part]
+    embedded: Sequence[Server]
 
 
 class Services(Struct, frozen=True):
@@ -116,7 +116,8 @@ class Services(Struct, frozen=True):
 
 async def start_servers(stack: AsyncExitStack, plan: Plan, say: Say) -> Servers:
     """Start or reach the servers and migrate the schemas; the stack stops them."""
-    database_url, nats_url, parts = plan.settings.database_url, plan.settings.nats_url, []
+    database_url, nats_url = plan.settings.database_url, plan.settings.nats_url
+    embedded: Sequence[Server] = ()
     names = [name for name, url in (("PostgreSQL", database_url), ("NATS", nats_url)) if not url]
     if names:
         say(f"starting {' and '.join(names)} on the data folder {plan.data}")
@@ -125,11 +126,7 @@ async def start_servers(stack: AsyncExitStack, plan: Plan, say: Say) -> Servers:
         )
         for note in servers.notes:
             say(note)
-        parts = [
-            Part(name=server.title, process=server.process, where=f"see {server.log}")
-            for server in (servers.postgres, servers.nats)
-            if server is not None
-        ]
+        embedded = servers.running
         database_url, nats_url = database_url or servers.database_url, nats_url or servers.nats_url
     urls = {"database_url": str(database_url), "nats_url": str(nats_url)}
     database = await stack.enter_async_context(
@@ -140,7 +137,7 @@ async def start_servers(stack: AsyncExitStack, plan: Plan, say: Say) -> Servers:
     async with reach_broker(urls["nats_url"], name="headway-up", **terms):
         await apply_migrations(database)
     since = await read_value(database, queries["now"])
-    return Servers(urls=urls, database=database, since=since, parts=parts)
+    return Servers(urls=urls, database=database, since=since, embedded=embedded)
 
 
 async def start_services(
@@ -210,8 +207,8 @@ async def _start_worker(
 
 async def check_all(services: Services) -> None:
     """Raise if a part has ended that must not end."""
-    for part in services.servers.parts:
-        part.check()
+    for server in services.servers.embedded:
+        check_runs(server.process, server.title, f"see {server.log}")
     for worker in services.workers:
         await worker.check()
     for service in (services.scheduler, services.dispatcher, services.console):

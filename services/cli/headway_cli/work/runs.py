@@ -32,27 +32,19 @@ _id_argument = click.argument("identity", metavar="[ID]", required=False, callba
 @names.named("--group", "NAME", "All work of this group.", names.complete_groups)
 @click.option("--reason", default="", help="Reason, for the record and the running job.")
 @options.yes_option
-def cancel(
-    session: Session,
-    ids: tuple[UUID, ...],
-    manifest: str | None,
-    group: str | None,
-    reason: str,
-    yes: bool,
-) -> int:
+def cancel(session: Session, ids: tuple[UUID, ...], reason: str, yes: bool, **chosen: Any) -> int:
     """Cancel runs or work.
 
     Waiting work never starts; running work is asked to stop. It is not retried. Each ID names a
     run or a piece of work. The exit code is 1 if one of them had already ended.
     """
+    manifest, group = chosen["manifest"], chosen["group"]
     if sum((bool(ids), manifest is not None, group is not None)) != 1:
         raise click.UsageError("give ids of runs or work, or --manifest, or --group")
     name = manifest or (f"group {group}" if group else "")
 
     def describe() -> str | None:
-        found = session.ask(
-            lambda client: client.works(manifest=manifest, group=group, most=_COUNTED + 1)
-        )
+        found = session.ask(lambda client: client.works(most=_COUNTED + 1, **chosen))
         if not found:
             return None
         running = sum(work.state == "dispatched" for work in found)

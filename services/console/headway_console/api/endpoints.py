@@ -175,10 +175,7 @@ def _respond(function: Callable[..., Awaitable[Any]], hints: Mapping[str, Any]) 
     async def respond(request: HttpRequest, fields: dict[str, Any]) -> Any:
         if "connection" not in hints:
             return await function(request=request, **arguments(fields))
-        async with (
-            request.app.state.database.acquire() as connection,
-            connection.transaction(isolation="repeatable_read", readonly=True),
-        ):
+        async with request.app.state.database.snapshot() as connection:
             provided = {"connection": connection}
             if "heard_since" in hints:
                 alive = timedelta(seconds=request.app.state.settings.orphan_timeout_seconds)

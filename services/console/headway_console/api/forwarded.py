@@ -23,7 +23,7 @@ def _forward(
     answer: type[Struct],
     *,
     summary: str = "",
-    role: Role = "operator",
+    role: Role | None = None,
     slow: bool = False,
     hidden: tuple[str, ...] = (),
 ) -> Endpoint:
@@ -36,7 +36,7 @@ def _forward(
         name=name,
         method=method,
         path=path,
-        role=role,
+        role=role or ("viewer" if method == "GET" else "operator"),
         tag=tag,
         summary=summary or first_line(question),
         shape=shape_of(name, method, path, struct_fields(question, hidden=hidden)),
@@ -63,13 +63,12 @@ FORWARDED: tuple[Endpoint, ...] = (
     _forward(
         "preview", "GET", "/manifests/{manifest}/preview", Tag.MANIFESTS,
         subjects.PREVIEW_QUESTION, manifests.PreviewQuestion, manifests.PreviewAnswer,
-        role="viewer", slow=True,
+        slow=True,
         summary="List the next fire times of a manifest.",
     ),
     _forward(
         "explain", "GET", "/manifests/{manifest}/explain", Tag.MANIFESTS,
         subjects.EXPLAIN_QUESTION, manifests.ExplainQuestion, manifests.ExplainAnswer,
-        role="viewer",
         summary="Explain why a manifest ran or did not run, at a time or now.",
     ),
     _forward(
@@ -98,8 +97,7 @@ FORWARDED: tuple[Endpoint, ...] = (
     ),
     _forward(
         "check_ledger", "GET", "/ledger", Tag.MANIFESTS,
-        subjects.LEDGER_QUESTION, manifests.LedgerQuestion, manifests.LedgerAnswer, role="viewer",
-        slow=True,
+        subjects.LEDGER_QUESTION, manifests.LedgerQuestion, manifests.LedgerAnswer, slow=True,
         summary="Compare the due times of manifests with the recorded decisions.",
     ),
     _forward(
@@ -138,7 +136,6 @@ FORWARDED: tuple[Endpoint, ...] = (
     _forward(
         "explain_work", "GET", "/work/{work}/explain", Tag.WORK,
         subjects.EXPLAIN_WORK_QUESTION, work_queue.WorkQuestion, work_queue.ExplainWorkAnswer,
-        role="viewer",
         summary="Explain why a piece of work waits: its gates, and the holders of the slots.",
     ),
     _forward(
@@ -154,13 +151,13 @@ FORWARDED: tuple[Endpoint, ...] = (
     _forward(
         "scheduler_settings", "GET", "/settings/scheduler", Tag.SYSTEM,
         subjects.SCHEDULER_SETTINGS_QUESTION, operations.SettingsQuestion,
-        operations.SettingsAnswer, role="viewer",
+        operations.SettingsAnswer,
         summary="List the settings of a scheduler with their sources. Secrets are masked.",
     ),
     _forward(
         "dispatcher_settings", "GET", "/settings/dispatcher", Tag.SYSTEM,
         subjects.DISPATCHER_SETTINGS_QUESTION, operations.SettingsQuestion,
-        operations.SettingsAnswer, role="viewer",
+        operations.SettingsAnswer,
         summary="List the settings of a dispatcher with their sources. Secrets are masked.",
     ),
     _forward(

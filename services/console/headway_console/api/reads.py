@@ -1,6 +1,8 @@
 """Lists and single things, read from the database, and the person who is signed in."""
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -15,14 +17,9 @@ from msgspec import Struct
 
 from headway_console.access.roles import Person
 from headway_console.api.endpoints import Endpoint, Tag, endpoint
+from headway_console.reading import dead_letters as letters
 from headway_console.reading.applications import page_of_applications, page_of_jobs
 from headway_console.reading.audit import page_of_audit
-from headway_console.reading.dead_letters import (
-    page_of_failures,
-    page_of_letters,
-    read_canary,
-    read_letter,
-)
 from headway_console.reading.events import page_of_events
 from headway_console.reading.groups import list_occupancy, page_of_groups
 from headway_console.reading.lists import Page
@@ -119,22 +116,24 @@ async def who_am_i(request: HttpRequest) -> WhoAnswer:
     return WhoAnswer(name=person.name, role=person.role, by=person.by)
 
 
+# Routes that a function of `reading` answers by itself.
+_AS_READ: dict[str, tuple[str, Tag, Callable[..., Awaitable[Any]]]] = {
+    "list_manifests": ("/manifests", Tag.MANIFESTS, page_of_manifests),
+    "list_groups": ("/groups", Tag.GROUPS, page_of_groups),
+    "list_apps": ("/apps", Tag.DEFINITIONS, page_of_applications),
+    "list_jobs": ("/jobs", Tag.JOBS, page_of_jobs),
+    "list_enqueued": ("/enqueued", Tag.JOBS, page_of_enqueued),
+    "list_work": ("/work", Tag.WORK, page_of_works),
+    "list_workers": ("/workers", Tag.WORK, page_of_workers),
+    "list_dead_letters": ("/dead-letters", Tag.LETTERS, letters.page_of_letters),
+    "list_failures": ("/failures", Tag.LETTERS, letters.page_of_failures),
+    "list_events": ("/events", Tag.SYSTEM, page_of_events),
+    "list_audit": ("/audit", Tag.SYSTEM, page_of_audit),
+    "show_manifest": ("/manifests/{manifest}", Tag.MANIFESTS, read_definition),
+    "show_dead_letter": ("/dead-letters/{id}", Tag.LETTERS, letters.read_letter),
+    "show_canary": ("/dead-letters/canaries/{canary}", Tag.LETTERS, letters.read_canary),
+}
 READS: tuple[Endpoint, ...] = (
-    endpoint("GET", "/manifests", Tag.MANIFESTS, name="list_manifests")(page_of_manifests),
-    endpoint("GET", "/groups", Tag.GROUPS, name="list_groups")(page_of_groups),
-    endpoint("GET", "/apps", Tag.DEFINITIONS, name="list_apps")(page_of_applications),
-    endpoint("GET", "/jobs", Tag.JOBS, name="list_jobs")(page_of_jobs),
-    endpoint("GET", "/enqueued", Tag.JOBS, name="list_enqueued")(page_of_enqueued),
-    endpoint("GET", "/work", Tag.WORK, name="list_work")(page_of_works),
-    endpoint("GET", "/workers", Tag.WORK, name="list_workers")(page_of_workers),
-    endpoint("GET", "/dead-letters", Tag.LETTERS, name="list_dead_letters")(page_of_letters),
-    endpoint("GET", "/failures", Tag.LETTERS, name="list_failures")(page_of_failures),
-    endpoint("GET", "/events", Tag.SYSTEM, name="list_events")(page_of_events),
-    endpoint("GET", "/audit", Tag.SYSTEM, name="list_audit")(page_of_audit),
-    endpoint("GET", "/manifests/{manifest}", Tag.MANIFESTS, name="show_manifest")(read_definition),
-    endpoint("GET", "/dead-letters/{id}", Tag.LETTERS, name="show_dead_letter")(read_letter),
-    endpoint("GET", "/dead-letters/canaries/{canary}", Tag.LETTERS, name="show_canary")(
-        read_canary
-    ),
+    *(endpoint("GET", path, tag, name=name)(call) for name, (path, tag, call) in _AS_READ.items()),
     *(list_occurrences, list_runs, show_work, show_run, occupancy, overview, who_am_i),
 )

@@ -97,12 +97,12 @@ def zone_of(request: HttpRequest) -> ZoneInfo:
     return _read_zone(unquote(request.cookies.get(_ZONE_COOKIE, ""))) or UTC
 
 
-async def ids_of(request: HttpRequest, name: str = "id") -> list[UUID]:
+async def ids_of(request: HttpRequest) -> list[UUID]:
     """Return the ids that were checked in a form; raises `Invalid` for too many."""
-    given = (await request.form()).getall(name, [])
+    given = (await request.form()).getall("id", [])
     if len(given) > MAX_AT_ONCE:
         raise Invalid(f"check at most {MAX_AT_ONCE} at once")
-    return sorted({id_of(text, name) for text in given})
+    return sorted({id_of(text, "id") for text in given})
 
 
 async def field_of(request: HttpRequest, name: str) -> str:

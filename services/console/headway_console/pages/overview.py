@@ -1,24 +1,16 @@
 """The overview: health, activity, and problems."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from headway_clock import utc_now
 from litestar import Response, get
-from msgspec import Struct
 
 from headway_console.access.guards import needs
 from headway_console.pages import form_fields as fields
 from headway_console.pages.charts import throughput
 from headway_console.pages.shell import Page, show
-from headway_console.reading.system import (
-    Backlog,
-    Overview,
-    Throughput,
-    read_overview,
-    read_throughput,
-    state_of,
-)
+from headway_console.reading import system
 from headway_console.services import HttpRequest, read
 
 _SHOWN_GROUPS = 12
@@ -34,32 +26,21 @@ PASSES = {
 }
 
 
-class PassLine(Struct, frozen=True):
-    """One pass with its backlog and state."""
-
-    title: str
-    does: str
-    of_what: str
-    state: str
-    backlog: Backlog
-
-
-def troubles_of(overview: Overview, lines: list[PassLine]) -> list[str]:
-    """Describe the problems that need attention."""
+def troubles_of(overview: system.Overview, states: Mapping[str, str]) -> list[str]:
+    """Describe the problems that need attention, by the states of the passes."""
     found = []
     if not overview.health.dispatchers:
         found.append("No dispatcher is running. Start 'headway dispatcher'.")
     if not overview.counts.workers:
         found.append("No worker is alive, so work waits. Start 'headway worker'.")
-    found += [
-        f"{line.title} is {line.state}: {line.backlog.waiting} {line.of_what}."
-        for line in lines
-        if line.state != "ok"
-    ]
+    for backlog in overview.health.backlogs:
+        title, _, contents = PASSES[backlog.name]
+        if states[backlog.name] != "ok":
+            found.append(f"{title} is {states[backlog.name]}: {backlog.waiting} {contents}.")
     return found
 
 
-def begins_now(day: Sequence[Throughput]) -> bool:
+def begins_now(day: Sequence[system.Throughput]) -> bool:
     """Tell whether all runs of the day ended in its last hour."""
     return not any(slot.completed or slot.failed or slot.cancelled for slot in day[:-2])
 
@@ -69,15 +50,15 @@ async def overview_page(request: HttpRequest) -> Response[str]:
     """Show the overview."""
     now = utc_now()
     alive = timedelta(seconds=request.app.state.settings.orphan_timeout_seconds)
-    found = await read(request, read_overview, now=now, heard_since=now - alive)
+    found = await read(request, system.read_overview, now=now, heard_since=now - alive)
     shown, is_young = found.day, begins_now(found.day)
     if is_young:
         hour, minute = timedelta(hours=1), timedelta(minutes=1)
-        shown = await read(request, read_throughput, since=now - hour, until=now, width=minute)
-    lines = [
-        PassLine(*PASSES[backlog.name], state_of(backlog, now=now), backlog)
-        for backlog in found.health.backlogs
-    ]
+        shown = await read(
+            request, system.read_throughput, since=now - hour, until=now, width=minute
+        )
+    backlogs = found.health.backlogs
+    states = {backlog.name: system.state_of(backlog, now=now) for backlog in backlogs}
     busiest = sorted(
         found.groups, key=lambda group: (-group.active - sum(group.waiting.values()), group.name)
     )
@@ -85,8 +66,9 @@ async def overview_page(request: HttpRequest) -> Response[str]:
         request,
         "overview.html",
         overview=found,
-        lines=lines,
-        troubles=troubles_of(found, lines),
+        passes=PASSES,
+        states=states,
+        troubles=troubles_of(found, states),
         groups=busiest[:_SHOWN_GROUPS],
         chart=throughput(shown, fields.zone_of(request)),
         is_young=is_young,

@@ -131,12 +131,18 @@ def go_to(request: HttpRequest, to: str, *, text: str = "", kind: Kind = "good")
     return answer
 
 
-async def go_to_result(request: HttpRequest, to: str, result: Awaitable[Any]) -> Response[Any]:
-    """Redirect to a page, and show the text of an answer there, or why the service refused."""
+async def go_to_result(
+    request: HttpRequest,
+    to: str,
+    result: Awaitable[Any],
+    summary: Callable[[Any], tuple[str, Kind]] = lambda answer: (answer.text, "good"),
+) -> Response[Any]:
+    """Redirect to a page, and show a summary of an answer there, or why the service refused."""
     try:
-        return go_to(request, to, text=(await result).text)
+        text, kind = summary(await result)
     except RequestFailed as error:
-        return go_to(request, to, text=str(error), kind="bad")
+        text, kind = str(error), "bad"
+    return go_to(request, to, text=text, kind=kind)
 
 
 async def back_of(request: HttpRequest, otherwise: str) -> str:

@@ -7,14 +7,13 @@ from typing import Any
 from headway_clock import utc_now
 from headway_contract import subjects
 from headway_contract.operations import DrainAnswer, DrainRequest
-from headway_errors import RequestFailed
 from litestar import Response, get, post
 from litestar.response import ServerSentEvent
 
 from headway_console.access.guards import needs
 from headway_console.pages import form_fields as fields
 from headway_console.pages.live import watch
-from headway_console.pages.shell import Page, back_of, go_to, show_list
+from headway_console.pages.shell import Kind, Page, back_of, go_to, go_to_result, show_list
 from headway_console.reading.system import page_of_workers, read_heartbeats
 from headway_console.services import HttpRequest, ask
 
@@ -44,15 +43,16 @@ async def drain(request: HttpRequest) -> Response[Any]:
     if not 0 < len(names) <= fields.MAX_AT_ONCE:
         text = f"Check some workers first, at most {fields.MAX_AT_ONCE}."
         return go_to(request, back, text=text, kind="bad")
-    try:
-        message = DrainRequest(workers=names)
-        results = (await ask(request, subjects.DRAIN_REQUEST, message, DrainAnswer)).results
-    except RequestFailed as error:
-        return go_to(request, back, text=str(error), kind="bad")
-    drained = any(result.result == "asked" for result in results)
-    lines = [result.text for result in results[:_SHOWN]]
-    lines += [f"… and {len(results) - _SHOWN} more"] if len(results) > _SHOWN else []
-    return go_to(request, back, text="\n".join(lines), kind="good" if drained else "bad")
+    draining = ask(request, subjects.DRAIN_REQUEST, DrainRequest(workers=names), DrainAnswer)
+    return await go_to_result(request, back, draining, _summary)
+
+
+def _summary(answer: DrainAnswer) -> tuple[str, Kind]:
+    drained = any(result.result == "asked" for result in answer.results)
+    lines = [result.text for result in answer.results[:_SHOWN]]
+    left = len(answer.results) - len(lines)
+    lines += [f"… and {left} more"] if left else []
+    return "\n".join(lines), "good" if drained else "bad"
 
 
 PAGE = Page(title="Workers", path="/workers", key="w", handlers=(workers, workers_live, drain))

@@ -5,13 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from headway_contract.dead_letters import (
-    CanaryStatus,
-    DeadLetterAnswer,
-    DeadLetterStatus,
-    LetterFilter,
-    LetterState,
-)
+from headway_contract import dead_letters as contract
 from headway_contract.fields import ManifestId, Name
 from headway_decisions.retries.dead_letters import format_fingerprint, parse_fingerprint
 from headway_errors import NotFound
@@ -51,7 +45,7 @@ class FailureGroup(Struct, frozen=True, kw_only=True):
 async def page_of_failures(
     connection: Connection,
     *,
-    state: LetterState | None = "awaiting",
+    state: contract.LetterState | None = "awaiting",
     group: Name | None = None,
     job: Name | None = None,
     manifest: ManifestId | None = None,
@@ -67,8 +61,12 @@ async def page_of_failures(
 
 
 async def page_of_letters(
-    connection: Connection, filters: LetterFilter, *, cursor: str | None = None, limit: int = 50
-) -> Page[DeadLetterStatus]:
+    connection: Connection,
+    filters: contract.LetterFilter,
+    *,
+    cursor: str | None = None,
+    limit: int = 50,
+) -> Page[contract.DeadLetterStatus]:
     """List dead letters, the newest first."""
     fingerprint, version = (
         (None, None) if filters.fingerprint is None else parse_fingerprint(filters.fingerprint)
@@ -83,7 +81,7 @@ async def page_of_letters(
     return _LETTERS.page(rows, limit, _status)
 
 
-async def read_letter(connection: Connection, id: UUID) -> DeadLetterAnswer:  # noqa: A002
+async def read_letter(connection: Connection, id: UUID) -> contract.DeadLetterAnswer:  # noqa: A002
     """Show a dead letter, by its id or by that of its work."""
     row = await connection.fetchrow(queries["letter"], id)
     if row is None:
@@ -93,7 +91,7 @@ async def read_letter(connection: Connection, id: UUID) -> DeadLetterAnswer:  # 
         )
     stored = {name: row[name] for name in ("cause", "input", "failure", "runs")}
     return msgspec.convert(
-        {"status": _status(row), "edit": row["edit"] or [], **stored}, DeadLetterAnswer
+        {"status": _status(row), "edit": row["edit"] or [], **stored}, contract.DeadLetterAnswer
     )
 
 
@@ -103,22 +101,22 @@ async def manifest_of(connection: Connection, letter: UUID) -> UUID | None:
     return found
 
 
-async def read_canary(connection: Connection, canary: UUID) -> CanaryStatus:
+async def read_canary(connection: Connection, canary: UUID) -> contract.CanaryStatus:
     """Show the progress of a canary."""
     row = await connection.fetchrow(queries["canary"], canary)
     if row is None:
         raise NotFound(f"there is no canary {canary}")
-    return msgspec.convert(dict(row), CanaryStatus)
+    return msgspec.convert(dict(row), contract.CanaryStatus)
 
 
-async def latest_canary(connection: Connection, fingerprint: str) -> CanaryStatus | None:
+async def latest_canary(connection: Connection, fingerprint: str) -> contract.CanaryStatus | None:
     """Return the latest canary of a failure, or `None`."""
     row = await connection.fetchrow(queries["latest_canary"], fingerprint)
-    return None if row is None else msgspec.convert(dict(row), CanaryStatus)
+    return None if row is None else msgspec.convert(dict(row), contract.CanaryStatus)
 
 
-def _status(row: Any) -> DeadLetterStatus:
-    return read_row(DeadLetterStatus, row, dead_letter=row["id"], **_failure(row))
+def _status(row: Any) -> contract.DeadLetterStatus:
+    return read_row(contract.DeadLetterStatus, row, dead_letter=row["id"], **_failure(row))
 
 
 def _failure(row: Any) -> dict[str, str]:

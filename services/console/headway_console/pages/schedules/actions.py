@@ -1,6 +1,5 @@
 """Actions on one or many manifests, as requests to the scheduler."""
 
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, get_args
 
@@ -42,22 +41,18 @@ async def bulk(request: HttpRequest) -> Response[Any]:
         case "enable" | "disable" | "run":
             message = contract.ChangeManyRequest(manifests=names, action=action)
             subject = subjects.CHANGE_MANY_REQUEST
-            try:
-                answer = await ask(request, subject, message, contract.ManyChanged, slow=True)
-            except RequestFailed as error:
-                return go_to(request, back, text=str(error), kind="bad")
-            text, kind = summary(answer.results)
-            return go_to(request, back, text=text, kind=kind)
+            changing = ask(request, subject, message, contract.ManyChanged, slow=True)
+            return await go_to_result(request, back, changing, summary)
         case _:
             return go_to(request, back, text=f"Unknown action {action!r}.", kind="bad")
 
 
-def summary(results: Sequence[contract.ManifestResult]) -> tuple[str, Kind]:
+def summary(answer: contract.ManyChanged) -> tuple[str, Kind]:
     """Summarise the results, refusals first."""
-    wrong = [f"{result.manifest}: {result.text}" for result in results if not result.done]
-    done = [result.text for result in results if result.done]
+    wrong = [f"{result.manifest}: {result.text}" for result in answer.results if not result.done]
+    done = [result.text for result in answer.results if result.done]
     lines = [*wrong, *done][:_SHOWN]
-    left = len(results) - len(lines)
+    left = len(answer.results) - len(lines)
     lines += [f"… and {left} more"] if left else []
     counts = f"{len(done)} done, {len(wrong)} refused." if wrong else f"{len(done)} done."
     return "\n".join([counts, *lines]), "bad" if wrong else "good"
@@ -113,19 +108,17 @@ async def change(request: HttpRequest, name: FromPath[str]) -> Response[Any]:
     if returned in get_args(contract.ManifestField):
         return await _change(request, name, give_back=[returned])
     try:
-        attempts = int(str(sent.get("attempts", "")))
-        interval, jitter = (float(str(sent.get(field, ""))) for field in ("interval", "jitter"))
+        given = {
+            "attempts": int(str(sent.get("attempts", ""))),
+            "interval_seconds": float(str(sent.get("interval", ""))),
+            "jitter_seconds": float(str(sent.get("jitter", ""))),
+        }
     except ValueError as error:
         return go_to(request, here, text=f"Invalid number: {error}", kind="bad")
     found = await read(request, read_manifest, name)
-    retry = setting_of(found, "retry") or {}
-    wanted: dict[str, Any] = {}
-    if attempts != retry.get("attempts", 3):
-        wanted["attempts"] = attempts
-    if interval != retry.get("interval_seconds", 60.0):
-        wanted["interval_seconds"] = interval
-    if jitter != (setting_of(found, "jitter_seconds") or 0):
-        wanted["jitter_seconds"] = jitter
+    current = {"attempts": 3, "interval_seconds": 60.0, **(setting_of(found, "retry") or {})}
+    current["jitter_seconds"] = setting_of(found, "jitter_seconds") or 0
+    wanted = {field: value for field, value in given.items() if value != current[field]}
     if not wanted:
         return go_to(request, here, text="Nothing changed: the values are the same.")
     return await _change(request, name, **wanted)

@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 
 from headway_console.pages import form_fields as fields
 from headway_console.pages.schedules.month import start_of_day
+from headway_console.reading.lists import read_row
 from headway_console.reading.manifests import ManifestDetails
 from headway_console.reading.occurrences import Occurrence, read_span
 from headway_console.services import HttpRequest, ask, read
@@ -143,16 +144,13 @@ async def _explain(request: HttpRequest, name: str, at: datetime) -> str:
 def _line(occurrence: Occurrence, zone: ZoneInfo) -> Line:
     kind = identity.kind_of(occurrence.cause)
     by = _CAUSES.get(kind, "" if kind in _SCHEDULED else kind)
-    return Line(
+    return read_row(
+        Line,
+        structs.asdict(occurrence),
         at=occurrence.first_due_at,
         local=_local(occurrence.first_due_at, occurrence.last_due_at, zone),
-        state=occurrence.state,
         reason=occurrence.reason or "",
         by=f"{by} by {occurrence.actor}" if by and occurrence.actor else by,
-        work=occurrence.work,
-        run=occurrence.run,
-        started_at=occurrence.started_at,
-        finished_at=occurrence.finished_at,
         is_scheduled=kind in _SCHEDULED,
     )
 

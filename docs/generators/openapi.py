@@ -1,19 +1,16 @@
-"""The OpenAPI document, made of the endpoints."""
+"""The OpenAPI document, made of the endpoints of the console, which serves it."""
 
-import functools
-import inspect
+from pathlib import Path
 from typing import Any
 
 import msgspec
-from headway_contract.http import API
-from litestar import Response, get
-from msgspec import Struct, structs
-
-from headway_console import api
-from headway_console.access.guards import needs
+from headway_console.api import ENDPOINTS
 from headway_console.api.endpoints import IDEMPOTENCY_KEY, Endpoint, first_line
 from headway_console.problems import MEDIA_TYPE, Problem
-from headway_console.services import HttpRequest
+from headway_contract.http import API
+from msgspec import Struct, structs
+
+from generators.json_text import clean, formatted
 
 _REFS = "#/components/schemas/{name}"
 _ERRORS = {
@@ -43,27 +40,20 @@ _IDEMPOTENCY_KEY = {
 }
 
 
-@get(f"{API}/openapi.json", opt=needs("viewer"), sync_to_thread=False)
-def document_handler(request: HttpRequest) -> Response[bytes]:  # noqa: ARG001
-    """Return the document."""
-    return Response(formatted(), media_type="application/json")
-
-
-@functools.cache
-def formatted() -> bytes:
-    """Return the document as a file."""
-    return msgspec.json.format(msgspec.json.encode(document()), indent=2) + b"\n"
+def files(_root: Path) -> dict[Path, str]:
+    """Make the file that the console serves."""
+    return {Path("services/console/headway_console/api/openapi.json"): formatted(document())}
 
 
 def document() -> dict[str, Any]:
     """Return the document (OpenAPI 3.1)."""
-    bodies = [endpoint.shape.body for endpoint in api.ENDPOINTS if endpoint.shape.body]
-    answers = [endpoint.answer for endpoint in api.ENDPOINTS]
+    bodies = [endpoint.shape.body for endpoint in ENDPOINTS if endpoint.shape.body]
+    answers = [endpoint.answer for endpoint in ENDPOINTS]
     kinds: list[Any] = list(dict.fromkeys([*bodies, *answers, Problem]))
     found, components = msgspec.json.schema_components(kinds, ref_template=_REFS)
     schemas = dict(zip(kinds, found, strict=True))
     paths: dict[str, Any] = {}
-    for endpoint in api.ENDPOINTS:
+    for endpoint in ENDPOINTS:
         operations = paths.setdefault(API + endpoint.path, {})
         operations[endpoint.method.lower()] = _operation(endpoint, schemas)
     return {
@@ -77,7 +67,7 @@ def document() -> dict[str, Any]:
         "security": [{"token": []}],
         "paths": dict(sorted(paths.items())),
         "components": {
-            "schemas": dict(sorted(_tidy(components).items())),
+            "schemas": dict(sorted(clean(components).items())),
             "securitySchemes": {
                 "token": {
                     "type": "http",
@@ -145,15 +135,3 @@ def _answer(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
     else:
         content = {"application/json": {"schema": schemas[endpoint.answer]}}
     return {"description": first_line(endpoint.answer), "content": content}
-
-
-def _tidy(schema: Any) -> Any:
-    """Remove the indentation of docstrings, as Python 3.13 does."""
-    if isinstance(schema, dict):
-        return {
-            key: inspect.cleandoc(value)
-            if key == "description" and isinstance(value, str)
-            else _tidy(value)
-            for key, value in schema.items()
-        }
-    return [_tidy(item) for item in schema] if isinstance(schema, list) else schema
