@@ -23,7 +23,7 @@ from headway_postgres_kit import DATABASE_CLOCK, Clock, Database
 from headway_relay import Handover
 from headway_scheduler.declare.startup import Applied, apply
 from headway_scheduler.fire.tick import Tick, TickResult
-from headway_scheduler.outcomes.intake import take_in
+from headway_scheduler.outcomes.settle import take_in
 
 START = datetime(2027, 3, 1, 12, tzinfo=UTC)
 

@@ -33,7 +33,7 @@ from msgspec import Struct, structs
 from headway_scheduler.healing.reconcile_settings import SettingsReconciler, received
 from headway_scheduler.healing.republish import republish_cancels, republish_forward, republish_work
 from headway_scheduler.healing.stream_marks import read_marks, read_sights, take_marks
-from headway_scheduler.outcomes.intake import take_in
+from headway_scheduler.outcomes.settle import take_in
 from headway_scheduler.store import heals
 
 log = get_logger(__name__)

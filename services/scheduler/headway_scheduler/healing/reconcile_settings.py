@@ -14,7 +14,7 @@ from headway_postgres_kit import Database
 from headway_tracing.log import get_logger
 
 from headway_scheduler.healing import republish
-from headway_scheduler.outcomes.intake import take_in
+from headway_scheduler.outcomes.settle import take_in
 from headway_scheduler.store import DECLARE_LOCK, SOURCE, heals, manifests
 
 log = get_logger(__name__)
