@@ -29,7 +29,7 @@ from msgspec import UNSET, UnsetType
 from headway_scheduler.declare.plan import plan
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.explain.ledger_check import check_page
-from headway_scheduler.fire.manifest import concurrency_key, hold_of
+from headway_scheduler.fire.decide import concurrency_key, hold_of
 from headway_scheduler.fire.preview import note_of, previewed
 from headway_scheduler.lookup import aware, find_manifest, input_problem, queries, reading
 from headway_scheduler.settings import SchedulerSettings

@@ -22,8 +22,8 @@ from headway_scheduler import store
 from headway_scheduler.declare import compare, write
 from headway_scheduler.declare.checks import ForeignDefinitions, read_references, refuse_problems
 from headway_scheduler.declare.one_shots import late_messages, past_messages
-from headway_scheduler.fire import decide
-from headway_scheduler.fire.record import announce_switches
+from headway_scheduler.fire import missed, tick
+from headway_scheduler.fire.outbound_events import announce_switches
 
 
 class Declared(Struct, frozen=True, kw_only=True):
@@ -132,7 +132,7 @@ async def _write(
     definitions = resolved.definitions
     parents = await write.find_parents(connection, compared.written, ids)
     leaving = set(locked) & _leaving_parents(compared, ids, parents)
-    await decide.leave_parents(connection, leaving, now=now)
+    await missed.leave_parents(connection, leaving, now=now)
     await write.write_jobs(connection, definitions, source, now)
     used = [manifest.group for manifest in (*definitions.manifests, *compared.changed)]
     changed_groups = await write.write_groups(connection, definitions, used, source=source, now=now)
@@ -140,7 +140,7 @@ async def _write(
     await write.write_parents(connection, compared.written, ids, parents)
     new = {ids[manifest.external_id] for manifest in compared.new}
     locked = await store.lock_manifests(connection, {*locked, *new})
-    await decide.reschedule_wake(connection, locked, now=now)
+    await tick.reschedule_wake(connection, locked, now=now)
     await announce_switches(connection, locked, now=now)
     await write.give_up_shots(connection, compared.retimed, ids, now)
     # One-shots that were enabled after their time have nothing left to fire.
@@ -194,16 +194,16 @@ async def _finish_the_past(
 
     Without `may_fire` only the times of replaced timings are decided, as missed.
     """
-    await decide.skip_missed_during_pause(connection, locked, now=now)
+    await missed.skip_missed_during_pause(connection, locked, now=now)
     gone = [manifest for manifest in locked if manifest in retimed]
     if may_fire:
-        await decide.advance(connection, locked, now=now)
+        await tick.advance(connection, locked, now=now)
     else:
-        await decide.skip_missed_during_pause(
+        await missed.skip_missed_during_pause(
             connection, gone, now=now, otherwise=manifest_state.MISSED
         )
     # Times that jitter still delays belong to a timing that is replaced.
-    await decide.skip_missed_during_pause(
+    await missed.skip_missed_during_pause(
         connection, gone, now=now, otherwise=manifest_state.RETIMED
     )
 

@@ -19,8 +19,9 @@ from headway_scheduler.declare.checks import retired_use_warnings
 from headway_scheduler.declare.compare import Known
 from headway_scheduler.declare.declare import Declared, declare
 from headway_scheduler.declare.write import remove_empty_groups
-from headway_scheduler.fire.decide import reschedule_wake, skip_missed_during_pause
-from headway_scheduler.fire.record import announce_switches
+from headway_scheduler.fire.missed import skip_missed_during_pause
+from headway_scheduler.fire.outbound_events import announce_switches
+from headway_scheduler.fire.tick import reschedule_wake
 from headway_scheduler.store import DECLARE_LOCK, applications, audit, lock_manifests, manifests
 
 log = get_logger(__name__)

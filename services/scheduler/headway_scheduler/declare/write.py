@@ -24,9 +24,9 @@ from msgspec import Struct
 
 from headway_scheduler.declare.compare import Comparison
 from headway_scheduler.declare.one_shots import first_due, past_shots
-from headway_scheduler.fire.manifest import LedgerRow
+from headway_scheduler.fire.decide import LedgerRow
 from headway_scheduler.fire.outbound_events import announce_group, announce_job
-from headway_scheduler.fire.record import write_ledger
+from headway_scheduler.fire.tick import write_ledger
 from headway_scheduler.store import OUTBOX, audit, groups, manifests, occurrences
 from headway_scheduler.text import counted
 

@@ -19,7 +19,14 @@ from headway_relay import OutboxMessage
 from headway_tracing.log import get_logger
 from msgspec import structs
 
-from headway_scheduler.fire.manifest import LedgerRow, Manifest, key_of, read_manifests
+from headway_scheduler.fire.decide import (
+    LedgerRow,
+    Manifest,
+    announce_work,
+    key_of,
+    queued_work,
+    read_manifests,
+)
 from headway_scheduler.fire.outbound_events import (
     announce_brought_forward,
     announce_cancel,
@@ -28,7 +35,6 @@ from headway_scheduler.fire.outbound_events import (
     announce_pruned,
     announce_switch,
 )
-from headway_scheduler.fire.record import announce_work, queued_work
 from headway_scheduler.operate.enqueue import republish_enqueued
 from headway_scheduler.store import OUTBOX, SOURCE, audit, groups, heals, manifests, works
 

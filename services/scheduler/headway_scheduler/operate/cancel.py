@@ -27,8 +27,8 @@ from headway_tracing.log import get_logger
 from msgspec import Struct, structs
 
 from headway_scheduler import store
-from headway_scheduler.fire.decide import reschedule_wake
-from headway_scheduler.fire.outbound_events import announce_cancel
+from headway_scheduler.fire.outbound_events import request_cancels
+from headway_scheduler.fire.tick import reschedule_wake
 from headway_scheduler.lookup import find_manifest
 
 log = get_logger(__name__)
@@ -62,17 +62,16 @@ async def cancel(
     if request.group is not None or (request.work is not None and not locked):
         rows += await connection.fetch(store.works["named_enqueued"], request.work, request.group)
     reason = request.reason or f"cancelled by {request.actor or 'an operator'}"
-    found = [NamedWork(**dict(row)) for row in rows]
-    work_ids = [work.work for work in found]
-    messages = [announce_cancel(work.cancel_requested(reason, now)) for work in found]
-    await store.OUTBOX.add(connection, messages)
-    await connection.execute(store.works["note_cancel"], work_ids, reason, now)
+    found = await request_cancels(connection, rows, reason, now=now)
     dropped = 0
     if request.work is None:
         counts = await connection.fetch(store.occurrences["drop_owed"], locked, CANCELLED, now)
         dropped = sum(row["dropped"] for row in counts)
         await reschedule_wake(connection, locked, now=now)
-    entry = (subject, {"reason": reason, "works": work_ids, "dropped": dropped})
+    entry = (
+        subject,
+        {"reason": reason, "works": [work.work for work in found], "dropped": dropped},
+    )
     kind = "headway.work.cancel_asked.v1"
     await store.audit(connection, kind, store.operator(request), [entry], now=now)
     manifest = ids[0] if request.manifest is not None else None

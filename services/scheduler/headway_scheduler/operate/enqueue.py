@@ -30,8 +30,7 @@ from msgspec import Struct
 
 from headway_scheduler import store
 from headway_scheduler.declare.checks import retired_message
-from headway_scheduler.fire.manifest import concurrency_key
-from headway_scheduler.fire.record import announce_work
+from headway_scheduler.fire.decide import announce_work, concurrency_key
 from headway_scheduler.metrics import ENQUEUED, Count
 
 log = get_logger(__name__)

@@ -31,9 +31,10 @@ from headway_service_kit.passes import Wakeup
 from headway_tracing.log import get_logger
 from msgspec import structs
 
-from headway_scheduler.fire.decide import reschedule_wake, skip_missed_during_pause
-from headway_scheduler.fire.manifest import Manifest, read_manifests
-from headway_scheduler.fire.record import announce_switches
+from headway_scheduler.fire.decide import Manifest, read_manifests
+from headway_scheduler.fire.missed import skip_missed_during_pause
+from headway_scheduler.fire.outbound_events import announce_switches
+from headway_scheduler.fire.tick import reschedule_wake
 from headway_scheduler.lookup import aware, select_manifests
 from headway_scheduler.store import SOURCE, audit, lock_manifests, manifests, operator
 from headway_scheduler.text import counted, utc

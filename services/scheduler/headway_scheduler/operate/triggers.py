@@ -25,8 +25,7 @@ from headway_postgres_kit import Connection
 from msgspec import UNSET, structs
 
 from headway_scheduler.declare.checks import retired_message
-from headway_scheduler.fire.decide import advance
-from headway_scheduler.fire.manifest import (
+from headway_scheduler.fire.decide import (
     LedgerRow,
     Manifest,
     UnreadableManifest,
@@ -34,7 +33,7 @@ from headway_scheduler.fire.manifest import (
     read_manifests,
 )
 from headway_scheduler.fire.outbound_events import announce_brought_forward
-from headway_scheduler.fire.record import write_ledger
+from headway_scheduler.fire.tick import advance, write_ledger
 from headway_scheduler.lookup import aware, find_manifest, input_problem
 from headway_scheduler.store import OUTBOX, audit, lock_manifests, occurrences, operator, works
 from headway_scheduler.text import utc

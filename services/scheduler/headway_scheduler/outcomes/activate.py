@@ -13,9 +13,8 @@ from headway_decisions.firing import identity, manifest_state
 from headway_postgres_kit import Connection
 
 from headway_scheduler.declare.checks import retired_message
-from headway_scheduler.fire.decide import reschedule_wake
-from headway_scheduler.fire.manifest import LedgerRow, concurrency_key
-from headway_scheduler.fire.record import write_ledger
+from headway_scheduler.fire.decide import LedgerRow, concurrency_key
+from headway_scheduler.fire.tick import reschedule_wake, write_ledger
 from headway_scheduler.store import lock_manifests, manifests
 
 

@@ -24,9 +24,9 @@ from msgspec import Struct
 
 from headway_scheduler import store
 from headway_scheduler.declare import prune
-from headway_scheduler.fire.decide import reschedule_wake, skip_missed_during_pause
-from headway_scheduler.fire.manifest import LedgerRow
-from headway_scheduler.fire.record import earliest, write_ledger
+from headway_scheduler.fire.decide import LedgerRow
+from headway_scheduler.fire.missed import skip_missed_during_pause
+from headway_scheduler.fire.tick import earliest, reschedule_wake, write_ledger
 from headway_scheduler.notifications.recorder import Notification
 from headway_scheduler.outcomes.activate import activate, targets_of
 from headway_scheduler.store import columns, lock_manifests, manifests, occurrences, works
