@@ -17,6 +17,7 @@ from headway.define.inputs import problem_of_input
 from headway.define.packing import UnreadableDefinitions
 from headway_decisions.declaring.lookup import find_cycles
 from headway_decisions.timing import timing
+from headway_decisions.timing.timing import Timing
 from headway_errors import Conflict, Invalid
 from headway_postgres_kit import Connection
 from msgspec import Struct
@@ -75,17 +76,18 @@ def refuse_problems(
     retimed: Sequence[ManifestDefinition],
     now: datetime,
     found: Sequence[str] = (),
+    timings: Mapping[Timing, list[str]] | None = None,
 ) -> None:
     """Raise `InvalidDefinitions` with every problem, also those that were `found` before.
 
     Only the timings of `retimed` manifests are checked: an old timing that has run out must not
-    keep its application from starting.
+    keep its application from starting. `timings` have the problems that are computed already.
     """
     own, jobs = {job.name for job in definitions.jobs}, references.jobs
     foreign = [*_foreign(definitions, known), *_foreign_jobs(definitions, jobs)]
     problems = [
         *found,
-        *_timings(retimed, now),
+        *_timings(retimed, timings or {}, now),
         # Code may keep one-shots whose time is past; a request for one is a mistake.
         *(past_messages(retimed, now) if definitions.owner == API_OWNER else []),
         *foreign,
@@ -105,11 +107,17 @@ def refuse_problems(
         raise kind(list(dict.fromkeys(problems)))
 
 
-def _timings(retimed: Sequence[ManifestDefinition], now: datetime) -> list[str]:
+def timing_problems(timings: Iterable[Timing], now: datetime) -> dict[Timing, list[str]]:
     """Find timings that never fire from now on."""
+    return {kept: timing.problems(kept, since=now) for kept in timings}
+
+
+def _timings(
+    retimed: Sequence[ManifestDefinition], known: Mapping[Timing, list[str]], now: datetime
+) -> list[str]:
     # Thousands of manifests share a few timings.
-    timings = {manifest.timing for manifest in retimed}
-    known = {kept: timing.problems(kept, since=now) for kept in timings}
+    others = {manifest.timing for manifest in retimed} - known.keys()
+    known = {**known, **timing_problems(others, now)}
     return [
         f"manifest {manifest.external_id!r}: {problem}"
         for manifest in retimed

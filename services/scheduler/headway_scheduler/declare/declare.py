@@ -20,7 +20,12 @@ from msgspec import Struct
 
 from headway_scheduler import store
 from headway_scheduler.declare import compare, write
-from headway_scheduler.declare.checks import ForeignDefinitions, read_references, refuse_problems
+from headway_scheduler.declare.checks import (
+    ForeignDefinitions,
+    read_references,
+    refuse_problems,
+    timing_problems,
+)
 from headway_scheduler.declare.one_shots import late_messages, past_messages
 from headway_scheduler.fire import missed, tick
 from headway_scheduler.fire.outbound_events import announce_switches
@@ -55,6 +60,12 @@ async def declare(
     `source` is the author in the audit, `declares` whether that is code or files. Without
     `may_fire` (a scheduler that does not tick), times that old timings missed are skipped.
     """
+    async with database.acquire() as connection:
+        now = await database.clock.now(connection)
+    # Before the transaction, which must not stay idle; in a thread, because the tick shares this
+    # process.
+    stated = {manifest.timing for manifest in definitions.manifests}
+    timings = await asyncio.to_thread(timing_problems, stated, now)
     async with database.transaction() as connection:
         await connection.execute(store.manifests["lock_declaring"], store.DECLARE_LOCK)
         declared_at = await database.clock.now(connection)
@@ -74,7 +85,7 @@ async def declare(
         resolved = await compare.resolve(connection, definitions)
         compared = await compare.compare(connection, resolved.definitions, resolved.followers)
         references = await read_references(connection, resolved.definitions)
-        # In a thread, because the tick shares this process.
+        # In a thread too, for the schemas of inputs.
         await asyncio.to_thread(
             refuse_problems,
             resolved.definitions,
@@ -82,6 +93,7 @@ async def declare(
             references,
             compared.retimed,
             declared_at,
+            timings=timings,
         )
         ids = {manifest.external_id: new_id() for manifest in compared.new} | {
             external_id: stored.id for external_id, stored in compared.known.items()

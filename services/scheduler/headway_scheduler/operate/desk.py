@@ -47,7 +47,6 @@ _REQUESTS: dict[str, tuple[type[Any], Act, type[Struct] | None]] = {
     subjects.CHANGE_JOB_REQUEST: (operations.ChangeJobRequest, changes.change_job, None),
     subjects.DELETE_REQUEST: (manifests.DeleteRequest, changes.delete, Changed),
     subjects.PAUSE_REQUEST: (manifests.PauseRequest, pause.pause, manifests.PauseAnswer),
-    subjects.RESUME_REQUEST: (manifests.ResumeRequest, pause.resume, manifests.ResumeAnswer),
     subjects.TRIGGER_REQUEST: (manifests.TriggerRequest, triggers.trigger, None),
     subjects.BACKFILL_REQUEST: (manifests.BackfillRequest, triggers.backfill, None),
     subjects.RENAME_APP_REQUEST: (definitions.RenameAppRequest, applications.rename, Changed),
@@ -85,6 +84,7 @@ class Desk:
             },
             subjects.ACTIVATION_QUESTION: (manifests.ActivationQuestion, self.may_activate),
             subjects.APPLY_REQUEST: (definitions.ApplyRequest, self.apply),
+            subjects.RESUME_REQUEST: (manifests.ResumeRequest, self.resume),
             subjects.CHANGE_MANY_REQUEST: (manifests.ChangeManyRequest, self.change_many),
             subjects.NOTIFY_TEST_REQUEST: (operations.NotifyTestRequest, self.test_notification),
             subjects.SCHEDULER_SETTINGS_QUESTION: (operations.SettingsQuestion, self.read_settings),
@@ -152,6 +152,17 @@ class Desk:
             stale=declared.stale,
             **{verb: ids[:_MOST_LISTED] for verb, ids in lists.items()},
         )
+
+    async def resume(self, request: manifests.ResumeRequest) -> manifests.ResumeAnswer:
+        """End the pause of manifests; the fires that follow are computed before."""
+        answer = manifests.ResumeAnswer
+        known = None if request.dry_run else await self._lookup(request, answer)
+        if known is not None:
+            return known
+        foreseen = await pause.foresee(self.database, request)
+        act = partial(pause.resume, foreseen=foreseen)
+        result: manifests.ResumeAnswer = await self._carry_out(act, answer, request)
+        return result
 
     async def change_many(self, request: manifests.ChangeManyRequest) -> manifests.ManyChanged:
         """Enable, disable or run a page of manifests, each in a transaction of its own.
