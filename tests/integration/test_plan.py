@@ -10,13 +10,16 @@ from headway.define.definitions import Definitions
 from headway.define.packing import pack
 from headway_clock import monotonic
 from headway_contract.definitions import ApplyAnswer, ApplyRequest
-from headway_contract.manifests import LedgerQuestion
+from headway_contract.manifests import LedgerQuestion, PauseRequest, ResumeRequest
 from headway_decisions.timing import timing
 from headway_scheduler.declare import plan
 from headway_scheduler.declare.fire_changes import MOST_COMPARED
 from headway_scheduler.declare.startup import apply
 from headway_scheduler.explain import ledger_check
 from headway_scheduler.operate import pause
+from headway_scheduler.operate.desk import Desk
+from headway_scheduler.settings import SchedulerSettings
+from headway_service_kit.passes import Wakeup
 from msgspec import structs
 
 pytestmark = pytest.mark.thorough
@@ -270,10 +273,12 @@ async def test_no_transaction_is_open_while_fire_times_are_computed(
     elif module is timing:
         await apply(world.database, changed, policy="keep")
     else:
-        await world.scheduler(tick="off")
-        async with world.client() as client:
-            await client.pause("a")
-            assert (await client.resume("a")).count == 1
+        settings = SchedulerSettings(database_url=world.database_url, nats_url=world.nats_url)
+        desk = Desk(world.database, world.broker, settings, "desk", wakeups=[], windows=Wakeup())
+        async with world.database.transaction() as connection:
+            now = await world.database.clock.now(connection)
+            await pause.pause(connection, PauseRequest(manifests=["a"]), now=now)
+        assert (await desk.resume(ResumeRequest(manifests=["a"]))).count == 1
     assert idle == [0], "the server ends a transaction that stays idle"
 
 

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from itertools import groupby
 from typing import Any
+from uuid import UUID
 
 from headway.define.checks import problems_of_key
 from headway.define.definitions import (
@@ -49,22 +50,24 @@ class References(Struct, frozen=True, kw_only=True):
     """Stored rows that definitions refer to: jobs, parents that exist, and the parents of those."""
 
     jobs: dict[str, Any]
-    parents: set[str]
+    parents: dict[str, UUID]
     parent_of: dict[str, str | None]
 
 
-async def read_references(connection: Connection, definitions: Definitions) -> References:
-    """Read the stored jobs and manifests that definitions name."""
+async def read_references(
+    connection: Connection, definitions: Definitions, followers: Sequence[ManifestDefinition] = ()
+) -> References:
+    """Read the stored jobs that definitions name, and the parents, also those of followers."""
     named = {job.name for job in definitions.jobs}
     named |= {manifest.job for manifest in definitions.manifests}
     jobs = await connection.fetch(manifests["jobs"], list(named))
-    parents = {manifest.depends_on for manifest in definitions.manifests} - {None}
+    parents = {manifest.depends_on for manifest in (*definitions.manifests, *followers)} - {None}
     parents -= {manifest.external_id for manifest in definitions.manifests}
     found = await connection.fetch(manifests["ids_of"], list(parents))
     above = await connection.fetch(manifests["parents_of"], [row["id"] for row in found])
     return References(
         jobs={row["name"]: row for row in jobs},
-        parents={row["external_id"] for row in found},
+        parents={row["external_id"]: row["id"] for row in found},
         parent_of={row["external_id"]: row["parent"] for row in above},
     )
 

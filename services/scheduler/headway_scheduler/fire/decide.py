@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Literal, Self
 from uuid import UUID
 
 import msgspec
@@ -37,6 +37,7 @@ _DEPENDENT_BOOST = 16
 _BY_PARENTS = ("success", "activation")
 _HIGHEST_PRIORITY = 31
 
+# A rule takes the view of a manifest and `now`.
 Rule = Callable[..., manifest_state.Verdict]
 
 
@@ -67,6 +68,12 @@ class LedgerRow(Struct, frozen=True, kw_only=True):
     traceparent: str | None = None
     # When an owed decision was made.
     decided_at: datetime | None = None
+
+    @classmethod
+    def owed(cls, manifest: UUID, cause: str, at: datetime, **fields: Any) -> Self:
+        """Return a decision that is queued as soon as there is room."""
+        fields = {"decision": "owed", "reason": manifest_state.AWAITS_ROOM, **fields}
+        return cls(manifest=manifest, cause=cause, first_due_at=at, last_due_at=at, **fields)
 
     @property
     def key(self) -> tuple[UUID, str]:
@@ -109,7 +116,6 @@ class UnreadableManifest(Struct, frozen=True, kw_only=True):
     """A manifest whose row cannot be decoded, for example because a newer version wrote it."""
 
     id: UUID
-    external_id: str
     trouble: str
 
 
@@ -151,9 +157,7 @@ def read_manifest(row: Any, *, now: datetime) -> Manifest | UnreadableManifest:
     try:
         return _manifest(row, now)
     except msgspec.ValidationError as error:
-        return UnreadableManifest(
-            id=row["id"], external_id=row["external_id"], trouble=f"its record: {error}"
-        )
+        return UnreadableManifest(id=row["id"], trouble=f"its record: {error}")
 
 
 # Thousands of manifests share few timings, policies and terms.

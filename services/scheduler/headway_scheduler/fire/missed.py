@@ -6,7 +6,6 @@ Outcomes, operators and declarations change a manifest in the same four steps: l
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from functools import partial
 from uuid import UUID
 
 from headway_decisions.firing import due, manifest_state
@@ -15,12 +14,7 @@ from headway_postgres_kit import Connection
 from headway_tracing.log import get_logger
 from msgspec import structs
 
-from headway_scheduler.fire.decide import (
-    LedgerRow,
-    UnreadableManifest,
-    read_manifests,
-    rows_of,
-)
+from headway_scheduler.fire.decide import judge, read_rows, rows_of
 from headway_scheduler.fire.tick import move_on, write_ledger
 
 log = get_logger(__name__)
@@ -40,50 +34,46 @@ async def skip_missed_during_pause(
     its due times for that reason, also times that only jitter delays.
     """
 
-    def skip(view: ManifestView) -> tuple[ManifestView, list[Entry]]:
+    def skip(view: ManifestView, *, now: datetime) -> tuple[ManifestView, list[Entry]]:
         end = until[view.id] if isinstance(until, Mapping) else until or now
         return _skip_missed(view, end, otherwise)
 
-    await _decide_past(connection, ids, skip, now)
+    await _close_past(connection, ids, skip, now)
 
 
 async def leave_parents(connection: Connection, ids: Iterable[UUID], *, now: datetime) -> None:
     """Decide the open successes of parents for dependents that are about to lose them."""
-    await _decide_past(connection, ids, partial(due.leave_parent, now=now), now)
+    await _close_past(connection, ids, due.leave_parent, now)
 
 
-async def _decide_past(
+async def _close_past(
     connection: Connection,
     ids: Iterable[UUID],
-    rule: Callable[[ManifestView], tuple[ManifestView, list[Entry]]],
+    rule: Callable[..., tuple[ManifestView, list[Entry]]],
     now: datetime,
 ) -> None:
     """Write the entries by which a rule closes the past of manifests."""
+
+    def close(view: ManifestView, *, now: datetime) -> Verdict:
+        closed, entries = rule(view, now=now)
+        return Verdict(
+            manifest=view.id,
+            entries=tuple(entries),
+            next_due_at=closed.next_due_at,
+            seen_success=closed.seen_success,
+        )
+
     ids = list(ids)
     if not ids:
         return
-    rows: list[LedgerRow] = []
-    moved: list[Verdict] = []
-    for manifest in await read_manifests(connection, ids, now=now):
-        if isinstance(manifest, UnreadableManifest):
-            continue
-        try:
-            view, entries = rule(manifest.view)
-        except Exception:
-            # Nothing is lost: the times stay undecided until they can be judged.
-            log.exception("missed times cannot be judged", manifest=manifest.external_id)
-            continue
-        if entries:
-            verdict = Verdict(
-                manifest=view.id,
-                entries=tuple(entries),
-                next_due_at=view.next_due_at,
-                seen_success=view.seen_success,
-            )
-            rows += rows_of(manifest, verdict)
-            moved.append(verdict)
+    troubles: dict[UUID, str] = {}
+    judged = await judge(await read_rows(connection, ids), close, troubles, now)
+    for manifest, trouble in troubles.items():
+        # Nothing is lost: the times stay undecided until they can be judged.
+        log.error("missed times cannot be judged", manifest=manifest, trouble=trouble)
+    rows = [row for manifest, verdict in judged for row in rows_of(manifest, verdict)]
     await write_ledger(connection, rows, now=now)
-    await move_on(connection, moved)
+    await move_on(connection, [verdict for _, verdict in judged if verdict.entries])
 
 
 def _skip_missed(

@@ -41,6 +41,11 @@ from headway_scheduler.store import OUTBOX, SOURCE, audit, groups, heals, manife
 log = get_logger(__name__)
 
 _TOGETHER = UUID(int=0)
+# The values of a decision that its work keeps.
+_KEPT = (
+    *("cause", "first_due_at", "last_due_at", "work", "slot", "explicit", "not_before"),
+    *("priority", "start_within_seconds", "traceparent"),
+)
 
 
 async def republish_work(connection: Connection, ids: Sequence[UUID], *, now: datetime) -> int:
@@ -92,19 +97,10 @@ def _decision(manifest: Manifest | None, row: Any) -> LedgerRow | None:
         return None
     return LedgerRow(
         manifest=row["manifest_id"],
-        cause=row["cause"],
-        first_due_at=row["first_due_at"],
-        last_due_at=row["last_due_at"],
         decision="queued",
-        work=row["work"],
-        slot=row["slot"],
-        explicit=row["explicit"],
         input=work_input,
-        not_before=row["not_before"],
-        priority=row["priority"],
-        start_within_seconds=row["start_within_seconds"],
         concurrency_key=key,
-        traceparent=row["traceparent"],
+        **{name: row[name] for name in _KEPT},
     )
 
 

@@ -30,6 +30,7 @@ from headway_scheduler import store
 from headway_scheduler.fire.outbound_events import request_cancels
 from headway_scheduler.fire.tick import reschedule_wake
 from headway_scheduler.lookup import find_manifest
+from headway_scheduler.operate.enqueue import make_outstanding
 
 log = get_logger(__name__)
 
@@ -88,12 +89,9 @@ async def _take_up_waiting(
     rows = await connection.fetch(store.enqueued["lock_waiting"], request.work, request.group)
     if not rows:
         return
-    ids, causes = [row["work_id"] for row in rows], [row["cause"] for row in rows]
-    await connection.execute(
-        store.works["add"], ids, [None] * len(ids), causes, [0] * len(ids), now
-    )
-    groups_of = [row["group_name"] for row in rows]
-    await connection.execute(store.enqueued["queued"], ids, groups_of, [now] * len(ids), now)
+    names = ("work_id", "cause", "group_name")
+    ids, causes, groups = ([row[name] for row in rows] for name in names)
+    await make_outstanding(connection, ids, causes, groups, [now] * len(ids), now=now)
 
 
 async def _find_manifests(

@@ -31,6 +31,8 @@ from headway_scheduler.questions import Answers, Questions
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.store import IDEMPOTENCY, operator
 
+# The lists of manifests in an answer, and how many it names.
+_LISTS = ("created", "changed", "pruned", "disabled")
 _MOST_LISTED = 1000
 # Manifests that one request changes, so that it is answered while the client waits.
 _MOST_CHANGED = 500
@@ -133,23 +135,15 @@ class Desk:
                 may_fire=self.settings.tick == "on",
             )
         self._wake()
-        declared = applied.declared
-        lists: dict[str, Any] = {
-            "created": declared.created,
-            "changed": declared.changed,
-            "pruned": applied.pruned,
-            "disabled": applied.disabled,
-        }
+        lists = {verb: getattr(applied, verb) for verb in _LISTS}
         shortened = [
             f"{len(ids)} manifests were {verb}, of which {_MOST_LISTED} are listed"
             for verb, ids in lists.items()
             if len(ids) > _MOST_LISTED
         ]
-        return definitions.ApplyAnswer(
-            owner=defined.owner,
-            unchanged=declared.unchanged,
+        return msgspec.structs.replace(
+            applied,
             warnings=[*applied.warnings, *shortened],
-            stale=declared.stale,
             **{verb: ids[:_MOST_LISTED] for verb, ids in lists.items()},
         )
 

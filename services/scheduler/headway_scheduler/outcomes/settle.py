@@ -4,6 +4,7 @@ Events may arrive twice, late and in any order. An outcome that was applied befo
 row, an activation is in the ledger already, and a pruned manifest is gone: each changes nothing.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -35,6 +36,9 @@ COALESCED = "coalesced"
 
 # Causes that occur once; a due time is followed by the next.
 _IRREPLACEABLE = ("success", "activation", "trigger", "backfill")
+_KEPT_WHEN_REPEATED = (
+    *("actor", "explicit", "has_input", "input", "priority", "start_within_seconds"),
+)
 # A reason may quote a failure; the dead letter has all of it.
 _LONGEST_REASON = 1000
 _NEVER = datetime.max.replace(tzinfo=UTC)
@@ -111,19 +115,7 @@ async def take_in(
     # An outcome repeats its activations, in case their own events were lost.
     requests = [
         *_of(events, settled.ActivationRequested),
-        *(
-            settled.ActivationRequested(
-                work=outcome.work,
-                round=outcome.round,
-                run=outcome.run or UUID(int=0),
-                manifest_id=outcome.manifest_id,
-                manifest=outcome.manifest,
-                group=outcome.group,
-                activations=outcome.activations,
-            )
-            for outcome in outcomes
-            if outcome.activations and outcome.manifest_id is not None
-        ),
+        *(outcome for outcome in outcomes if outcome.manifest_id is not None),
     ]
     resolutions = _of(events, DeadLetterRetried, DeadLetterAcknowledged)
     ended = {outcome.manifest_id for outcome in outcomes} - {None}
@@ -292,15 +284,12 @@ def _manifest_columns(turn: Sequence[_Closed], resolved: set[UUID]) -> list[list
 
 def _turns(owned: Sequence[_Closed]) -> list[list[_Closed]]:
     """Split work so that each turn has a manifest only once, the earlier outcome first."""
-    turns: list[dict[UUID | None, _Closed]] = []
+    turns: dict[int, list[_Closed]] = defaultdict(list)
+    earlier: Counter[UUID] = Counter()
     for work in sorted(owned, key=lambda work: work.end.settled_at):
-        for turn in turns:
-            if work.manifest not in turn:
-                turn[work.manifest] = work
-                break
-        else:
-            turns.append({work.manifest: work})
-    return [list(turn.values()) for turn in turns]
+        turns[earlier[work.manifest]].append(work)
+        earlier[work.manifest] += 1
+    return list(turns.values())
 
 
 async def _owe_coalesced(connection: Connection, owned: Sequence[_Closed], now: datetime) -> None:
@@ -318,20 +307,8 @@ async def _owe_coalesced(connection: Connection, owned: Sequence[_Closed], now: 
         # The next cause may be taken, since a forgotten decision may have had the same key.
         while not fresh:
             cause = identity.repeated_cause(cause)
-            owed = LedgerRow(
-                manifest=row["manifest_id"],
-                cause=cause,
-                first_due_at=now,
-                last_due_at=now,
-                decision="owed",
-                reason=COALESCED,
-                actor=row["actor"],
-                explicit=row["explicit"],
-                has_input=row["has_input"],
-                input=row["input"],
-                priority=row["priority"],
-                start_within_seconds=row["start_within_seconds"],
-            )
+            kept = {name: row[name] for name in _KEPT_WHEN_REPEATED}
+            owed = LedgerRow.owed(row["manifest_id"], cause, now, reason=COALESCED, **kept)
             fresh = owed.key in await write_ledger(connection, [owed], now=now)
         await connection.execute(occurrences["note_again"], owed.manifest, row["cause"], cause)
 
