@@ -35,7 +35,7 @@ from headway_scheduler.healing.reconcile_settings import SettingsReconciler, rec
 from headway_scheduler.healing.republish import republish_cancels, republish_forward, republish_work
 from headway_scheduler.healing.stream_marks import read_marks, read_sights, take_marks
 from headway_scheduler.outcomes.settle import take_in
-from headway_scheduler.store import heals
+from headway_scheduler.store import heals, writing
 
 log = get_logger(__name__)
 
@@ -183,8 +183,7 @@ class Healing:
 
     async def _reconcile_all_now(self, suspicions: Suspicions) -> None:
         self._settings.run_at_once()
-        async with self.database.transaction() as connection:
-            now = await self.database.clock.now(connection)
+        async with writing(self.database) as (connection, now):
             works = await connection.fetchval(heals["reconcile_all"], now)
         if works:
             reasons = ", ".join(f"{about}: {reason}" for about, (reason, _) in suspicions.items())
@@ -247,8 +246,7 @@ class Healing:
         """Take in outcomes as the intake does, then republish lost work and set the next times."""
         by_id = {row["id"]: row for row in rows}
         lost = [work for work, verdict in verdicts.items() if isinstance(verdict, Lost)]
-        async with self.database.transaction() as connection:
-            now = await self.database.clock.now(connection)
+        async with writing(self.database) as (connection, now):
             ends = [end for row in rows if (end := _end(row, verdicts[row["id"]], now))]
             await take_in(connection, [received(end, end.work, now) for end in ends], now=now)
         async with self.database.transaction() as connection:
@@ -294,8 +292,7 @@ class Healing:
             )
         )
         if cancels or forward:
-            async with self.database.transaction() as connection:
-                now = await self.database.clock.now(connection)
+            async with writing(self.database) as (connection, now):
                 result.requests += len(await republish_cancels(connection, cancels, now=now))
                 result.requests += await republish_forward(connection, forward, now=now)
 

@@ -29,7 +29,7 @@ from headway_scheduler.operate import applications, cancel, changes, enqueue, pa
 from headway_scheduler.outcomes import activate
 from headway_scheduler.questions import Answers, Questions
 from headway_scheduler.settings import SchedulerSettings
-from headway_scheduler.store import IDEMPOTENCY, operator
+from headway_scheduler.store import IDEMPOTENCY, operator, writing
 
 # The lists of manifests in an answer, and how many it names.
 _LISTS = ("created", "changed", "pruned", "disabled")
@@ -251,8 +251,7 @@ class Desk:
     async def _store(self, request: Keyed, answer: Stored) -> Stored:
         """Store the answer to a request that takes more than one transaction."""
         if request.key is not None:
-            async with self.database.transaction() as connection:
-                now = await self.database.clock.now(connection)
+            async with writing(self.database) as (connection, now):
                 await IDEMPOTENCY.store(connection, request, answer, now=now)
         return answer
 
@@ -266,8 +265,7 @@ class Desk:
 
     async def _run(self, act: Act, answer: type[Struct] | None, request: Any) -> Any:
         """Act in a transaction; with an `answer` type only once for each key, except dry runs."""
-        async with self.database.transaction() as connection:
-            now = await self.database.clock.now(connection)
+        async with writing(self.database) as (connection, now):
 
             async def run() -> Any:
                 result = await act(connection, request, now=now)

@@ -74,8 +74,7 @@ def settled_intake(database: Database, broker: Broker, *, tick: Wakeup) -> Intak
                     context = traceparent()
                     if parent is not None and outcome == "completed" and context is not None:
                         successes[parent] = context
-            async with database.transaction() as connection:
-                now = await database.clock.now(connection)
+            async with store.writing(database) as (connection, now):
                 wake_at = await take_in(connection, events, now=now)
                 if is_recording():
                     await _store_traces(connection, events, successes)
