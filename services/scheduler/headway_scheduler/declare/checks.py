@@ -130,21 +130,16 @@ def _timings(
 
 def _foreign(definitions: Definitions, known: Mapping[str, Any]) -> list[str]:
     """Find manifests that belong to another owner."""
-    problems = []
-    for name in (manifest.external_id for manifest in definitions.manifests):
-        if name not in known or known[name].owner == definitions.owner:
-            continue
-        if known[name].owner == API_OWNER:
-            problems.append(
-                f"manifest {name!r} was made at run time and belongs to no application: give this "
-                f"one another id, or delete that one ('headway delete {name}')"
-            )
-        else:
-            owner = known[name].owner
-            problems.append(
-                f"manifest {name!r} belongs to the application {owner!r}: give it another id"
-            )
-    return problems
+    named = [manifest.external_id for manifest in definitions.manifests]
+    owners = {name: known[name].owner for name in named if name in known}
+    return [
+        f"manifest {name!r} was made at run time and belongs to no application: give this one "
+        f"another id, or delete that one ('headway delete {name}')"
+        if owner == API_OWNER
+        else f"manifest {name!r} belongs to the application {owner!r}: give it another id"
+        for name, owner in owners.items()
+        if owner != definitions.owner
+    ]
 
 
 def _foreign_jobs(definitions: Definitions, declared: Mapping[str, Any]) -> list[str]:

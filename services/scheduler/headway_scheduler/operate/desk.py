@@ -117,9 +117,8 @@ class Desk:
         answer the same.
         """
         known = await self._lookup(request, definitions.ApplyAnswer)
-        return known or await self._store(request, await self._apply(request))
-
-    async def _apply(self, request: definitions.ApplyRequest) -> definitions.ApplyAnswer:
+        if known is not None:
+            return known
         with request_errors():
             defined = unpack(request.definitions)
             problems = problems_of(defined)
@@ -141,11 +140,12 @@ class Desk:
             for verb, ids in lists.items()
             if len(ids) > _MOST_LISTED
         ]
-        return msgspec.structs.replace(
+        answer = msgspec.structs.replace(
             applied,
             warnings=[*applied.warnings, *shortened],
             **{verb: ids[:_MOST_LISTED] for verb, ids in lists.items()},
         )
+        return await self._store(request, answer)
 
     async def resume(self, request: manifests.ResumeRequest) -> manifests.ResumeAnswer:
         """End the pause of manifests; the fires that follow are computed before."""
