@@ -20,7 +20,7 @@ from headway_postgres_kit import database as database_module
 from headway_relay import Handover
 from headway_scheduler.fire import tick as tick_module
 from headway_scheduler.fire.tick import Tick, TickResult
-from headway_scheduler.outcomes.intake import take_in
+from headway_scheduler.outcomes.settle import take_in
 from headway_scheduler.retention import Retention
 from headway_scheduler.store import TICK_LOCK, leaders
 from support.cadences import when_made_due

@@ -28,7 +28,7 @@ from headway_dispatcher.wakeups import Wakeups
 from headway_jetstream_kit import Refused, Stored
 from headway_jetstream_kit.provisioning import consumer_info
 from headway_jetstream_kit.publish import publish
-from headway_scheduler.outcomes.intake import settled_intake
+from headway_scheduler.outcomes.settle import settled_intake
 from headway_service_kit.passes import Wakeup
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st

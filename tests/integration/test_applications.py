@@ -78,7 +78,7 @@ class TestOwnership:
         assert await owned(world) == {"a": 60}
         assert await application(world) == ("code", 3, "app/billing")
         again = await world.declare(app_with("a", minutes=30, generation=3))
-        assert not again.declared.stale
+        assert not again.stale
         assert await owned(world) == {"a": 30}
 
     async def test_a_take_over_is_audited_and_lasts_until_it_is_given_back(
@@ -133,7 +133,7 @@ class TestRename:
         assert [{**row, "owner": ""} for row in after] == [{**row, "owner": ""} for row in before]
         assert await application(world, "invoices") == ("code", 3, "app/billing")
         applied = await world.declare(app_with("a", owner="invoices", generation=3))
-        assert (applied.declared.unchanged, applied.pruned, applied.warnings) == (2, [], [])
+        assert (applied.unchanged, applied.pruned, applied.warnings) == (2, [], [])
         [job] = await world.rows("SELECT owner, declared_by, retired_at FROM scheduler.job")
         assert tuple(job) == ("invoices", ["invoices"], None)
         groups = await world.rows(
@@ -218,9 +218,7 @@ class TestRetire:
         with pytest.raises(NotFound, match=r"it was retired at .* by ada"):
             await timeline.do(applications.retire, RetireAppRequest(app="billing"))
         again = await timeline.declare(app_with("a", "b"))
-        assert again.declared.created == ["a", "b", "job-many-x"], (
-            "code declares it again at its start"
-        )
+        assert again.created == ["a", "b", "job-many-x"], "code declares it again at its start"
 
     async def test_its_statements_about_groups_end_with_it(self, timeline):
         mine, other = App("billing"), App("crm")

@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 import pytest
 from headway import App, InvalidDefinitions, cron, daily, every
 from headway.define.definitions import Definitions
+from headway_contract.definitions import ApplyAnswer
 from headway_postgres_kit import DATABASE_CLOCK
 from headway_scheduler.declare import checks
-from headway_scheduler.declare.startup import Applied, apply
+from headway_scheduler.declare.startup import apply
 
 pytestmark = pytest.mark.thorough
 
@@ -21,7 +22,7 @@ def app_with(*names: str, when=None, owner: str = "billing", max_active: int | N
     return app
 
 
-async def declare(world, app: App | Definitions, policy="delete") -> Applied:
+async def declare(world, app: App | Definitions, policy="delete") -> ApplyAnswer:
     definitions = app if isinstance(app, Definitions) else app.definitions()
     return await apply(world.database, definitions, policy=policy)
 
@@ -33,10 +34,10 @@ async def manifests(world) -> dict:
 
 async def test_an_unchanged_definition_writes_nothing(world):
     app = app_with("a", "b")
-    assert (await declare(world, app)).declared.created == ["a", "b"]
+    assert (await declare(world, app)).created == ["a", "b"]
     before = await manifests(world)
     history = await world.value("SELECT count(*) FROM scheduler.history")
-    again = (await declare(world, app)).declared
+    again = await declare(world, app)
     assert (again.created, again.changed, again.unchanged) == ([], [], 2)
     assert await manifests(world) == before
     assert await world.value("SELECT count(*) FROM scheduler.history") == history == 2
@@ -49,7 +50,7 @@ async def test_a_changed_cadence_moves_the_next_due_time_and_keeps_the_rest(worl
         " disabled_by = 'operator', operator_fields = '{enabled}'"
     )
     changed = app_with("a", when=cron("15 3 * * *", tz="Europe/Berlin"))
-    assert (await declare(world, changed)).declared.changed == ["a"]
+    assert (await declare(world, changed)).changed == ["a"]
     row = (await manifests(world))["a"]
     assert (row["success_number"], row["enabled"]) == (7, False)
     local = await world.value(
@@ -65,14 +66,14 @@ async def test_a_change_without_a_new_timing_keeps_the_next_due_time(world):
     due = (await manifests(world))["a"]["next_due_at"]
     other = app_with()
     other.schedule("a", job="job", when=every(hours=1), priority=9)
-    assert (await declare(world, other)).declared.changed == ["a"]
+    assert (await declare(world, other)).changed == ["a"]
     row = (await manifests(world))["a"]
     assert (row["terms"]["priority"], row["next_due_at"], row["wake_at"]) == (9, due, due)
 
 
 async def test_two_applications_do_not_touch_each_other(world):
     await declare(world, app_with("a"))
-    assert (await declare(world, app_with("b", owner="crm"))).declared.created == ["b"]
+    assert (await declare(world, app_with("b", owner="crm"))).created == ["b"]
     assert set(await manifests(world)) == {"a", "b"}
     with pytest.raises(InvalidDefinitions, match="'a' belongs to the application 'billing'"):
         await declare(world, app_with("a", "c", owner="crm"))
@@ -104,7 +105,7 @@ async def test_limits_get_a_new_version_only_when_they_change(world):
 
 async def test_ten_thousand_manifests_are_declared_together(world):
     app = app_with(*(f"m-{number}" for number in range(10_000)))
-    assert len((await declare(world, app)).declared.created) == 10_000
+    assert len((await declare(world, app)).created) == 10_000
 
 
 async def test_a_timing_that_never_fires_from_now_on_is_refused_when_it_is_new(world):
@@ -140,10 +141,10 @@ async def test_a_declared_timing_that_has_ended_does_not_stop_a_start(world):
     world.database.clock = Then()
     await declare(world, app)
     world.database.clock = DATABASE_CLOCK
-    assert (await declare(world, app)).declared.unchanged == 1
+    assert (await declare(world, app)).unchanged == 1
     app_again = app_with("b", when=every(hours=1))
     app_again.schedule("a", job="job", when=cron("0 0 29 2 *", days="thu"), priority=3)
-    assert (await declare(world, app_again)).declared.changed == ["a"]
+    assert (await declare(world, app_again)).changed == ["a"]
 
 
 async def test_the_audit_keeps_the_previous_definition(world):

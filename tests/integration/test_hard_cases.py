@@ -344,13 +344,11 @@ class TestOperatorsAndStarts:
         declared = await startup.declare(timeline.database, old, source="old")
         timeline.at(minutes=1)
         await timeline.declare(both)
-        applied = startup.Applied(declared=declared)
-        cleaning = startup._Cleaning(timeline.database, "app", "old", applied)
+        cleaning = startup._Cleaning(timeline.database, "app", "old", declared.at)
         _, left = startup.leaving(old, declared.gone)
         assert [manifest.external_id for manifest in left] == ["other"]
-        await cleaning.prune(left, "is gone")
-        assert applied.pruned == []
-        assert "another start has declared meanwhile" in applied.warnings[0]
+        assert await cleaning.prune(left, "is gone") == []
+        assert "another start has declared meanwhile" in cleaning.warnings[0]
         assert await timeline.manifest("other") is not None
 
     async def test_a_field_that_was_given_back_follows_the_code_at_the_next_start(self, timeline):

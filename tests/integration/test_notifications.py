@@ -6,10 +6,11 @@ from functools import partial
 from uuid import uuid4
 
 import pytest
-from headway import App, every, retry
+from headway import App, every, once, retry
 from headway_contract.notifications import FiresMissed
 from headway_errors import Rejected
 from headway_postgres_kit import note
+from headway_scheduler.declare.startup import apply
 from headway_scheduler.notifications.delivery import Delivery
 from headway_scheduler.notifications.recorder import Notification, write_notifications
 from headway_scheduler.notifications.webhook import signed_headers, webhook_of
@@ -168,6 +169,32 @@ async def test_fires_that_a_request_finds_missed_are_notified(world, receiver):
     async with world.client() as client:
         await client.apply(declared(2).definitions())
     assert await world.value("SELECT count(*) FROM scheduler.notification") == 1
+
+
+@pytest.mark.parametrize("reason", ["retimed without a tick", "undeclared", "declared too late"])
+async def test_fires_that_a_declaration_finds_missed_are_notified(world, reason):
+    world.database.before_commit = partial(write_notifications, world.database.clock)
+    app = App("test")
+    app.job("often", group="ops")(lambda ctx: None)
+    await world.declare(app)
+    if reason == "declared too late":
+        app.schedule("a", job="often", when=once("2026-01-01 09:00"))
+        await world.declare(app)
+    else:
+        app.schedule("a", job="often", when=every(minutes=1))
+        await world.declare(app)
+        await world.value(
+            "UPDATE scheduler.manifest SET"
+            " next_due_at = date_trunc('minute', clock_timestamp()) - interval '2 hours'"
+        )
+        later = App("test")
+        later.job("often", group="ops")(lambda ctx: None)
+        if reason == "retimed without a tick":
+            later.schedule("a", job="often", when=every(minutes=2))
+        await apply(world.database, later.definitions(), policy="disable", may_fire=False)
+    [found] = await world.rows("SELECT type, subject, data FROM scheduler.notification")
+    assert (found["type"], found["subject"]) == ("headway.notification.missed.v1", "a")
+    assert (found["data"]["manifest"], found["data"]["group"]) == ("a", "ops")
 
 
 async def test_without_a_webhook_nothing_is_written(world):

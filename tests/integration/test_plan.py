@@ -10,10 +10,16 @@ from headway.define.definitions import Definitions
 from headway.define.packing import pack
 from headway_clock import monotonic
 from headway_contract.definitions import ApplyAnswer, ApplyRequest
-from headway_contract.manifests import LedgerQuestion
+from headway_contract.manifests import LedgerQuestion, PauseRequest, ResumeRequest
+from headway_decisions.timing import timing
 from headway_scheduler.declare import plan
 from headway_scheduler.declare.fire_changes import MOST_COMPARED
+from headway_scheduler.declare.startup import apply
 from headway_scheduler.explain import ledger_check
+from headway_scheduler.operate import pause
+from headway_scheduler.operate.desk import Desk
+from headway_scheduler.settings import SchedulerSettings
+from headway_service_kit.passes import Wakeup
 from msgspec import structs
 
 pytestmark = pytest.mark.thorough
@@ -239,10 +245,15 @@ async def test_malformed_definitions_are_refused(world, body):
             await client._console.ask("POST", "/plan", ApplyRequest(definitions=body), ApplyAnswer)
 
 
-@pytest.mark.parametrize("module", [plan, ledger_check])
-async def test_no_transaction_is_open_while_fire_times_are_computed(world, monkeypatch, module):
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [(plan, "changes"), (ledger_check, "check"), (timing, "problems"), (pause, "_foresee_fires")],
+)
+async def test_no_transaction_is_open_while_fire_times_are_computed(
+    world, monkeypatch, module, name
+):
     await world.declare(app_with(a=daily("01:00")))
-    name = {plan: "changes", ledger_check: "check"}[module]
+    changed = app_with(a=daily("02:00")).definitions()
     compute, loop, idle = getattr(module, name), asyncio.get_running_loop(), []
 
     def watched(*args, **options):
@@ -255,10 +266,19 @@ async def test_no_transaction_is_open_while_fire_times_are_computed(world, monke
 
     monkeypatch.setattr(module, name, watched)
     if module is plan:
-        request = ApplyRequest(definitions=pack(app_with(a=daily("02:00")).definitions()))
+        request = ApplyRequest(definitions=pack(changed))
         await plan.plan(world.database, request, policy="delete")
-    else:
+    elif module is ledger_check:
         await ledger_check.check_page(world.database, LedgerQuestion(), kept=timedelta(days=1))
+    elif module is timing:
+        await apply(world.database, changed, policy="keep")
+    else:
+        settings = SchedulerSettings(database_url=world.database_url, nats_url=world.nats_url)
+        desk = Desk(world.database, world.broker, settings, "desk", wakeups=[], windows=Wakeup())
+        async with world.database.transaction() as connection:
+            now = await world.database.clock.now(connection)
+            await pause.pause(connection, PauseRequest(manifests=["a"]), now=now)
+        assert (await desk.resume(ResumeRequest(manifests=["a"]))).count == 1
     assert idle == [0], "the server ends a transaction that stays idle"
 
 

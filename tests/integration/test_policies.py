@@ -501,4 +501,4 @@ async def test_a_definition_survives_serialization(timeline):
     app = app_with(every(hours=1), jitter=300, timeout=60)
     packed = unpack(pack(app.definitions()))
     await timeline.declare(packed)
-    assert (await timeline.declare(app)).declared.unchanged == 1
+    assert (await timeline.declare(app)).unchanged == 1

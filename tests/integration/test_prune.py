@@ -183,7 +183,7 @@ async def test_a_prune_that_fails_rolls_nothing_back_and_is_a_warning(timeline, 
 
     monkeypatch.setattr(prune, "mark", fail)
     applied = await timeline.declare(batch("b"))
-    assert applied.declared.created == ["sync-b"]
+    assert applied.created == ["sync-b"]
     assert "the disk is full" in applied.warnings[0]
     assert await names(timeline) == {"sync-a", "sync-b"}
     monkeypatch.undo()
@@ -194,7 +194,7 @@ async def test_an_old_process_does_not_undo_a_newer_ones_declaration(timeline):
     await timeline.declare(app_with("a", generation=1))
     await timeline.declare(app_with("a", "b", generation=2))
     applied = await timeline.declare(app_with("a", generation=1))
-    assert applied.declared.stale
+    assert applied.stale
     assert "newer generation" in applied.warnings[0]
     assert await names(timeline) == {"a", "b"}
     assert (await timeline.declare(app_with("a", generation=2))).pruned == ["b"]

@@ -149,7 +149,7 @@ async def test_a_database_that_hiccups_is_tried_again_five_times(timeline, monke
     monkeypatch.setattr(startup, "apply", hiccup)
     begin = {"policy": "delete", "may_fire": True}
     applied = await startup.apply_at_start(timeline.database, app_with("a").definitions(), **begin)
-    assert applied.declared.created == ["a"]
+    assert applied.created == ["a"]
     assert pauses == [2, 4, 8, 16, 32]
     failures[0] = 6
     with pytest.raises(DatabaseUnavailable):
@@ -229,7 +229,7 @@ async def test_a_one_shot_at_run_time_is_not_for_the_past(timeline):
     await timeline.declare(at_run_time("x", Once(at="2027-03-01 12:30")))
     timeline.at(hours=2)
     again = await timeline.declare(at_run_time("x", Once(at="2027-03-01 12:30")))
-    assert again.declared.unchanged == 1, "a request that was made in time may be repeated"
+    assert again.unchanged == 1, "a request that was made in time may be repeated"
 
 
 async def test_a_one_shot_that_is_a_moment_late_still_fires(timeline):

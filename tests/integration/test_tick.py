@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from headway import App
 from headway_relay import Handover
+from headway_scheduler.fire import fair_cycles
 from headway_scheduler.fire import tick as tick_module
 from headway_scheduler.fire.tick import Tick
 from headway_scheduler.store import TICK_LOCK, leaders, manifests
@@ -164,10 +165,10 @@ async def test_a_backlog_of_one_group_does_not_hide_another(world, monkeypatch):
     await world.value("UPDATE scheduler.manifest SET wake_at = now() WHERE external_id = 'small'")
     counted = manifests["awake_groups"].replace("LIMIT 100000", "LIMIT 20")
     assert counted != manifests["awake_groups"]
-    names = ("awake", "awake_others", "awake_of_groups")
+    names = ("awake_others", "awake_of_groups")
     changed = {"awake_groups": counted} | {name: manifests[name] for name in names}
-    monkeypatch.setattr(tick_module, "manifests", changed)
-    monkeypatch.setattr(tick_module, "_MOST_COUNTED", 20)
+    monkeypatch.setattr(fair_cycles, "manifests", changed)
+    monkeypatch.setattr(fair_cycles, "_MOST_COUNTED", 20)
     assert (await tick_of(world, max_entries=10).run_once()).fired == 10
     assert await world.value(
         "SELECT count(*) FROM scheduler.work JOIN scheduler.manifest ON manifest.id = manifest_id"

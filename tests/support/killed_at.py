@@ -15,7 +15,7 @@ from headway.worker import runtime
 from headway.worker.leases import Lease
 from headway_cli.main import main
 from headway_jetstream_kit import Stored, consume
-from headway_scheduler.fire import record
+from headway_scheduler.fire import tick
 
 
 def die() -> None:
@@ -24,7 +24,7 @@ def die() -> None:
 
 def before_commit() -> None:
     """The decision is written, with its event, and not committed."""
-    write = record.record
+    write = tick.record
 
     async def wrapped(*arguments: Any, **more: Any) -> Any:
         advanced = await write(*arguments, **more)
@@ -32,7 +32,7 @@ def before_commit() -> None:
             die()
         return advanced
 
-    record.record = wrapped  # type: ignore[assignment]
+    tick.record = wrapped  # type: ignore[assignment]
 
 
 def before_publish(prefix: str) -> Callable[[], None]:

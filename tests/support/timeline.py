@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 from headway import App
 from headway.define.definitions import Definitions
 from headway_contract import event
+from headway_contract.definitions import ApplyAnswer
 from headway_contract.envelope import EventData
 from headway_contract.lifecycle import Activation
 from headway_contract.settled import (
@@ -21,9 +22,9 @@ from headway_contract.settled import (
 )
 from headway_postgres_kit import DATABASE_CLOCK, Clock, Database
 from headway_relay import Handover
-from headway_scheduler.declare.startup import Applied, apply
+from headway_scheduler.declare.startup import apply
 from headway_scheduler.fire.tick import Tick, TickResult
-from headway_scheduler.outcomes.intake import take_in
+from headway_scheduler.outcomes.settle import take_in
 
 START = datetime(2027, 3, 1, 12, tzinfo=UTC)
 
@@ -59,7 +60,7 @@ class Timeline:
         self.clock.at = START + timedelta(**later)
         return self.clock.at
 
-    async def declare(self, app: App | Definitions, *, prune: Any = "delete") -> Applied:
+    async def declare(self, app: App | Definitions, *, prune: Any = "delete") -> ApplyAnswer:
         definitions = app if isinstance(app, Definitions) else app.definitions()
         return await apply(self.database, definitions, policy=prune)
 

@@ -9,14 +9,14 @@ from typing import Any
 from headway import App, Client
 from headway.worker import Worker, WorkerSettings
 from headway_console.wiring import client_of
-from headway_contract.definitions import PrunePolicy
+from headway_contract.definitions import ApplyAnswer, PrunePolicy
 from headway_dispatcher.provisioning import provision
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.wiring import start_dispatcher
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.connection import PING_SECONDS
 from headway_postgres_kit import DATABASE_CLOCK, Clock, Database
-from headway_scheduler.declare.startup import Applied, apply
+from headway_scheduler.declare.startup import apply
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.wiring import start_scheduler
 from headway_service_kit.service import Service
@@ -78,7 +78,7 @@ class World:
         await self.make_due()
         return await self.scheduler(app)
 
-    async def declare(self, app: App, *, prune: PrunePolicy = "delete") -> Applied:
+    async def declare(self, app: App, *, prune: PrunePolicy = "delete") -> ApplyAnswer:
         """Declare an app as a starting scheduler does; running services notice it at once."""
         applied = await apply(self.database, app.definitions(), policy=prune)
         for service in self.services:

@@ -98,6 +98,14 @@ def test_a_filter_on_weekdays_is_stated_once(stated, problem):
     assert found.endswith(problem)
 
 
+def test_problems_of_one_cadence_are_reported_in_a_fixed_order():
+    filters = "tz: UTC, months: 1, weekdays: mon, start: 2027-01-01, end: 2028-01-01, weeks: last"
+    cadence = f"daily: {{at: 01:30, {filters}}}, {filters}"
+    found = problems(f"{JOB}manifests:\n  one: {{job: work, {cadence}}}\n")
+    named = [problem.partition(" has ")[2].split()[0] for problem in found]
+    assert named == ["weekdays", "months", "start", "end", "tz", "weeks"]
+
+
 def test_a_file_equals_python():
     app = App("shop", generation=4)
     app.group("ops", max_active=2, priority=3, enabled=False)

@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import msgspec
 from headway_contract import subjects
-from headway_contract.definitions import ApplyAnswer, ApplyRequest
+from headway_contract.definitions import ApplyRequest
 from headway_contract.manifests import (
     ExplainAnswer,
     ExplainQuestion,
@@ -29,7 +30,7 @@ from msgspec import UNSET, UnsetType
 from headway_scheduler.declare.plan import plan
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.explain.ledger_check import check_page
-from headway_scheduler.fire.manifest import concurrency_key, hold_of
+from headway_scheduler.fire.decide import concurrency_key, hold_of
 from headway_scheduler.fire.preview import note_of, previewed
 from headway_scheduler.lookup import aware, find_manifest, input_problem, queries, reading
 from headway_scheduler.settings import SchedulerSettings
@@ -53,7 +54,10 @@ class Questions:
             subjects.PREVIEW_QUESTION: (PreviewQuestion, self.preview),
             subjects.EXPLAIN_QUESTION: (ExplainQuestion, self.explain),
             subjects.LEDGER_QUESTION: (LedgerQuestion, self.ledger),
-            subjects.PLAN_QUESTION: (ApplyRequest, self.plan),
+            subjects.PLAN_QUESTION: (
+                ApplyRequest,
+                partial(plan, self.database, policy=self.settings.prune),
+            ),
             subjects.INPUT_QUESTION: (InputQuestion, self.input),
             subjects.ORIGIN_QUESTION: (WorkQuestion, self.origin),
         }
@@ -91,10 +95,6 @@ class Questions:
             question = msgspec.structs.replace(question, since=aware(question.since))
         kept = timedelta(days=self.settings.history_days)
         return await check_page(self.database, question, kept=kept)
-
-    async def plan(self, request: ApplyRequest) -> ApplyAnswer:
-        """Return what applying definitions would change."""
-        return await plan(self.database, request, policy=self.settings.prune)
 
     async def input(self, question: InputQuestion) -> InputAnswer:
         """Return whether a job takes an input, and the concurrency key of work with it."""

@@ -1,6 +1,7 @@
 """The scheduler's schema: migrations, queries, outbox, audit and locks."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 from operator import attrgetter
 from typing import Any
@@ -33,6 +34,13 @@ heals = Queries("headway_scheduler", "sql/healing.sql")
 
 TICK_LOCK = 0x48570001
 DECLARE_LOCK = 0x48570002
+
+
+@asynccontextmanager
+async def writing(database: Database) -> AsyncIterator[tuple[Connection, datetime]]:
+    """Open a transaction, with the schedule time at its begin."""
+    async with database.transaction() as connection:
+        yield connection, await database.clock.now(connection)
 
 
 async def audit(

@@ -24,7 +24,7 @@ from headway_scheduler.notifications.webhook import Webhook, webhook_of
 from headway_scheduler.operate.desk import Desk
 from headway_scheduler.operate.enqueue import Enqueue
 from headway_scheduler.operate.pause import Windows
-from headway_scheduler.outcomes.intake import settled_intake
+from headway_scheduler.outcomes.settle import settled_intake
 from headway_scheduler.retention import Retention
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.store import MIGRATIONS, OUTBOX

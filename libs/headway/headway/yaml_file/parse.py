@@ -228,7 +228,7 @@ def _cadence(section: Section, name: str) -> When | None:
         return cadences.manual()
     positional = _POSITIONAL[name]
     own = given if isinstance(given, dict) else {positional[0]: given}
-    for key in own.keys() & beside.keys():
+    for key in filter(own.__contains__, beside):
         # The days of a cadence may be part of it, and not a filter.
         not_filter = key == "days" and ("days" in positional or isinstance(own[key], int | float))
         hint = "; the filter is weekdays" if not_filter else ""

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from itertools import groupby
 from typing import Any
+from uuid import UUID
 
 from headway.define.checks import problems_of_key
 from headway.define.definitions import (
@@ -17,6 +18,7 @@ from headway.define.inputs import problem_of_input
 from headway.define.packing import UnreadableDefinitions
 from headway_decisions.declaring.lookup import find_cycles
 from headway_decisions.timing import timing
+from headway_decisions.timing.timing import Timing
 from headway_errors import Conflict, Invalid
 from headway_postgres_kit import Connection
 from msgspec import Struct
@@ -48,22 +50,24 @@ class References(Struct, frozen=True, kw_only=True):
     """Stored rows that definitions refer to: jobs, parents that exist, and the parents of those."""
 
     jobs: dict[str, Any]
-    parents: set[str]
+    parents: dict[str, UUID]
     parent_of: dict[str, str | None]
 
 
-async def read_references(connection: Connection, definitions: Definitions) -> References:
-    """Read the stored jobs and manifests that definitions name."""
+async def read_references(
+    connection: Connection, definitions: Definitions, followers: Sequence[ManifestDefinition] = ()
+) -> References:
+    """Read the stored jobs that definitions name, and the parents, also those of followers."""
     named = {job.name for job in definitions.jobs}
     named |= {manifest.job for manifest in definitions.manifests}
     jobs = await connection.fetch(manifests["jobs"], list(named))
-    parents = {manifest.depends_on for manifest in definitions.manifests} - {None}
+    parents = {manifest.depends_on for manifest in (*definitions.manifests, *followers)} - {None}
     parents -= {manifest.external_id for manifest in definitions.manifests}
     found = await connection.fetch(manifests["ids_of"], list(parents))
     above = await connection.fetch(manifests["parents_of"], [row["id"] for row in found])
     return References(
         jobs={row["name"]: row for row in jobs},
-        parents={row["external_id"] for row in found},
+        parents={row["external_id"]: row["id"] for row in found},
         parent_of={row["external_id"]: row["parent"] for row in above},
     )
 
@@ -75,17 +79,18 @@ def refuse_problems(
     retimed: Sequence[ManifestDefinition],
     now: datetime,
     found: Sequence[str] = (),
+    timings: Mapping[Timing, list[str]] | None = None,
 ) -> None:
     """Raise `InvalidDefinitions` with every problem, also those that were `found` before.
 
     Only the timings of `retimed` manifests are checked: an old timing that has run out must not
-    keep its application from starting.
+    keep its application from starting. `timings` have the problems that are computed already.
     """
     own, jobs = {job.name for job in definitions.jobs}, references.jobs
     foreign = [*_foreign(definitions, known), *_foreign_jobs(definitions, jobs)]
     problems = [
         *found,
-        *_timings(retimed, now),
+        *_timings(retimed, timings or {}, now),
         # Code may keep one-shots whose time is past; a request for one is a mistake.
         *(past_messages(retimed, now) if definitions.owner == API_OWNER else []),
         *foreign,
@@ -105,11 +110,17 @@ def refuse_problems(
         raise kind(list(dict.fromkeys(problems)))
 
 
-def _timings(retimed: Sequence[ManifestDefinition], now: datetime) -> list[str]:
+def timing_problems(timings: Iterable[Timing], now: datetime) -> dict[Timing, list[str]]:
     """Find timings that never fire from now on."""
+    return {kept: timing.problems(kept, since=now) for kept in timings}
+
+
+def _timings(
+    retimed: Sequence[ManifestDefinition], known: Mapping[Timing, list[str]], now: datetime
+) -> list[str]:
     # Thousands of manifests share a few timings.
-    timings = {manifest.timing for manifest in retimed}
-    known = {kept: timing.problems(kept, since=now) for kept in timings}
+    others = {manifest.timing for manifest in retimed} - known.keys()
+    known = {**known, **timing_problems(others, now)}
     return [
         f"manifest {manifest.external_id!r}: {problem}"
         for manifest in retimed
@@ -119,21 +130,16 @@ def _timings(retimed: Sequence[ManifestDefinition], now: datetime) -> list[str]:
 
 def _foreign(definitions: Definitions, known: Mapping[str, Any]) -> list[str]:
     """Find manifests that belong to another owner."""
-    problems = []
-    for name in (manifest.external_id for manifest in definitions.manifests):
-        if name not in known or known[name].owner == definitions.owner:
-            continue
-        if known[name].owner == API_OWNER:
-            problems.append(
-                f"manifest {name!r} was made at run time and belongs to no application: give this "
-                f"one another id, or delete that one ('headway delete {name}')"
-            )
-        else:
-            owner = known[name].owner
-            problems.append(
-                f"manifest {name!r} belongs to the application {owner!r}: give it another id"
-            )
-    return problems
+    named = [manifest.external_id for manifest in definitions.manifests]
+    owners = {name: known[name].owner for name in named if name in known}
+    return [
+        f"manifest {name!r} was made at run time and belongs to no application: give this one "
+        f"another id, or delete that one ('headway delete {name}')"
+        if owner == API_OWNER
+        else f"manifest {name!r} belongs to the application {owner!r}: give it another id"
+        for name, owner in owners.items()
+        if owner != definitions.owner
+    ]
 
 
 def _foreign_jobs(definitions: Definitions, declared: Mapping[str, Any]) -> list[str]:

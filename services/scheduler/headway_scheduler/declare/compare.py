@@ -19,7 +19,6 @@ from headway_decisions.timing.timing import Timing
 from headway_postgres_kit import Connection
 from msgspec import Struct, structs
 
-from headway_scheduler.lookup import queries
 from headway_scheduler.store import applications, manifests
 
 # Fields that operators may own, and the column that holds each; those of a retry policy are apart.
@@ -36,6 +35,11 @@ class Known(Struct, frozen=True, kw_only=True):
     timing: Any
     batch: str | None
     depends_on: UUID | None
+
+
+def names_of(manifests: Sequence[Known | ManifestDefinition]) -> list[str]:
+    """Return the external ids of manifests, sorted."""
+    return sorted(manifest.external_id for manifest in manifests)
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
@@ -157,12 +161,6 @@ async def compare(
         ],
         known=known,
     )
-
-
-async def stored_manifests(connection: Connection, ids: Sequence[UUID]) -> dict[str, Any]:
-    """Fetch the rows of manifests by external id."""
-    rows = await connection.fetch(queries["definitions_of"], ids) if ids else []
-    return {row["external_id"]: row for row in rows}
 
 
 def stored_definitions(rows: Mapping[str, Any]) -> dict[str, Any]:

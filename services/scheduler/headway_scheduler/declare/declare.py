@@ -13,6 +13,7 @@ from uuid import UUID
 
 from headway.define.definitions import API_OWNER, Definitions
 from headway_clock import new_id
+from headway_contract.definitions import ApplyAnswer
 from headway_decisions.declaring.app_sources import MayDeclare, NotTheOwner, Source, Stale
 from headway_decisions.firing import manifest_state
 from headway_postgres_kit import Connection, Database
@@ -20,25 +21,27 @@ from msgspec import Struct
 
 from headway_scheduler import store
 from headway_scheduler.declare import compare, write
-from headway_scheduler.declare.checks import ForeignDefinitions, read_references, refuse_problems
+from headway_scheduler.declare.checks import (
+    ForeignDefinitions,
+    read_references,
+    refuse_problems,
+    timing_problems,
+)
 from headway_scheduler.declare.one_shots import late_messages, past_messages
-from headway_scheduler.fire import decide
-from headway_scheduler.fire.record import announce_switches
+from headway_scheduler.fire import missed, tick
+from headway_scheduler.fire.outbound_events import announce_switches
+from headway_scheduler.lookup import queries
 
 
 class Declared(Struct, frozen=True, kw_only=True):
-    """The changes of a declaration, and remarks for its author.
+    """A declaration: its changes, with remarks for its author, and manifests that it left out.
 
     A `stale` one changed nothing: a newer generation, or another source, declares the application.
     """
 
     at: datetime
-    remarks: list[str] = []
-    created: list[str] = []
-    changed: list[str] = []
-    unchanged: int = 0
+    answer: ApplyAnswer
     gone: list[compare.Known] = []
-    stale: bool = False
 
 
 async def declare(
@@ -55,26 +58,35 @@ async def declare(
     `source` is the author in the audit, `declares` whether that is code or files. Without
     `may_fire` (a scheduler that does not tick), times that old timings missed are skipped.
     """
+    async with database.acquire() as connection:
+        now = await database.clock.now(connection)
+    # Before the transaction, which must not stay idle; in a thread, because the tick shares this
+    # process.
+    stated = {manifest.timing for manifest in definitions.manifests}
+    timings = await asyncio.to_thread(timing_problems, stated, now)
     async with database.transaction() as connection:
         await connection.execute(store.manifests["lock_declaring"], store.DECLARE_LOCK)
         declared_at = await database.clock.now(connection)
+        owner = definitions.owner
         verdict = await compare.judge_source(connection, definitions, declares, take_over=take_over)
         match verdict:
             case NotTheOwner() if declares == "files":
                 raise ForeignDefinitions([verdict.reason])
             case NotTheOwner():
-                return Declared(at=declared_at, stale=True, remarks=[verdict.reason])
+                answer = ApplyAnswer(owner=owner, stale=True, warnings=[verdict.reason])
+                return Declared(at=declared_at, answer=answer)
             case Stale():
                 remark = (
-                    f"a newer generation of {definitions.owner!r} than {definitions.generation} "
+                    f"a newer generation of {owner!r} than {definitions.generation} "
                     "has declared its manifests already: nothing was changed"
                 )
-                return Declared(at=declared_at, stale=True, remarks=[remark])
+                answer = ApplyAnswer(owner=owner, stale=True, warnings=[remark])
+                return Declared(at=declared_at, answer=answer)
         await _note_application(connection, definitions, declares, source, verdict, declared_at)
         resolved = await compare.resolve(connection, definitions)
         compared = await compare.compare(connection, resolved.definitions, resolved.followers)
-        references = await read_references(connection, resolved.definitions)
-        # In a thread, because the tick shares this process.
+        references = await read_references(connection, resolved.definitions, resolved.followers)
+        # In a thread too, for the schemas of inputs.
         await asyncio.to_thread(
             refuse_problems,
             resolved.definitions,
@@ -82,16 +94,20 @@ async def declare(
             references,
             compared.retimed,
             declared_at,
+            timings=timings,
         )
-        ids = {manifest.external_id: new_id() for manifest in compared.new} | {
-            external_id: stored.id for external_id, stored in compared.known.items()
+        ids = {
+            **references.parents,
+            **{manifest.external_id: new_id() for manifest in compared.new},
+            **{external_id: stored.id for external_id, stored in compared.known.items()},
         }
         changed = {ids[manifest.external_id] for manifest in compared.changed}
         affected = changed | await members_to_switch(connection, resolved.definitions)
         locked = await store.lock_manifests(connection, affected)
         # After the locks: the tick may have fired while this transaction waited for them.
         now = await database.clock.now(connection)
-        rows = await compare.stored_manifests(connection, list(changed))
+        found = await connection.fetch(queries["definitions_of"], list(changed))
+        rows = {row["external_id"]: row for row in found}
         retimed = {ids[each.external_id] for each in filter(compared.retimes, compared.changed)}
         await _finish_the_past(connection, locked, now, retimed, may_fire=may_fire)
         changed_groups, late = await _write(
@@ -103,13 +119,12 @@ async def declare(
             for manifest in compared.written
         ]
         await store.audit(connection, "headway.manifest.declared.v1", source, entries, now=now)
-    return Declared(
-        at=declared_at,
-        created=sorted(manifest.external_id for manifest in compared.new),
-        changed=sorted(manifest.external_id for manifest in compared.changed),
+    answer = ApplyAnswer(
+        owner=owner,
+        created=compare.names_of(compared.new),
+        changed=compare.names_of(compared.changed),
         unchanged=compared.unchanged,
-        gone=compared.gone,
-        remarks=[
+        warnings=[
             *verdict.remarks,
             *past_messages(compared.retimed, now),
             *late_messages(late),
@@ -117,6 +132,7 @@ async def declare(
             *(text for change in changed_groups for text in change.messages(resets_only=True)),
         ],
     )
+    return Declared(at=declared_at, answer=answer, gone=compared.gone)
 
 
 async def _write(
@@ -130,17 +146,16 @@ async def _write(
 ) -> tuple[list[write.GroupChange], Sequence[Any]]:
     """Write jobs, groups and manifests; returns changed groups, and one-shots enabled too late."""
     definitions = resolved.definitions
-    parents = await write.find_parents(connection, compared.written, ids)
-    leaving = set(locked) & _leaving_parents(compared, ids, parents)
-    await decide.leave_parents(connection, leaving, now=now)
+    leaving = set(locked) & _leaving_parents(compared, ids)
+    await missed.leave_parents(connection, leaving, now=now)
     await write.write_jobs(connection, definitions, source, now)
     used = [manifest.group for manifest in (*definitions.manifests, *compared.changed)]
     changed_groups = await write.write_groups(connection, definitions, used, source=source, now=now)
     await write.write_manifests(connection, definitions, compared, ids, resolved.sent, now)
-    await write.write_parents(connection, compared.written, ids, parents)
+    await write.write_parents(connection, compared.written, ids)
     new = {ids[manifest.external_id] for manifest in compared.new}
     locked = await store.lock_manifests(connection, {*locked, *new})
-    await decide.reschedule_wake(connection, locked, now=now)
+    await tick.reschedule_wake(connection, locked, now=now)
     await announce_switches(connection, locked, now=now)
     await write.give_up_shots(connection, compared.retimed, ids, now)
     # One-shots that were enabled after their time have nothing left to fire.
@@ -194,27 +209,25 @@ async def _finish_the_past(
 
     Without `may_fire` only the times of replaced timings are decided, as missed.
     """
-    await decide.skip_missed_during_pause(connection, locked, now=now)
+    await missed.skip_missed_during_pause(connection, locked, now=now)
     gone = [manifest for manifest in locked if manifest in retimed]
     if may_fire:
-        await decide.advance(connection, locked, now=now)
+        await tick.advance(connection, locked, now=now)
     else:
-        await decide.skip_missed_during_pause(
+        await missed.skip_missed_during_pause(
             connection, gone, now=now, otherwise=manifest_state.MISSED
         )
     # Times that jitter still delays belong to a timing that is replaced.
-    await decide.skip_missed_during_pause(
+    await missed.skip_missed_during_pause(
         connection, gone, now=now, otherwise=manifest_state.RETIMED
     )
 
 
-def _leaving_parents(
-    compared: compare.Comparison, ids: Mapping[str, UUID], parents: Mapping[str, UUID]
-) -> set[UUID]:
+def _leaving_parents(compared: compare.Comparison, ids: Mapping[str, UUID]) -> set[UUID]:
     """Find dependents that no longer follow the successes of their previous parent."""
     return {
         ids[manifest.external_id]
         for manifest in compared.changed
         if (parent := compared.known[manifest.external_id].depends_on) is not None
-        and (manifest.dormant or parents.get(manifest.depends_on or "") != parent)
+        and (manifest.dormant or ids.get(manifest.depends_on or "") != parent)
     }

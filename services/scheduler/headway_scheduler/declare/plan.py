@@ -103,11 +103,11 @@ def _plan(stored: _Stored, now: datetime, horizon: datetime) -> ApplyAnswer:
     fires, left_out = changes(moves, horizon)
     return ApplyAnswer(
         owner=definitions.owner,
-        created=_names(compared.new),
-        changed=_names(compared.changed),
+        created=compare.names_of(compared.new),
+        changed=compare.names_of(compared.changed),
         unchanged=compared.unchanged,
-        pruned=_names(stored.pruned),
-        disabled=_names(stored.disabled),
+        pruned=compare.names_of(stored.pruned),
+        disabled=compare.names_of(stored.disabled),
         fires=fires,
         left_out=left_out,
         warnings=[
@@ -117,10 +117,6 @@ def _plan(stored: _Stored, now: datetime, horizon: datetime) -> ApplyAnswer:
             *stored.warnings,
         ],
     )
-
-
-def _names(manifests: Sequence[compare.Known | ManifestDefinition]) -> list[str]:
-    return sorted(manifest.external_id for manifest in manifests)
 
 
 def _moves(

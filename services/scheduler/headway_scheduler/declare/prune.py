@@ -13,8 +13,9 @@ from uuid import UUID
 from headway_postgres_kit import Connection
 
 from headway_scheduler.declare.write import remove_empty_groups
-from headway_scheduler.fire.decide import leave_parents, reschedule_wake
+from headway_scheduler.fire.missed import leave_parents
 from headway_scheduler.fire.outbound_events import announce_pruned
+from headway_scheduler.fire.tick import reschedule_wake
 from headway_scheduler.store import DECLARE_LOCK, OUTBOX, audit, manifests, occurrences, works
 
 

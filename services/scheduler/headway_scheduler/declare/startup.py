@@ -3,24 +3,25 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from headway.define.definitions import API_OWNER, Definitions
-from headway_contract.definitions import PrunePolicy
+from headway_contract.definitions import ApplyAnswer, PrunePolicy
 from headway_decisions.declaring.app_sources import Source
 from headway_decisions.firing import manifest_state
 from headway_postgres_kit import Connection, Database, DatabaseUnavailable
 from headway_tracing.log import get_logger
-from msgspec import Struct
+from msgspec import structs
 
 from headway_scheduler.declare import prune
 from headway_scheduler.declare.checks import retired_use_warnings
 from headway_scheduler.declare.compare import Known
-from headway_scheduler.declare.declare import Declared, declare
+from headway_scheduler.declare.declare import declare
 from headway_scheduler.declare.write import remove_empty_groups
-from headway_scheduler.fire.decide import reschedule_wake, skip_missed_during_pause
-from headway_scheduler.fire.record import announce_switches
+from headway_scheduler.fire.missed import skip_missed_during_pause
+from headway_scheduler.fire.outbound_events import announce_switches
+from headway_scheduler.fire.tick import reschedule_wake
 from headway_scheduler.store import DECLARE_LOCK, applications, audit, lock_manifests, manifests
 
 log = get_logger(__name__)
@@ -28,15 +29,6 @@ log = get_logger(__name__)
 _RETRIES = 5
 _FIRST_PAUSE = 2.0
 _OVERTAKEN = "another start has declared meanwhile, and prunes instead of this one"
-
-
-class Applied(Struct, kw_only=True):
-    """The result of applying definitions, with warnings for their author."""
-
-    declared: Declared
-    pruned: list[str] = []
-    disabled: list[str] = []
-    warnings: list[str] = []
 
 
 async def apply(
@@ -48,7 +40,7 @@ async def apply(
     declares: Source = "code",
     take_over: bool = False,
     may_fire: bool = True,
-) -> Applied:
+) -> ApplyAnswer:
     """Declare in one transaction; then prune batches and orphans, each in its own."""
     source = source or f"app/{definitions.owner}"
     declared = await declare(
@@ -59,28 +51,31 @@ async def apply(
         take_over=take_over,
         may_fire=may_fire,
     )
-    applied = Applied(declared=declared, warnings=list(declared.remarks))
-    if declared.stale:
-        return applied
+    if declared.answer.stale:
+        return declared.answer
     batches, orphans = leaving(definitions, declared.gone)
-    cleaning = _Cleaning(database, definitions.owner, source, applied)
+    cleaning = _Cleaning(database, definitions.owner, source, declared.at)
+    pruned, disabled = [], []
     for batch, members in batches.items():
-        await cleaning.prune(members, f"left the batch {batch}")
+        pruned += await cleaning.prune(members, f"left the batch {batch}")
     if policy == "delete":
-        await cleaning.prune(orphans, "no longer declared")
+        pruned += await cleaning.prune(orphans, "no longer declared")
     else:
-        await cleaning.keep(orphans, silence=policy == "disable")
+        disabled = await cleaning.keep(orphans, silence=policy == "disable")
+    warnings = [*declared.answer.warnings, *cleaning.warnings]
     if definitions.owner != API_OWNER:
         await cleaning.remove_empty_groups([group.name for group in definitions.groups])
         async with database.acquire() as connection:
             uses = await connection.fetch(manifests["use_retired_jobs"], definitions.owner)
-        applied.warnings += retired_use_warnings(uses)
-    return applied
+        warnings += retired_use_warnings(uses)
+    return structs.replace(
+        declared.answer, pruned=sorted(pruned), disabled=disabled, warnings=warnings
+    )
 
 
 async def apply_at_start(
     database: Database, definitions: Definitions, *, policy: PrunePolicy, may_fire: bool
-) -> Applied:
+) -> ApplyAnswer:
     """Apply the application's definitions; retries five times while the database is unavailable."""
     pause = _FIRST_PAUSE
     for retries_left in range(_RETRIES, -1, -1):
@@ -93,14 +88,13 @@ async def apply_at_start(
             log.warning("declaration failed; retrying", error=error, retry_seconds=pause)
             await asyncio.sleep(pause)
             pause *= 2
-    declared = applied.declared
-    if not declared.stale:
+    if not applied.stale:
         log.info(
             "definitions declared",
             app=definitions.owner,
             manifests=len(definitions.manifests),
-            created=len(declared.created),
-            changed=len(declared.changed),
+            created=len(applied.created),
+            changed=len(applied.changed),
             pruned=len(applied.pruned),
             disabled=len(applied.disabled),
         )
@@ -133,36 +127,35 @@ class _Overtaken(Exception):
 
 @dataclass(frozen=True)
 class _Cleaning:
-    """The steps after a declaration, each in a transaction of its own; notes their results."""
+    """The steps after a declaration, each in a transaction of its own; collects warnings."""
 
     database: Database
     owner: str
     source: str
-    applied: Applied
+    declared_at: datetime
+    warnings: list[str] = field(default_factory=list)
 
-    async def prune(self, left: Sequence[Known], reason: str) -> None:
+    async def prune(self, left: Sequence[Known], reason: str) -> list[str]:
         """Delete undeclared manifests; a failure becomes a warning and rolls nothing else back."""
         if not left:
-            return
+            return []
         ids = [manifest.id for manifest in left]
         try:
             async with self._step() as (connection, now):
-                pruned = await prune.mark(
-                    connection, ids, source=self.source, reason=reason, now=now
-                )
-            self.applied.pruned = sorted([*self.applied.pruned, *pruned])
+                return await prune.mark(connection, ids, source=self.source, reason=reason, now=now)
         except _Overtaken:
-            self.applied.warnings.append(_OVERTAKEN)
+            self.warnings.append(_OVERTAKEN)
         except Exception as error:
             log.exception("prune failed", reason=reason)
-            self.applied.warnings.append(
+            self.warnings.append(
                 f"pruning manifests ({reason}) failed; the next start tries again: {error}"
             )
+        return []
 
-    async def keep(self, left: Sequence[Known], *, silence: bool) -> None:
-        """Keep undeclared manifests, and disable them if `silence` is set."""
+    async def keep(self, left: Sequence[Known], *, silence: bool) -> list[str]:
+        """Keep undeclared manifests; with `silence` disable them, and return those."""
         if not left:
-            return
+            return []
         try:
             async with self._step() as (connection, now):
                 locked = await lock_manifests(connection, [manifest.id for manifest in left])
@@ -179,9 +172,10 @@ class _Cleaning:
                 kind = "headway.manifest.undeclared.v1"
                 entries = [(name, {"disabled": silence}) for name in undeclared]
                 await audit(connection, kind, self.source, entries, now=now)
-            self.applied.disabled = undeclared if silence else []
+            return undeclared if silence else []
         except _Overtaken:
-            self.applied.warnings.append(_OVERTAKEN)
+            self.warnings.append(_OVERTAKEN)
+            return []
 
     async def remove_empty_groups(self, stated: Sequence[str]) -> None:
         """Delete groups without manifests."""
@@ -195,7 +189,7 @@ class _Cleaning:
         async with self.database.transaction() as connection:
             await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
             if self.owner != API_OWNER and not await connection.fetchval(
-                applications["declared_last"], self.owner, self.applied.declared.at
+                applications["declared_last"], self.owner, self.declared_at
             ):
                 raise _Overtaken
             yield connection, await self.database.clock.now(connection)

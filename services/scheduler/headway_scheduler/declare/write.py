@@ -24,9 +24,9 @@ from msgspec import Struct
 
 from headway_scheduler.declare.compare import Comparison
 from headway_scheduler.declare.one_shots import first_due, past_shots
-from headway_scheduler.fire.manifest import LedgerRow
+from headway_scheduler.fire.decide import LedgerRow
 from headway_scheduler.fire.outbound_events import announce_group, announce_job
-from headway_scheduler.fire.record import write_ledger
+from headway_scheduler.fire.tick import write_ledger
 from headway_scheduler.store import OUTBOX, audit, groups, manifests, occurrences
 from headway_scheduler.text import counted
 
@@ -240,25 +240,12 @@ async def give_up_shots(
     await connection.fetch(manifests["retire"], [row.manifest for row in rows])
 
 
-async def find_parents(
-    connection: Connection, definitions: Sequence[ManifestDefinition], ids: dict[str, UUID]
-) -> dict[str, UUID]:
-    """Return the ids of the parents that definitions name, also those of other owners."""
-    named = {manifest.depends_on for manifest in definitions if manifest.depends_on}
-    rows = await connection.fetch(manifests["ids_of"], list(named - set(ids)))
-    found = {row["external_id"]: row["id"] for row in rows}
-    return found | {name: ids[name] for name in named if name in ids}
-
-
 async def write_parents(
-    connection: Connection,
-    definitions: Sequence[ManifestDefinition],
-    ids: dict[str, UUID],
-    parents: dict[str, UUID],
+    connection: Connection, definitions: Sequence[ManifestDefinition], ids: dict[str, UUID]
 ) -> None:
     """Set the parents of dependents; the parent of a follower may be deleted by now."""
     await connection.execute(
         manifests["set_parents"],
         [ids[manifest.external_id] for manifest in definitions],
-        [parents.get(manifest.depends_on or "") for manifest in definitions],
+        [ids.get(manifest.depends_on or "") for manifest in definitions],
     )

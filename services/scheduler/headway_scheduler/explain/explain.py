@@ -19,7 +19,7 @@ from headway_scheduler.declare import one_shots
 from headway_scheduler.explain import messages
 from headway_scheduler.explain.ledger_check import GRACE, Version, read_versions
 from headway_scheduler.explain.messages import Subject
-from headway_scheduler.fire.manifest import Manifest, hold_of, read_manifests
+from headway_scheduler.fire.decide import Manifest, hold_of, read_manifests
 from headway_scheduler.fire.preview import fires_at_of, first_ahead, note_of
 from headway_scheduler.lookup import queries
 from headway_scheduler.store import works

@@ -24,7 +24,7 @@ from headway_decisions.timing.timing import Timing
 from headway_postgres_kit import Connection, Database
 from msgspec import Struct
 
-from headway_scheduler.fire.manifest import UnreadableManifest, read_manifests
+from headway_scheduler.fire.decide import UnreadableManifest, read_manifests
 from headway_scheduler.lookup import find_manifest, queries, reading
 
 UNDECIDED = "no decision is in the ledger"

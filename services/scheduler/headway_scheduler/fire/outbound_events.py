@@ -1,9 +1,9 @@
-"""Build requests and settings for the dispatcher, as messages for the outbox.
+"""Announce requests and settings to the dispatcher; new work is announced by its decision.
 
-The rows have the columns of the announced event. New work is announced where it is recorded
-(`record.announce_work`).
+The rows have the columns of the announced event.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -19,15 +19,28 @@ from headway_contract.work import (
     WorkBroughtForward,
     WorkCancelRequested,
 )
+from headway_contract.work_queue import NamedWork
+from headway_postgres_kit import Connection
 from headway_relay import OutboxMessage
 
-from headway_scheduler.store import SOURCE
+from headway_scheduler.store import OUTBOX, SOURCE, manifests, works
 
 
 def announce_cancel(request: WorkCancelRequested) -> OutboxMessage:
     """Request to cancel one piece of work."""
     message_id = f"cancel.{request.work}.{request.round}"
     return _message(request, message_id, request.group, request.requested_at)
+
+
+async def request_cancels(
+    connection: Connection, rows: Sequence[Any], reason: str, *, now: datetime
+) -> list[NamedWork]:
+    """Request to cancel outstanding work, and note that at the work; returns the work."""
+    found = [NamedWork(**dict(row)) for row in rows]
+    messages = [announce_cancel(work.cancel_requested(reason, now)) for work in found]
+    await OUTBOX.add(connection, messages)
+    await connection.execute(works["note_cancel"], [work.work for work in found], reason, now)
+    return found
 
 
 def announce_brought_forward(work: UUID, *, group: str, now: datetime) -> OutboxMessage:
@@ -53,6 +66,14 @@ def announce_switch(row: Any, *, now: datetime) -> OutboxMessage:
     change = ManifestChanged(**dict(row))
     message_id = f"manifest.{change.manifest_id}.{change.version}"
     return _message(change, message_id, change.group, now)
+
+
+async def announce_switches(
+    connection: Connection, locked: Sequence[UUID], *, now: datetime
+) -> None:
+    """Announce which of these manifests were enabled or disabled."""
+    rows = await connection.fetch(manifests["switched"], locked)
+    await OUTBOX.add(connection, [announce_switch(row, now=now) for row in rows])
 
 
 def announce_pruned(row: Any, *, now: datetime) -> OutboxMessage:

@@ -13,6 +13,7 @@ at once, they only republish a message twice, which is harmless.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -33,8 +34,8 @@ from msgspec import Struct, structs
 from headway_scheduler.healing.reconcile_settings import SettingsReconciler, received
 from headway_scheduler.healing.republish import republish_cancels, republish_forward, republish_work
 from headway_scheduler.healing.stream_marks import read_marks, read_sights, take_marks
-from headway_scheduler.outcomes.intake import take_in
-from headway_scheduler.store import heals
+from headway_scheduler.outcomes.settle import take_in
+from headway_scheduler.store import heals, writing
 
 log = get_logger(__name__)
 
@@ -74,34 +75,29 @@ class HealResult(Struct, kw_only=True):
         return self.settled + self.republished + self.expired + self.requests
 
 
+@dataclass
 class Healing:
     """The pass of one scheduler process; one process heals at a time."""
 
-    def __init__(
-        self,
-        database: Database,
-        broker: Broker,
-        *,
-        holder: str,
-        ask_after_seconds: float,
-        relay: Wakeup,
-        tick: Wakeup,
-    ) -> None:
-        self._database = database
-        self._broker = broker
-        self._first_pause = timedelta(seconds=ask_after_seconds)
+    database: Database
+    broker: Broker
+    _: KW_ONLY
+    holder: str
+    ask_after_seconds: float
+    relay: Wakeup
+    tick: Wakeup
+    # Suspicions that made all work due; it may not all be reconciled yet.
+    _spread: Suspicions = field(default_factory=dict)
+    _used_mark: Mark | None = None
+    _is_alone: bool = False
+
+    def __post_init__(self) -> None:
+        self._first_pause = timedelta(seconds=self.ask_after_seconds)
         # For long transactions: only work that is twice as old is reconciled.
         self._leeway = self._first_pause / 2
-        self._relay = relay
-        self._tick = tick
-        self._holder = holder
-        self._settings = SettingsReconciler(database, ask=self._ask, every=ask_after_seconds)
+        self._settings = SettingsReconciler(self.database, self._ask, every=self.ask_after_seconds)
         # The sign of each suspicion after which everything was reconciled.
-        self._dealt_with: Suspicions = {_CONNECTION: ("reconnected", broker.reconnects)}
-        # Suspicions that made all work due; it may not all be reconciled yet.
-        self._spread: Suspicions = {}
-        self._used_mark: Mark | None = None
-        self._is_alone = False
+        self._dealt_with: Suspicions = {_CONNECTION: ("reconnected", self.broker.reconnects)}
 
     async def run_once(self) -> HealResult | None:
         """Reconcile everything that is due; `None` if another scheduler does, or it is impossible.
@@ -118,20 +114,20 @@ class Healing:
             self._is_alone = True
             return None
         finally:
-            async with self._database.acquire() as connection:
-                await connection.execute(heals["end_turn"], self._holder)
+            async with self.database.acquire() as connection:
+                await connection.execute(heals["end_turn"], self.holder)
         if result is not None and result.healed:
             log.warning("healed", **structs.asdict(result))
-            self._tick.call()
+            self.tick.call()
         return result
 
     async def _heal(self) -> HealResult | None:
-        reconnects = self._broker.reconnects
-        sights = await read_sights(self._broker)
+        reconnects = self.broker.reconnects
+        sights = await read_sights(self.broker)
         if sights is None:
             # The dispatcher creates missing streams, or reports them.
             return None
-        marks = await read_marks(self._database)
+        marks = await read_marks(self.database)
         suspicions = self._suspicions(marks, sights, reconnects)
         if suspicions and suspicions != self._spread:
             await self._reconcile_all_now(suspicions)
@@ -142,8 +138,8 @@ class Healing:
             return result
         result.republished += await self._reconcile_settings(mark, sight)
         if result.republished or result.requests:
-            self._relay.call()
-        await take_marks(self._database, self._broker, marks, sights)
+            self.relay.call()
+        await take_marks(self.database, self.broker, marks, sights)
         self._dealt_with |= suspicions
         self._spread = {}
         return result
@@ -154,7 +150,7 @@ class Healing:
             raise CannotAsk("another scheduler heals")
         try:
             answer = await ask(
-                self._broker,
+                self.broker,
                 subjects.RECONCILE_QUESTION,
                 question,
                 reconcile.ReconcileAnswer,
@@ -170,8 +166,8 @@ class Healing:
 
     async def _take_turn(self) -> bool:
         """Begin or extend the turn of this scheduler; false if another one has it."""
-        async with self._database.acquire() as connection:
-            taken = await connection.fetchval(heals["take_turn"], self._holder, _TURN)
+        async with self.database.acquire() as connection:
+            taken = await connection.fetchval(heals["take_turn"], self.holder, _TURN)
         return taken is not None
 
     def _suspicions(
@@ -187,8 +183,7 @@ class Healing:
 
     async def _reconcile_all_now(self, suspicions: Suspicions) -> None:
         self._settings.run_at_once()
-        async with self._database.transaction() as connection:
-            now = await self._database.clock.now(connection)
+        async with writing(self.database) as (connection, now):
             works = await connection.fetchval(heals["reconcile_all"], now)
         if works:
             reasons = ", ".join(f"{about}: {reason}" for about, (reason, _) in suspicions.items())
@@ -210,8 +205,8 @@ class Healing:
         """Reconcile due work page by page, a limited number of pages in one pass."""
         result = HealResult()
         for _ in range(_MOST_PAGES):
-            async with self._database.acquire() as connection:
-                now = await self._database.clock.now(connection)
+            async with self.database.acquire() as connection:
+                now = await self.database.clock.now(connection)
                 rows = await connection.fetch(
                     heals["due"], now, now - self._first_pause, reconcile.RECONCILE_LIMIT
                 )
@@ -251,11 +246,10 @@ class Healing:
         """Take in outcomes as the intake does, then republish lost work and set the next times."""
         by_id = {row["id"]: row for row in rows}
         lost = [work for work, verdict in verdicts.items() if isinstance(verdict, Lost)]
-        async with self._database.transaction() as connection:
-            now = await self._database.clock.now(connection)
+        async with writing(self.database) as (connection, now):
             ends = [end for row in rows if (end := _end(row, verdicts[row["id"]], now))]
             await take_in(connection, [received(end, end.work, now) for end in ends], now=now)
-        async with self._database.transaction() as connection:
+        async with self.database.transaction() as connection:
             if lost:
                 result.republished += await republish_work(connection, lost, now=now)
             due = {
@@ -298,8 +292,7 @@ class Healing:
             )
         )
         if cancels or forward:
-            async with self._database.transaction() as connection:
-                now = await self._database.clock.now(connection)
+            async with writing(self.database) as (connection, now):
                 result.requests += len(await republish_cancels(connection, cancels, now=now))
                 result.requests += await republish_forward(connection, forward, now=now)
 

@@ -14,8 +14,8 @@ from headway_postgres_kit import Database
 from headway_tracing.log import get_logger
 
 from headway_scheduler.healing import republish
-from headway_scheduler.outcomes.intake import take_in
-from headway_scheduler.store import DECLARE_LOCK, SOURCE, heals, manifests
+from headway_scheduler.outcomes.settle import take_in
+from headway_scheduler.store import DECLARE_LOCK, SOURCE, heals, manifests, writing
 
 log = get_logger(__name__)
 
@@ -82,8 +82,7 @@ class SettingsReconciler:
         letters = [row["dead_letter"] for row in rows]
         answer = await self.ask(ReconcileQuestion(dead_letters=letters))
         forgotten = set(answer.forgotten)
-        async with self.database.transaction() as connection:
-            now = await self.database.clock.now(connection)
+        async with writing(self.database) as (connection, now):
             # A dead letter that the dispatcher has forgotten was resolved long ago.
             gone = [
                 DeadLetterAcknowledged(**dict(row), work=_FIRST_ID, round=0, resolved_at=now)
@@ -113,8 +112,7 @@ class SettingsReconciler:
                     if row["name"] in outdated and is_lost(row["changed_at"])
                 ]
                 if lost:
-                    async with self.database.transaction() as connection:
-                        now = await self.database.clock.now(connection)
+                    async with writing(self.database) as (connection, now):
                         republished += await publish(connection, lost, now=now)
         return republished
 
@@ -141,8 +139,7 @@ class SettingsReconciler:
             lost = [
                 row["id"] for row in rows if row["id"] in unknown and is_lost(row["announced_at"])
             ]
-            async with self.database.transaction() as connection:
-                now = await self.database.clock.now(connection)
+            async with writing(self.database) as (connection, now):
                 events = [received(prune, prune.manifest_id, now) for prune in answer.confirmed]
                 await take_in(connection, events, now=now)
                 if lost:

@@ -19,7 +19,14 @@ from headway_relay import OutboxMessage
 from headway_tracing.log import get_logger
 from msgspec import structs
 
-from headway_scheduler.fire.manifest import LedgerRow, Manifest, key_of, read_manifests
+from headway_scheduler.fire.decide import (
+    LedgerRow,
+    Manifest,
+    announce_work,
+    key_of,
+    queued_work,
+    read_manifests,
+)
 from headway_scheduler.fire.outbound_events import (
     announce_brought_forward,
     announce_cancel,
@@ -28,13 +35,17 @@ from headway_scheduler.fire.outbound_events import (
     announce_pruned,
     announce_switch,
 )
-from headway_scheduler.fire.record import announce_work, queued_work
 from headway_scheduler.operate.enqueue import republish_enqueued
 from headway_scheduler.store import OUTBOX, SOURCE, audit, groups, heals, manifests, works
 
 log = get_logger(__name__)
 
 _TOGETHER = UUID(int=0)
+# The values of a decision that its work keeps.
+_KEPT = (
+    *("cause", "first_due_at", "last_due_at", "work", "slot", "explicit", "not_before"),
+    *("priority", "start_within_seconds", "traceparent"),
+)
 
 
 async def republish_work(connection: Connection, ids: Sequence[UUID], *, now: datetime) -> int:
@@ -86,19 +97,10 @@ def _decision(manifest: Manifest | None, row: Any) -> LedgerRow | None:
         return None
     return LedgerRow(
         manifest=row["manifest_id"],
-        cause=row["cause"],
-        first_due_at=row["first_due_at"],
-        last_due_at=row["last_due_at"],
         decision="queued",
-        work=row["work"],
-        slot=row["slot"],
-        explicit=row["explicit"],
         input=work_input,
-        not_before=row["not_before"],
-        priority=row["priority"],
-        start_within_seconds=row["start_within_seconds"],
         concurrency_key=key,
-        traceparent=row["traceparent"],
+        **{name: row[name] for name in _KEPT},
     )
 
 

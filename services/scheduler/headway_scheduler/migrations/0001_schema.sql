@@ -186,7 +186,7 @@ CREATE TABLE scheduler.occurrence (
     policies             jsonb NOT NULL,
     decided_at           timestamptz NOT NULL,
     actor                text,
-    -- Whether somebody asked for this manifest by name.
+    -- Whether a request named this manifest: a trigger or a backfill.
     explicit             boolean NOT NULL DEFAULT false,
     -- Values of its work in place of those of the manifest.
     has_input            boolean NOT NULL DEFAULT false,

@@ -18,7 +18,7 @@ from msgspec import Struct
 from headway_scheduler.metrics import NOTIFICATIONS, Count
 from headway_scheduler.notifications.webhook import Webhook
 from headway_scheduler.settings import SchedulerSettings
-from headway_scheduler.store import SOURCE, audit, columns, notifications
+from headway_scheduler.store import SOURCE, audit, columns, notifications, writing
 
 log = get_logger(__name__)
 
@@ -54,8 +54,7 @@ class Delivery:
     async def run_once(self) -> float | None:
         """Send a few notifications that are due; returns how long to rest."""
         await self._fold()
-        async with self.database.transaction() as connection:
-            now = await self.database.clock.now(connection)
+        async with writing(self.database) as (connection, now):
             until = now + timedelta(seconds=self.webhook.timeout + _SLACK_SECONDS)
             claimed = await connection.fetch(notifications["claim"], now, until, _BATCH)
         if claimed:
@@ -88,8 +87,7 @@ class Delivery:
         burst = self.settings.webhook_burst
         folded = True
         while folded:
-            async with self.database.transaction() as connection:
-                now = await self.database.clock.now(connection)
+            async with writing(self.database) as (connection, now):
                 kind = await connection.fetchval(notifications["crowd"], Digest.type, burst)
                 terms = (kind, new_id(), Digest.type, _FOLDED, _SUBJECTS, now)
                 folded = kind is not None and await connection.fetchval(
@@ -118,8 +116,7 @@ class Delivery:
 
     async def _finish(self, attempts: Sequence[Attempt]) -> None:
         """Store the outcomes of attempts, and audit the final ones."""
-        async with self.database.transaction() as connection:
-            now = await self.database.clock.now(connection)
+        async with writing(self.database) as (connection, now):
             outcomes = columns(attempts, "id", "state", "next_attempt_at", "error")
             await connection.execute(notifications["finish"], *outcomes, now)
             for state in ("delivered", "given_up"):

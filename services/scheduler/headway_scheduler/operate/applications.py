@@ -14,7 +14,8 @@ from headway_scheduler import store
 from headway_scheduler.declare import prune
 from headway_scheduler.declare.declare import members_to_switch
 from headway_scheduler.declare.write import remove_empty_groups, write_groups, write_jobs
-from headway_scheduler.fire.decide import reschedule_wake, skip_missed_during_pause
+from headway_scheduler.fire.missed import skip_missed_during_pause
+from headway_scheduler.fire.tick import reschedule_wake
 from headway_scheduler.text import counted, utc
 
 _SEE = "see 'headway apps'"

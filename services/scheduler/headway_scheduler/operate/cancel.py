@@ -27,9 +27,10 @@ from headway_tracing.log import get_logger
 from msgspec import Struct, structs
 
 from headway_scheduler import store
-from headway_scheduler.fire.decide import reschedule_wake
-from headway_scheduler.fire.outbound_events import announce_cancel
+from headway_scheduler.fire.outbound_events import request_cancels
+from headway_scheduler.fire.tick import reschedule_wake
 from headway_scheduler.lookup import find_manifest
+from headway_scheduler.operate.enqueue import make_outstanding
 
 log = get_logger(__name__)
 
@@ -62,17 +63,16 @@ async def cancel(
     if request.group is not None or (request.work is not None and not locked):
         rows += await connection.fetch(store.works["named_enqueued"], request.work, request.group)
     reason = request.reason or f"cancelled by {request.actor or 'an operator'}"
-    found = [NamedWork(**dict(row)) for row in rows]
-    work_ids = [work.work for work in found]
-    messages = [announce_cancel(work.cancel_requested(reason, now)) for work in found]
-    await store.OUTBOX.add(connection, messages)
-    await connection.execute(store.works["note_cancel"], work_ids, reason, now)
+    found = await request_cancels(connection, rows, reason, now=now)
     dropped = 0
     if request.work is None:
         counts = await connection.fetch(store.occurrences["drop_owed"], locked, CANCELLED, now)
         dropped = sum(row["dropped"] for row in counts)
         await reschedule_wake(connection, locked, now=now)
-    entry = (subject, {"reason": reason, "works": work_ids, "dropped": dropped})
+    entry = (
+        subject,
+        {"reason": reason, "works": [work.work for work in found], "dropped": dropped},
+    )
     kind = "headway.work.cancel_asked.v1"
     await store.audit(connection, kind, store.operator(request), [entry], now=now)
     manifest = ids[0] if request.manifest is not None else None
@@ -89,12 +89,9 @@ async def _take_up_waiting(
     rows = await connection.fetch(store.enqueued["lock_waiting"], request.work, request.group)
     if not rows:
         return
-    ids, causes = [row["work_id"] for row in rows], [row["cause"] for row in rows]
-    await connection.execute(
-        store.works["add"], ids, [None] * len(ids), causes, [0] * len(ids), now
-    )
-    groups_of = [row["group_name"] for row in rows]
-    await connection.execute(store.enqueued["queued"], ids, groups_of, [now] * len(ids), now)
+    names = ("work_id", "cause", "group_name")
+    ids, causes, groups = ([row[name] for row in rows] for name in names)
+    await make_outstanding(connection, ids, causes, groups, [now] * len(ids), now=now)
 
 
 async def _find_manifests(

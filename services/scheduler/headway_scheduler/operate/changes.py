@@ -18,9 +18,9 @@ from msgspec import UNSET, structs
 
 from headway_scheduler import store
 from headway_scheduler.declare import one_shots, prune
-from headway_scheduler.fire.decide import reschedule_wake, skip_missed_during_pause
-from headway_scheduler.fire.outbound_events import announce_group, announce_job
-from headway_scheduler.fire.record import announce_switches
+from headway_scheduler.fire.missed import skip_missed_during_pause
+from headway_scheduler.fire.outbound_events import announce_group, announce_job, announce_switches
+from headway_scheduler.fire.tick import reschedule_wake
 from headway_scheduler.lookup import find_manifest
 from headway_scheduler.text import counted
 

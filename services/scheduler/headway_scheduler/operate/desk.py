@@ -29,8 +29,10 @@ from headway_scheduler.operate import applications, cancel, changes, enqueue, pa
 from headway_scheduler.outcomes import activate
 from headway_scheduler.questions import Answers, Questions
 from headway_scheduler.settings import SchedulerSettings
-from headway_scheduler.store import IDEMPOTENCY, operator
+from headway_scheduler.store import IDEMPOTENCY, operator, writing
 
+# The lists of manifests in an answer, and how many it names.
+_LISTS = ("created", "changed", "pruned", "disabled")
 _MOST_LISTED = 1000
 # Manifests that one request changes, so that it is answered while the client waits.
 _MOST_CHANGED = 500
@@ -47,7 +49,6 @@ _REQUESTS: dict[str, tuple[type[Any], Act, type[Struct] | None]] = {
     subjects.CHANGE_JOB_REQUEST: (operations.ChangeJobRequest, changes.change_job, None),
     subjects.DELETE_REQUEST: (manifests.DeleteRequest, changes.delete, Changed),
     subjects.PAUSE_REQUEST: (manifests.PauseRequest, pause.pause, manifests.PauseAnswer),
-    subjects.RESUME_REQUEST: (manifests.ResumeRequest, pause.resume, manifests.ResumeAnswer),
     subjects.TRIGGER_REQUEST: (manifests.TriggerRequest, triggers.trigger, None),
     subjects.BACKFILL_REQUEST: (manifests.BackfillRequest, triggers.backfill, None),
     subjects.RENAME_APP_REQUEST: (definitions.RenameAppRequest, applications.rename, Changed),
@@ -85,6 +86,7 @@ class Desk:
             },
             subjects.ACTIVATION_QUESTION: (manifests.ActivationQuestion, self.may_activate),
             subjects.APPLY_REQUEST: (definitions.ApplyRequest, self.apply),
+            subjects.RESUME_REQUEST: (manifests.ResumeRequest, self.resume),
             subjects.CHANGE_MANY_REQUEST: (manifests.ChangeManyRequest, self.change_many),
             subjects.NOTIFY_TEST_REQUEST: (operations.NotifyTestRequest, self.test_notification),
             subjects.SCHEDULER_SETTINGS_QUESTION: (operations.SettingsQuestion, self.read_settings),
@@ -115,9 +117,8 @@ class Desk:
         answer the same.
         """
         known = await self._lookup(request, definitions.ApplyAnswer)
-        return known or await self._store(request, await self._apply(request))
-
-    async def _apply(self, request: definitions.ApplyRequest) -> definitions.ApplyAnswer:
+        if known is not None:
+            return known
         with request_errors():
             defined = unpack(request.definitions)
             problems = problems_of(defined)
@@ -133,25 +134,29 @@ class Desk:
                 may_fire=self.settings.tick == "on",
             )
         self._wake()
-        declared = applied.declared
-        lists: dict[str, Any] = {
-            "created": declared.created,
-            "changed": declared.changed,
-            "pruned": applied.pruned,
-            "disabled": applied.disabled,
-        }
+        lists = {verb: getattr(applied, verb) for verb in _LISTS}
         shortened = [
             f"{len(ids)} manifests were {verb}, of which {_MOST_LISTED} are listed"
             for verb, ids in lists.items()
             if len(ids) > _MOST_LISTED
         ]
-        return definitions.ApplyAnswer(
-            owner=defined.owner,
-            unchanged=declared.unchanged,
+        answer = msgspec.structs.replace(
+            applied,
             warnings=[*applied.warnings, *shortened],
-            stale=declared.stale,
             **{verb: ids[:_MOST_LISTED] for verb, ids in lists.items()},
         )
+        return await self._store(request, answer)
+
+    async def resume(self, request: manifests.ResumeRequest) -> manifests.ResumeAnswer:
+        """End the pause of manifests; the fires that follow are computed before."""
+        answer = manifests.ResumeAnswer
+        known = None if request.dry_run else await self._lookup(request, answer)
+        if known is not None:
+            return known
+        foreseen = await pause.foresee(self.database, request)
+        act = partial(pause.resume, foreseen=foreseen)
+        result: manifests.ResumeAnswer = await self._carry_out(act, answer, request)
+        return result
 
     async def change_many(self, request: manifests.ChangeManyRequest) -> manifests.ManyChanged:
         """Enable, disable or run a page of manifests, each in a transaction of its own.
@@ -246,8 +251,7 @@ class Desk:
     async def _store(self, request: Keyed, answer: Stored) -> Stored:
         """Store the answer to a request that takes more than one transaction."""
         if request.key is not None:
-            async with self.database.transaction() as connection:
-                now = await self.database.clock.now(connection)
+            async with writing(self.database) as (connection, now):
                 await IDEMPOTENCY.store(connection, request, answer, now=now)
         return answer
 
@@ -261,8 +265,7 @@ class Desk:
 
     async def _run(self, act: Act, answer: type[Struct] | None, request: Any) -> Any:
         """Act in a transaction; with an `answer` type only once for each key, except dry runs."""
-        async with self.database.transaction() as connection:
-            now = await self.database.clock.now(connection)
+        async with writing(self.database) as (connection, now):
 
             async def run() -> Any:
                 result = await act(connection, request, now=now)

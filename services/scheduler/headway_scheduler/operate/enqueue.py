@@ -26,12 +26,10 @@ from headway_relay import OutboxMessage
 from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 from headway_tracing.log import get_logger
-from msgspec import Struct
 
 from headway_scheduler import store
 from headway_scheduler.declare.checks import retired_message
-from headway_scheduler.fire.manifest import concurrency_key
-from headway_scheduler.fire.record import announce_work
+from headway_scheduler.fire.decide import announce_work, concurrency_key
 from headway_scheduler.metrics import ENQUEUED, Count
 
 log = get_logger(__name__)
@@ -44,16 +42,8 @@ _REFUSALS: dict[type[Exception], type[Rejected]] = {
     driver.ObjectNotInPrerequisiteStateError: Conflict,
 }
 
-# Work without a manifest, and the trace in which it was enqueued.
-Queued = tuple[WorkQueued, str | None]
-
-
-class Refused(Struct, frozen=True, kw_only=True):
-    """Work that cannot be queued, and the reason."""
-
-    work: UUID
-    job: str
-    reason: str
+# A row of enqueued work, and its work or the reason to refuse it.
+Verdict = tuple[Any, WorkQueued | str]
 
 
 @dataclass(frozen=True)
@@ -75,10 +65,10 @@ class Enqueue:
             now = await clock.now(connection)
             with span("enqueue", rows=len(rows)):
                 # Work that was queued before its job retired still runs, new work does not.
-                verdicts = [
-                    _judge(row, now - clock.passed(row["age"]))
-                    if row["retired_at"] is None
-                    else _refused(row, retired_message(row["job"], row["retired_at"]))
+                verdicts: list[Verdict] = [
+                    (row, retired_message(row["job"], row["retired_at"]))
+                    if row["retired_at"] is not None
+                    else (row, _judge(row, now - clock.passed(row["age"])))
                     for row in rows
                 ]
                 await _record(connection, verdicts, now)
@@ -95,18 +85,18 @@ class Enqueue:
         return None
 
 
-def _judge(row: Any, enqueued_at: datetime) -> Queued | Refused:
+def _judge(row: Any, enqueued_at: datetime) -> WorkQueued | str:
     """Return the work of a row, or the reason to refuse it; `enqueued_at` is schedule time."""
     if row["terms"] is None:
-        return _refused(row, "its job is not declared: start the application that has it")
+        return "its job is not declared: start the application that has it"
     try:
         terms = msgspec.json.decode(row["terms"], type=JobTerms)
         work_input = _read_input(row["input"])
     except (ValueError, RecursionError) as error:
-        return _refused(row, f"it cannot be read: {error}")
+        return f"it cannot be read: {error}"
     problem = problem_of_input(row["input_schema"], row["takes_input"], work_input)
     if problem is not None:
-        return _refused(row, f"invalid_input: {problem}")
+        return f"invalid_input: {problem}"
     job = row["job"]
     group = row["group_name"] or terms.group or job
     try:
@@ -114,12 +104,12 @@ def _judge(row: Any, enqueued_at: datetime) -> Queued | Refused:
             terms.concurrency_key, input=work_input, manifest=None, group=group, job=job
         )
     except InvalidKey as error:
-        return _refused(row, f"invalid_key: {error}")
+        return f"invalid_key: {error}"
     not_before = row["not_before"] if row["delay"] is None else enqueued_at + row["delay"]
     start_by = row["start_by"]
     if start_by is None and terms.start_within_seconds is not None:
         start_by = (not_before or enqueued_at) + timedelta(seconds=terms.start_within_seconds)
-    work = WorkQueued(
+    return WorkQueued(
         work=row["work_id"],
         cause=row["cause"],
         job=job,
@@ -134,11 +124,6 @@ def _judge(row: Any, enqueued_at: datetime) -> Queued | Refused:
         concurrency_key=key,
         explicit=True,
     )
-    return work, row["traceparent"]
-
-
-def _refused(row: Any, reason: str) -> Refused:
-    return Refused(work=row["work_id"], job=row["job"], reason=reason)
 
 
 def _read_input(text: str | None) -> Any:
@@ -160,45 +145,56 @@ async def republish_enqueued(
     Work that its job does not accept any more is refused, and no longer outstanding.
     """
     rows = await connection.fetch(store.enqueued["outstanding"], sorted(ids))
-    queued, refused = _sorted([_judge(row, row["queued_at"]) for row in rows])
-    await connection.execute(store.works["remove"], [verdict.work for verdict in refused])
-    await _refuse(connection, refused, now)
-    return announce_work(queued, now=now)
+    verdicts: list[Verdict] = [(row, _judge(row, row["queued_at"])) for row in rows]
+    refused = await _refuse(connection, verdicts, now)
+    await connection.execute(store.works["remove"], refused)
+    return announce_work(_queued(verdicts), now=now)
 
 
-def _sorted(verdicts: Sequence[Queued | Refused]) -> tuple[list[Queued], list[Refused]]:
-    refused = [verdict for verdict in verdicts if isinstance(verdict, Refused)]
-    return [verdict for verdict in verdicts if not isinstance(verdict, Refused)], refused
+def _queued(verdicts: Sequence[Verdict]) -> list[tuple[WorkQueued, str | None]]:
+    """Return the work that is queued, each with the trace in which it was enqueued."""
+    return [(work, row["traceparent"]) for row, work in verdicts if not isinstance(work, str)]
 
 
-async def _record(
-    connection: Connection, verdicts: Sequence[Queued | Refused], now: datetime
-) -> None:
-    queued, refused = _sorted(verdicts)
+async def _record(connection: Connection, verdicts: Sequence[Verdict], now: datetime) -> None:
+    queued = _queued(verdicts)
     if queued:
         new = [work for work, _ in queued]
         ids, causes, names, dates = store.columns(new, "work", "cause", "group", "queued_at")
         # Every group has a row, so that operators can limit a group without manifests.
         await connection.execute(store.groups["ensure"], sorted(set(names)), None, now)
-        await connection.execute(
-            store.works["add"], ids, [None] * len(ids), causes, [0] * len(ids), now
-        )
+        await make_outstanding(connection, ids, causes, names, dates, now=now)
         await store.OUTBOX.add(connection, announce_work(queued, now=now))
-        await connection.execute(store.enqueued["queued"], ids, names, dates, now)
         note(*(Count(ENQUEUED, (work.job, "queued")) for work in new))
-    await _refuse(connection, refused, now)
+    await _refuse(connection, verdicts, now)
 
 
-async def _refuse(connection: Connection, refused: Sequence[Refused], now: datetime) -> None:
-    for verdict in refused:
-        log.error(
-            "enqueued work refused", work=verdict.work, job=verdict.job, reason=verdict.reason
-        )
+async def make_outstanding(
+    connection: Connection,
+    ids: Sequence[UUID],
+    causes: Sequence[str],
+    groups: Sequence[str],
+    queued_at: Sequence[datetime],
+    *,
+    now: datetime,
+) -> None:
+    """Make enqueued work outstanding."""
+    slots = [0] * len(ids)
+    await connection.execute(store.works["add"], ids, [None] * len(ids), causes, slots, now)
+    await connection.execute(store.enqueued["queued"], ids, groups, queued_at, now)
+
+
+async def _refuse(connection: Connection, verdicts: Sequence[Verdict], now: datetime) -> list[UUID]:
+    """Refuse work with the reasons among the verdicts; returns that work."""
+    refused = [(row, reason) for row, reason in verdicts if isinstance(reason, str)]
+    for row, reason in refused:
+        log.error("enqueued work refused", work=row["work_id"], job=row["job"], reason=reason)
+        note(Count(ENQUEUED, (row["job"], "refused")))
+    works = [row["work_id"] for row, _ in refused]
     if refused:
-        await connection.execute(
-            store.enqueued["refuse"], *store.columns(refused, "work", "reason"), now
-        )
-        note(*(Count(ENQUEUED, (verdict.job, "refused")) for verdict in refused))
+        reasons = [reason for _, reason in refused]
+        await connection.execute(store.enqueued["refuse"], works, reasons, now)
+    return works
 
 
 async def enqueue(

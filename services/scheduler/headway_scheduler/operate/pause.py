@@ -31,10 +31,11 @@ from headway_service_kit.passes import Wakeup
 from headway_tracing.log import get_logger
 from msgspec import structs
 
-from headway_scheduler.fire.decide import reschedule_wake, skip_missed_during_pause
-from headway_scheduler.fire.manifest import Manifest, read_manifests
-from headway_scheduler.fire.record import announce_switches
-from headway_scheduler.lookup import aware, select_manifests
+from headway_scheduler.fire.decide import Manifest, UnreadableManifest, read_manifests
+from headway_scheduler.fire.missed import skip_missed_during_pause
+from headway_scheduler.fire.outbound_events import announce_switches
+from headway_scheduler.fire.tick import reschedule_wake
+from headway_scheduler.lookup import aware, reading, select_manifests
 from headway_scheduler.store import SOURCE, audit, lock_manifests, manifests, operator
 from headway_scheduler.text import counted, utc
 
@@ -50,6 +51,9 @@ _COUNTED_AT_LEAST = 5
 _COUNTED_IN_ALL = 50_000
 # Pauses that the pass ends in one transaction.
 _BATCH = 500
+
+# The fires of manifests if their pauses end, by the state from which they were computed.
+Foreseen = dict[ManifestView, ResumedManifest]
 
 
 async def pause(connection: Connection, request: PauseRequest, *, now: datetime) -> PauseAnswer:
@@ -98,13 +102,41 @@ def _is_paused(row: Any) -> bool:
     return row["paused_at"] is not None and row["resumed_at"] is None
 
 
-async def resume(connection: Connection, request: ResumeRequest, *, now: datetime) -> ResumeAnswer:
-    """End the pause of manifests, and list the fires that follow."""
+async def foresee(database: Database, request: ResumeRequest) -> Foreseen:
+    """Compute the fires that follow if pauses end now, before the transaction that ends them.
+
+    That one locks the manifests, and must not stay idle.
+    """
+    async with reading(database) as (connection, now):
+        selected = await select_manifests(connection, request, paused=True)
+        rows = await _paused_rows(connection, [row["id"] for row in selected])
+        read = await read_manifests(connection, [row["id"] for row in rows], now=now)
+    # In a thread, because the tick shares this process.
+    resumed = await asyncio.to_thread(_foresee, rows, read, now, {})
+    return {
+        manifest.view: effect
+        for manifest, effect in zip(read, resumed, strict=True)
+        if isinstance(manifest, Manifest)
+    }
+
+
+async def resume(
+    connection: Connection,
+    request: ResumeRequest,
+    *,
+    now: datetime,
+    foreseen: Foreseen | None = None,
+) -> ResumeAnswer:
+    """End the pause of manifests, and list the fires that follow.
+
+    The fires of manifests that changed since they were `foreseen` are computed again.
+    """
     ids = [row["id"] for row in await select_manifests(connection, request, paused=True)]
     if not request.dry_run:
         ids = await lock_manifests(connection, ids)
     rows = await _paused_rows(connection, ids)
-    resumed = await _foresee(connection, rows, now=now)
+    read = await read_manifests(connection, [row["id"] for row in rows], now=now)
+    resumed = _foresee(rows, read, now, foreseen or {})
     if not request.dry_run:
         await _end(connection, rows, source=operator(request), now=now)
     resumed.sort(key=lambda manifest: (not _fire_count(manifest), manifest.manifest))
@@ -171,29 +203,25 @@ async def _paused_rows(connection: Connection, ids: Sequence[UUID]) -> list[Any]
     return [row for row in rows if _is_paused(row)]
 
 
-async def _foresee(
-    connection: Connection, rows: Sequence[Any], *, now: datetime
+def _foresee(
+    rows: Sequence[Any],
+    read: Sequence[Manifest | UnreadableManifest],
+    now: datetime,
+    foreseen: Foreseen,
 ) -> list[ResumedManifest]:
-    """Compute the fires of manifests if their pauses end now."""
     known = {row["id"]: row for row in rows}
-    read = await read_manifests(connection, known, now=now)
     most = min(_COUNTED, max(_COUNTED_AT_LEAST, _COUNTED_IN_ALL // max(1, len(rows))))
-
-    def judge() -> list[ResumedManifest]:
-        return [
-            _foresee_fires(manifest, known[manifest.view.id], now, most)
-            if isinstance(manifest, Manifest)
-            else _resumed(known[manifest.id], text=f"cannot be judged: {manifest.trouble}")
-            for manifest in read
-        ]
-
-    # In a thread, because the tick shares this process.
-    return await asyncio.to_thread(judge)
+    return [
+        _resumed(known[manifest.id], text=f"cannot be judged: {manifest.trouble}")
+        if isinstance(manifest, UnreadableManifest)
+        else foreseen.get(manifest.view)
+        or _foresee_fires(manifest.view, known[manifest.view.id], now, most)
+        for manifest in read
+    ]
 
 
-def _foresee_fires(manifest: Manifest, row: Any, now: datetime, most: int) -> ResumedManifest:
+def _foresee_fires(view: ManifestView, row: Any, now: datetime, most: int) -> ResumedManifest:
     """Compute the fires of one manifest by the rule that will decide them."""
-    view = manifest.view
     hold = None if view.hold == manifest_state.PAUSED else view.hold
     window = None if view.window is None else structs.replace(view.window, until=now)
     resumed_view = structs.replace(view, hold=hold, window=window)

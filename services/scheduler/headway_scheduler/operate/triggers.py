@@ -8,6 +8,7 @@ the other or as many at once as the overlap policy `allow` permits.
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import msgspec
 from headway_clock import new_id
@@ -18,15 +19,14 @@ from headway_contract.manifests import (
     TriggerRequest,
 )
 from headway_decisions.capacity.keys import InvalidKey
-from headway_decisions.firing import due, identity, manifest_state
+from headway_decisions.firing import due, identity
 from headway_decisions.firing.misfires import MOST_BACKFILLED, range_occurrences, range_problem
 from headway_errors import Conflict, Invalid
 from headway_postgres_kit import Connection
 from msgspec import UNSET, structs
 
 from headway_scheduler.declare.checks import retired_message
-from headway_scheduler.fire.decide import advance
-from headway_scheduler.fire.manifest import (
+from headway_scheduler.fire.decide import (
     LedgerRow,
     Manifest,
     UnreadableManifest,
@@ -34,7 +34,7 @@ from headway_scheduler.fire.manifest import (
     read_manifests,
 )
 from headway_scheduler.fire.outbound_events import announce_brought_forward
-from headway_scheduler.fire.record import write_ledger
+from headway_scheduler.fire.tick import advance, write_ledger
 from headway_scheduler.lookup import aware, find_manifest, input_problem
 from headway_scheduler.store import OUTBOX, audit, lock_manifests, occurrences, operator, works
 from headway_scheduler.text import utc
@@ -96,13 +96,10 @@ async def _trigger(
 ) -> TriggerAnswer:
     view, name = manifest.view, request.manifest
     delayed = now + timedelta(seconds=request.delay_seconds) if request.delay_seconds else None
-    row = LedgerRow(
-        manifest=view.id,
-        cause=cause,
-        first_due_at=now,
-        last_due_at=now,
-        decision="owed",
-        reason=manifest_state.AWAITS_ROOM,
+    row = LedgerRow.owed(
+        view.id,
+        cause,
+        now,
         actor=request.actor or None,
         explicit=True,
         has_input=request.input is not UNSET,
@@ -144,15 +141,12 @@ async def _bring_forward(
     await connection.execute(
         occurrences["note_forward"], manifest.view.id, cause, oldest["id"], oldest["cause"]
     )
-    unused = _stated(request)
-    return TriggerAnswer(
-        result="brought_forward",
-        work=oldest["id"],
-        text=f"{manifest.external_id}: work of it is under way since {utc(oldest['queued_at'])} "
+    text = (
+        f"{manifest.external_id}: work of it is under way since {utc(oldest['queued_at'])} "
         f"(cause {oldest['cause']}); by its overlap policy {manifest.view.overlap.policy!r} no "
-        f"second one was queued, but if it still waits it now comes first{_unused_message(unused)}",
-        not_used=unused,
+        "second one was queued, but if it still waits it now comes first"
     )
+    return _forwarded(request, "brought_forward", oldest["id"], text)
 
 
 def _known(request: TriggerRequest, known: Any) -> TriggerAnswer:
@@ -162,32 +156,23 @@ def _known(request: TriggerRequest, known: Any) -> TriggerAnswer:
     forward = known["brought_forward"]
     if forward is None:
         return TriggerAnswer(result="known", work=known["work_id"], text=text)
-    unused = _stated(request)
-    return TriggerAnswer(
-        result="known",
-        work=forward,
-        text=f"{text}, and brought forward the work {forward}{_unused_message(unused)}",
-        not_used=unused,
-    )
+    return _forwarded(request, "known", forward, f"{text}, and brought forward the work {forward}")
 
 
-def _stated(request: TriggerRequest) -> list[str]:
-    """List the values that a trigger states in place of those of the manifest."""
+def _forwarded(request: TriggerRequest, result: str, work: UUID, text: str) -> TriggerAnswer:
+    """Name the work that goes first; the values that the request states are not used."""
     stated = {
         "input": request.input is not UNSET,
         "priority": request.priority is not None,
         "start_within": request.start_within_seconds is not None,
     }
-    return [name for name, is_stated in stated.items() if is_stated]
-
-
-def _unused_message(names: list[str]) -> str:
-    if not names:
-        return ""
-    return (
-        f"; it keeps its own {', '.join(names)}: the values of this request were not used "
-        "(trigger again once it has ended)"
-    )
+    unused = [name for name, is_stated in stated.items() if is_stated]
+    if unused:
+        text += (
+            f"; it keeps its own {', '.join(unused)}: the values of this request were not used "
+            "(trigger again once it has ended)"
+        )
+    return TriggerAnswer(result=result, work=work, text=text, not_used=unused)
 
 
 def _check_key(request: TriggerRequest, known: Any) -> None:
@@ -240,13 +225,10 @@ async def backfill(
     wanted = [due_at for due_at in times if due_at not in left_out]
     if wanted and not request.dry_run:
         rows = [
-            LedgerRow(
-                manifest=manifest.view.id,
-                cause=identity.backfill_cause(due_at),
-                first_due_at=due_at,
-                last_due_at=due_at,
-                decision="owed",
-                reason=manifest_state.AWAITS_ROOM,
+            LedgerRow.owed(
+                manifest.view.id,
+                identity.backfill_cause(due_at),
+                due_at,
                 actor=request.actor or None,
                 explicit=True,
                 priority=request.priority,

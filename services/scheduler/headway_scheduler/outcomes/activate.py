@@ -7,20 +7,22 @@ from uuid import UUID
 
 from headway.define.inputs import problem_of_input
 from headway_contract.lifecycle import Activation
-from headway_contract.settled import ActivationRequested
+from headway_contract.settled import ActivationRequested, WorkSettled
 from headway_decisions.capacity.keys import InvalidKey
-from headway_decisions.firing import identity, manifest_state
+from headway_decisions.firing import identity
 from headway_postgres_kit import Connection
 
 from headway_scheduler.declare.checks import retired_message
-from headway_scheduler.fire.decide import reschedule_wake
-from headway_scheduler.fire.manifest import LedgerRow, concurrency_key
-from headway_scheduler.fire.record import write_ledger
+from headway_scheduler.fire.decide import LedgerRow, concurrency_key
+from headway_scheduler.fire.tick import reschedule_wake, write_ledger
 from headway_scheduler.store import lock_manifests, manifests
+
+# An outcome repeats the activations of its run.
+Activating = ActivationRequested | WorkSettled
 
 
 async def activate(
-    connection: Connection, requests: Sequence[ActivationRequested], *, now: datetime
+    connection: Connection, requests: Sequence[Activating], *, now: datetime
 ) -> datetime | None:
     """Record each activation once, as owed; returns when the tick must look at the dependents."""
     wanted = [(request, activation) for request in requests for activation in request.activations]
@@ -28,13 +30,10 @@ async def activate(
         return None
     targets = await _targets(connection, {activation.manifest for _, activation in wanted})
     rows = [
-        LedgerRow(
-            manifest=target["id"],
-            cause=identity.activation_cause(request.work, activation.key),
-            first_due_at=now,
-            last_due_at=now,
-            decision="owed",
-            reason=manifest_state.AWAITS_ROOM,
+        LedgerRow.owed(
+            target["id"],
+            identity.activation_cause(request.work, activation.key),
+            now,
             # Without an input, the work has the input of the dependent.
             has_input=activation.input is not None,
             input=activation.input,
@@ -48,7 +47,7 @@ async def activate(
     return await reschedule_wake(connection, locked, now=now)
 
 
-async def targets_of(connection: Connection, requests: Sequence[ActivationRequested]) -> set[UUID]:
+async def targets_of(connection: Connection, requests: Sequence[Activating]) -> set[UUID]:
     """Return the manifests that activations name."""
     named = {activation.manifest for request in requests for activation in request.activations}
     found = await _targets(connection, named) if named else {}
@@ -82,7 +81,7 @@ async def _targets(connection: Connection, external_ids: set[str]) -> dict[str, 
     return {row["external_id"]: row for row in rows}
 
 
-def _problem(target: Any, parent: UUID) -> str | None:
+def _problem(target: Any, parent: UUID | None) -> str | None:
     if not target["dormant"]:
         return "it is not dormant; declare it with dormant=True"
     if target["depends_on"] != parent:

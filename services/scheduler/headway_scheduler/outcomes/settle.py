@@ -1,26 +1,44 @@
-"""Apply outcomes: close the work, move its manifest on, and wake its dependents."""
+"""Apply the events of the dispatcher: settle work, move manifests on, wake dependents.
 
+Events may arrive twice, late and in any order. An outcome that was applied before finds no work
+row, an activation is in the ledger already, and a pruned manifest is gone: each changes nothing.
+"""
+
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from headway_contract import Event, settled, subjects
 from headway_contract.notifications import ManifestBlocked, WorkDeadLettered
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, WorkSettled
 from headway_decisions.firing import identity
-from headway_postgres_kit import Connection, note
+from headway_jetstream_kit import Broker, Message, Puller
+from headway_jetstream_kit.consume import Intake
+from headway_postgres_kit import Connection, Database, note
+from headway_relay import events_in
+from headway_service_kit.passes import Wakeup
+from headway_tracing import is_recording, span, traceparent
 from msgspec import Struct
 
-from headway_scheduler.fire.decide import reschedule_wake, skip_missed_during_pause
-from headway_scheduler.fire.manifest import LedgerRow
-from headway_scheduler.fire.record import write_ledger
+from headway_scheduler import store
+from headway_scheduler.declare import prune
+from headway_scheduler.fire.decide import LedgerRow
+from headway_scheduler.fire.missed import skip_missed_during_pause
+from headway_scheduler.fire.tick import earliest, reschedule_wake, write_ledger
 from headway_scheduler.notifications.recorder import Notification
-from headway_scheduler.store import columns, enqueued, lock_manifests, manifests, occurrences, works
+from headway_scheduler.outcomes.activate import activate, targets_of
+from headway_scheduler.store import columns, lock_manifests, manifests, occurrences, works
 
 COALESCED = "coalesced"
 
 # Causes that occur once; a due time is followed by the next.
 _IRREPLACEABLE = ("success", "activation", "trigger", "backfill")
+_KEPT_WHEN_REPEATED = (
+    *("actor", "explicit", "has_input", "input", "priority", "start_within_seconds"),
+)
 # A reason may quote a failure; the dead letter has all of it.
 _LONGEST_REASON = 1000
 _NEVER = datetime.max.replace(tzinfo=UTC)
@@ -39,6 +57,87 @@ class _Closed(Struct, frozen=True, kw_only=True):
     children: list[UUID] = []
     came_due: bool = True
     one_shot: bool = True
+
+
+def settled_intake(database: Database, broker: Broker, *, tick: Wakeup) -> Intake:
+    """Return the intake of the stream of settled work; it ignores other events."""
+
+    async def handle(messages: list[Message]) -> None:
+        events = [event for message in messages for event in events_in(message)]
+        with ExitStack() as traces:
+            # Dependents link to the trace in which the success of their parent was settled.
+            successes: dict[UUID, str] = {}
+            for event in events:
+                if isinstance(event.data, WorkSettled):
+                    outcome, parent = event.data.outcome, event.data.manifest_id
+                    traces.enter_context(span("settle", parent=event.traceparent, outcome=outcome))
+                    context = traceparent()
+                    if parent is not None and outcome == "completed" and context is not None:
+                        successes[parent] = context
+            async with store.writing(database) as (connection, now):
+                wake_at = await take_in(connection, events, now=now)
+                if is_recording():
+                    await _store_traces(connection, events, successes)
+        tick.call_by(wake_at)
+
+    puller = Puller(broker, subjects.SETTLED_STREAM, subjects.SETTLED_CONSUMER)
+    return store.REJECTED.intake(database, broker, puller, handle)
+
+
+async def _store_traces(
+    connection: Connection, events: Sequence[Event], successes: dict[UUID, str]
+) -> None:
+    """Store the traces that the work of dependents links to."""
+    if successes:
+        await connection.execute(
+            manifests["store_traces"], list(successes), list(successes.values())
+        )
+    activated = [
+        (activation.manifest, identity.activation_cause(event.data.work, activation.key), context)
+        for event in events
+        if isinstance(event.data, settled.ActivationRequested) and (context := event.traceparent)
+        for activation in event.data.activations
+    ]
+    if activated:
+        columns = map(list, zip(*activated, strict=True))
+        await connection.execute(occurrences["store_traces"], *columns)
+
+
+async def take_in(
+    connection: Connection, events: Sequence[Event], *, now: datetime
+) -> datetime | None:
+    """Apply a batch of events, starts of rounds before their ends.
+
+    Returns when the tick must look at the manifests that moved on, or `None`.
+    """
+    outcomes = _of(events, WorkSettled)
+    # An outcome repeats its activations, in case their own events were lost.
+    requests = [
+        *_of(events, settled.ActivationRequested),
+        *(outcome for outcome in outcomes if outcome.manifest_id is not None),
+    ]
+    resolutions = _of(events, DeadLetterRetried, DeadLetterAcknowledged)
+    ended = {outcome.manifest_id for outcome in outcomes} - {None}
+    succeeded = {outcome.manifest_id for outcome in outcomes if outcome.outcome == "completed"} - {
+        None
+    }
+    others = {resolved.manifest_id for resolved in resolutions} - {None}
+    others |= await targets_of(connection, requests)
+    # All of them at once, in the lock order of the tick, to avoid a deadlock.
+    rows = await connection.fetch(
+        manifests["lock_with_children"], list(ended | others), list(succeeded)
+    )
+    wake_at = [await activate(connection, requests, now=now)]
+    wake_at += [await resolve(connection, resolved, now=now) for resolved in resolutions]
+    affected = {row["id"] for row in rows if row["id"] in ended or row["depends_on"] in succeeded}
+    wake_at.append(await settle(connection, outcomes, affected, now=now))
+    confirmed = [event.manifest_id for event in _of(events, settled.PruneConfirmed)]
+    await prune.confirm(connection, confirmed, now=now)
+    return earliest(wake_at)
+
+
+def _of(events: Sequence[Event], *kinds: type[Any]) -> list[Any]:
+    return [event.data for event in events if isinstance(event.data, kinds)]
 
 
 async def settle(
@@ -70,7 +169,7 @@ async def settle(
     await _close(connection, closed, owned, now)
     without_manifest = [work.id for work in closed if work.end.manifest_id is None]
     if without_manifest:
-        await connection.execute(enqueued["settled"], without_manifest, now)
+        await connection.execute(store.enqueued["settled"], without_manifest, now)
     await _owe_coalesced(connection, owned, now)
     wake_at = await reschedule_wake(connection, affected, now=now)
     one_shots = {work.manifest for work in owned if work.one_shot}
@@ -81,27 +180,24 @@ async def settle(
 
 async def _note_dead_letters(connection: Connection, outcomes: Iterable[WorkSettled]) -> None:
     """Note new dead letters with their jobs, before the rows of enqueued work are deleted."""
-    dead = {outcome.work: outcome for outcome in outcomes if outcome.dead_letter is not None}
-    if dead:
-        manifest_ids = [outcome.manifest_id for outcome in dead.values()]
-        rows = await connection.fetch(works["jobs"], list(dead), manifest_ids)
-        note(*(_dead_lettered(dead[row["id"]], row["job"]) for row in rows))
-
-
-def _dead_lettered(outcome: WorkSettled, job: str | None) -> Notification:
-    letter = outcome.dead_letter
-    assert letter is not None  # noqa: S101 - only outcomes with a dead letter are noted
-    data = WorkDeadLettered(
-        dead_letter=letter,
-        work=outcome.work,
-        round=outcome.round,
-        manifest=outcome.manifest,
-        group=outcome.group,
-        job=job,
-        reason=outcome.reason[:_LONGEST_REASON],
-        attempts=outcome.attempts,
-    )
-    return Notification(identity=f"dead_lettered {letter}", subject=str(letter), data=data)
+    dead = [(letter, end) for end in outcomes if (letter := end.dead_letter) is not None]
+    if not dead:
+        return
+    ends = [end for _, end in dead]
+    rows = await connection.fetch(works["jobs"], *columns(ends, "work", "manifest_id"))
+    jobs = {row["id"]: row["job"] for row in rows}
+    for letter, end in dead:
+        data = WorkDeadLettered(
+            dead_letter=letter,
+            work=end.work,
+            round=end.round,
+            manifest=end.manifest,
+            group=end.group,
+            job=jobs[end.work],
+            reason=end.reason[:_LONGEST_REASON],
+            attempts=end.attempts,
+        )
+        note(Notification(identity=f"dead_lettered {letter}", subject=str(letter), data=data))
 
 
 async def _find_open(connection: Connection, ends: dict[UUID, WorkSettled]) -> list[_Closed]:
@@ -187,15 +283,12 @@ def _manifest_columns(turn: Sequence[_Closed], resolved: set[UUID]) -> list[list
 
 def _turns(owned: Sequence[_Closed]) -> list[list[_Closed]]:
     """Split work so that each turn has a manifest only once, the earlier outcome first."""
-    turns: list[dict[UUID | None, _Closed]] = []
+    turns: dict[int, list[_Closed]] = defaultdict(list)
+    earlier: Counter[UUID] = Counter()
     for work in sorted(owned, key=lambda work: work.end.settled_at):
-        for turn in turns:
-            if work.manifest not in turn:
-                turn[work.manifest] = work
-                break
-        else:
-            turns.append({work.manifest: work})
-    return [list(turn.values()) for turn in turns]
+        turns[earlier[work.manifest]].append(work)
+        earlier[work.manifest] += 1
+    return list(turns.values())
 
 
 async def _owe_coalesced(connection: Connection, owned: Sequence[_Closed], now: datetime) -> None:
@@ -213,20 +306,8 @@ async def _owe_coalesced(connection: Connection, owned: Sequence[_Closed], now: 
         # The next cause may be taken, since a forgotten decision may have had the same key.
         while not fresh:
             cause = identity.repeated_cause(cause)
-            owed = LedgerRow(
-                manifest=row["manifest_id"],
-                cause=cause,
-                first_due_at=now,
-                last_due_at=now,
-                decision="owed",
-                reason=COALESCED,
-                actor=row["actor"],
-                explicit=row["explicit"],
-                has_input=row["has_input"],
-                input=row["input"],
-                priority=row["priority"],
-                start_within_seconds=row["start_within_seconds"],
-            )
+            kept = {name: row[name] for name in _KEPT_WHEN_REPEATED}
+            owed = LedgerRow.owed(row["manifest_id"], cause, now, reason=COALESCED, **kept)
             fresh = owed.key in await write_ledger(connection, [owed], now=now)
         await connection.execute(occurrences["note_again"], owed.manifest, row["cause"], cause)
 

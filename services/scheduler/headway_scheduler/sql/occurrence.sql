@@ -1,24 +1,29 @@
 -- name: decide
--- Write decisions into the ledger; returns the new ones. $1 manifests, $2 causes, $3 first due
--- times, $4 last due times, $5 decisions, $6 reasons, $7 work ids, $8 now, $9 actors (null if no
--- user requested it), $10 whether a user requested it, $11 whether it has its own input, $12 that
--- input, $13 not before, $14 priorities, $15 seconds until the latest start (null for the values
--- of the manifest).
-INSERT INTO scheduler.occurrence
-    (manifest_id, cause, first_due_at, last_due_at, decision, reason, work_id, decided_at, actor,
-     explicit, has_input, input, not_before, priority, start_within_seconds, policies)
-SELECT verdict.manifest_id, verdict.cause, verdict.first_due_at, verdict.last_due_at,
-       verdict.decision, verdict.reason, verdict.work_id, $8, verdict.actor, verdict.explicit,
-       verdict.has_input, verdict.input, verdict.not_before, verdict.priority,
-       verdict.start_within_seconds, scheduler.policies(manifest)
-FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::text[],
-            $7::uuid[], $9::text[], $10::boolean[], $11::boolean[], $12::jsonb[],
-            $13::timestamptz[], $14::smallint[], $15::double precision[])
-    AS verdict (manifest_id, cause, first_due_at, last_due_at, decision, reason, work_id, actor,
-                explicit, has_input, input, not_before, priority, start_within_seconds)
-JOIN scheduler.manifest ON manifest.id = verdict.manifest_id
-ON CONFLICT DO NOTHING
-RETURNING manifest_id, cause
+-- Write decisions into the ledger; returns the new ones, with the names of manifest and group. $1
+-- manifests, $2 causes, $3 first due times, $4 last due times, $5 decisions, $6 reasons, $7 work
+-- ids, $8 now, $9 actors (null if no user requested it), $10 whether a user requested it, $11
+-- whether it has its own input, $12 that input, $13 not before, $14 priorities, $15 seconds until
+-- the latest start (null for the values of the manifest).
+WITH written AS (
+    INSERT INTO scheduler.occurrence
+        (manifest_id, cause, first_due_at, last_due_at, decision, reason, work_id, decided_at, actor,
+         explicit, has_input, input, not_before, priority, start_within_seconds, policies)
+    SELECT verdict.manifest_id, verdict.cause, verdict.first_due_at, verdict.last_due_at,
+           verdict.decision, verdict.reason, verdict.work_id, $8, verdict.actor, verdict.explicit,
+           verdict.has_input, verdict.input, verdict.not_before, verdict.priority,
+           verdict.start_within_seconds, scheduler.policies(manifest)
+    FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::text[],
+                $7::uuid[], $9::text[], $10::boolean[], $11::boolean[], $12::jsonb[],
+                $13::timestamptz[], $14::smallint[], $15::double precision[])
+        AS verdict (manifest_id, cause, first_due_at, last_due_at, decision, reason, work_id, actor,
+                    explicit, has_input, input, not_before, priority, start_within_seconds)
+    JOIN scheduler.manifest ON manifest.id = verdict.manifest_id
+    ON CONFLICT DO NOTHING
+    RETURNING manifest_id, cause
+)
+SELECT written.manifest_id, written.cause, manifest.external_id, manifest.group_name
+FROM written
+JOIN scheduler.manifest ON manifest.id = written.manifest_id
 
 -- name: record
 -- Write scheduled decisions, their outstanding work and the next times of manifests; returns the

@@ -1,0 +1,32 @@
+"""Share the manifests of full cycles fairly among the groups."""
+
+from collections import defaultdict
+from datetime import datetime
+from uuid import UUID
+
+from headway_decisions.firing.fairness import DueGroup, cycles_ahead, in_cycles, share
+from headway_postgres_kit import Connection
+
+from headway_scheduler.store import manifests
+
+# The bound of the statement `awake_groups`.
+_MOST_COUNTED = 100_000
+
+
+async def fair_cycles(connection: Connection, now: datetime, limit: int) -> list[list[UUID]]:
+    """Share this and the next cycles fairly among the groups with due manifests."""
+    counted = await connection.fetch(manifests["awake_groups"], now)
+    if sum(row["due"] for row in counted) >= _MOST_COUNTED:
+        # Groups behind a backlog that is longer than the bound are counted separately.
+        names = [row["name"] for row in counted]
+        counted += await connection.fetch(manifests["awake_others"], now, names, limit)
+    groups = [DueGroup(**dict(row)) for row in counted]
+    room = limit * cycles_ahead(sum(group.due for group in groups), limit)
+    shares = share(groups, room)
+    rows = await connection.fetch(
+        manifests["awake_of_groups"], now, list(shares), list(shares.values())
+    )
+    shared: dict[str, list[UUID]] = defaultdict(list)
+    for row in rows:
+        shared[row["name"]].append(row["id"])
+    return in_cycles(shared, limit)
