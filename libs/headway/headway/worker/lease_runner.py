@@ -23,8 +23,10 @@ from headway.worker.execution import Execution, Outcome, StopReason
 from headway.worker.fork_server import ForkServer
 from headway.worker.leases import Lease
 
-# How long an event of a lease of several runs may wait for others.
+# How long an event of a lease of several runs may wait for others: the first, and this much for
+# each lease that the worker runs. So a worker publishes about a hundred messages a second.
 LINGER_SECONDS = 0.05
+_LINGER_OF_EACH = 0.01
 # Pending events above this size are published at once.
 _LARGE = 128 * 1024
 # A dispatcher that lags behind asks for renewals that it does not need.
@@ -55,6 +57,8 @@ class LeaseRunner:
     job: Job
     fork_server: ForkServer | None
     on_ended: OnEnded | None
+    # How many leases the worker runs.
+    count_leases: Callable[[], int] = lambda: 1
     _current: Execution | None = None
     _cancelled: dict[UUID, str] = field(default_factory=dict)
     _start_no_more: StopReason | None = None
@@ -223,8 +227,9 @@ class LeaseRunner:
         if not self._is_shared or self._flush_timer is not None:
             return
         if self._flushing is None or self._flushing.done():
+            linger = max(LINGER_SECONDS, self.count_leases() * _LINGER_OF_EACH)
             loop = asyncio.get_running_loop()
-            self._flush_timer = loop.call_later(LINGER_SECONDS, self._flush_in_background)
+            self._flush_timer = loop.call_later(linger, self._flush_in_background)
 
     def _flush_in_background(self) -> None:
         async def flush_all() -> None:

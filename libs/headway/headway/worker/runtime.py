@@ -290,7 +290,7 @@ class Worker:
 
     def _add_runner(self, lease: Lease) -> LeaseRunner:
         job = self._jobs[lease.order.job]
-        runner = LeaseRunner(lease, job, self._fork_server, self.on_ended)
+        runner = LeaseRunner(lease, job, self._fork_server, self.on_ended, self._runners.__len__)
         self._runners[lease.order.lease] = runner
         self._claiming.discard(lease.order.lease)
         if self._draining.is_set():
