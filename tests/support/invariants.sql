@@ -81,7 +81,7 @@ WHERE history.type IN ('headway.run.completed.v1', 'headway.run.failed.v1',
 
 -- name: i5_settled_twice
 -- I5: a round of work was settled in two ways.
-SELECT work_id FROM dispatcher.history
+SELECT work_id FROM dispatcher.history_event
 WHERE accepted AND type = 'headway.work.settled.v1'
 GROUP BY work_id, data ->> 'round' HAVING count(DISTINCT data ->> 'outcome') > 1
 

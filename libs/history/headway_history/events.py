@@ -127,14 +127,31 @@ class Lifecycle(Struct, frozen=True, kw_only=True):
 
 
 class Completed(Struct, frozen=True, kw_only=True):
-    """A completed run of a packed event."""
+    """A completed run of a packed event; with `settled_at` its work is settled."""
 
     run: UUID
+    work: UUID | None = None
     started_at: datetime
     finished_at: datetime
     worker_started_at: datetime | None = None
     worker_finished_at: datetime | None = None
     output: Any = None
+    round: int = 1
+    attempts: int = 1
+    settled_at: datetime | None = None
+
+    @property
+    def settled(self) -> Settled | None:
+        """The end of its work, if the record says so."""
+        if self.settled_at is None:
+            return None
+        return Settled(
+            round=self.round,
+            outcome="completed",
+            run=self.run,
+            attempts=self.attempts,
+            settled_at=self.settled_at,
+        )
 
 
 class _Packed(Struct, frozen=True, kw_only=True):

@@ -58,6 +58,8 @@ class _WorkEvents:
             data = open_data(event)
             if isinstance(data, Completed):
                 self.completed[data.run] = (event, data)
+                if data.settled is not None:
+                    self._by_kind.setdefault(Settled, []).append((event, data.settled))
             elif not isinstance(data, Lifecycle):
                 self._by_kind.setdefault(type(data), []).append((event, data))
             elif event.run is not None:

@@ -75,9 +75,12 @@ def work_settled(
     attempts: int,
     dead_letter: UUID | None,
     settled_at: datetime,
+    activations: Sequence[Activation] | None = None,
 ) -> WorkSettled:
-    """Return the end of work; `row` has its columns and the activations of its runs."""
-    by_run = msgspec.convert(row["activations"] or [], list[list[Activation]])
+    """Return the end of work; `row` has its columns and, unless given, its runs' activations."""
+    if activations is None:
+        by_run = msgspec.convert(row["activations"] or [], list[list[Activation]])
+        activations = unite(activation for run in by_run for activation in run)
     return WorkSettled(
         work=row["id"],
         round=row["round"],
@@ -90,7 +93,7 @@ def work_settled(
         runs=row["runs"],
         attempts=attempts,
         dead_letter=dead_letter,
-        activations=_within_limit(unite(activation for run in by_run for activation in run)),
+        activations=_within_limit(activations) if activations else [],
         settled_at=settled_at,
     )
 

@@ -65,6 +65,7 @@ class LeaseRunner:
     # The index of the run that begins next.
     _next: int = 0
     # When the body of the current run began, and whether an event has said so.
+    _began: float = 0.0
     _began_at: datetime = field(default_factory=utc_now)
     _is_start_reported: bool = False
     _completed: list[lifecycle.CompletedRun] = field(default_factory=list)
@@ -138,7 +139,7 @@ class LeaseRunner:
             if outcome is not None and ordered.run not in self.lease.ended_runs:
                 self._append(self.lease.event(outcome, traceparent=ordered.traceparent))
         self._next = len(runs)
-        if self._flushing is None or self._flushing.done():
+        if self._flushing is None:
             self._flush_in_background()
 
     def _schedule_hand_back(self) -> None:
@@ -161,14 +162,14 @@ class LeaseRunner:
             return
         execution = Execution(self.job, ordered, self.lease, self.fork_server)
         self._current = execution
-        began, self._began_at = monotonic(), utc_now()
+        self._began, self._began_at = monotonic(), utc_now()
         self._is_start_reported = not self._is_shared
         self._schedule_flush()
         try:
             outcome = await execution.run()
         finally:
             self._current = None
-        seconds = monotonic() - began if execution.seconds is None else execution.seconds
+        seconds = monotonic() - self._began if execution.seconds is None else execution.seconds
         if self.on_ended is not None:
             self.on_ended(self.job.name, _OUTCOME_NAMES[type(outcome)], seconds)
         if outcome is not None:
@@ -226,24 +227,22 @@ class LeaseRunner:
     def _schedule_flush(self) -> None:
         if not self._is_shared or self._flush_timer is not None:
             return
-        if self._flushing is None or self._flushing.done():
+        if self._flushing is None:
             linger = max(LINGER_SECONDS, self.count_leases() * _LINGER_OF_EACH)
             loop = asyncio.get_running_loop()
             self._flush_timer = loop.call_later(linger, self._flush_in_background)
 
     def _flush_in_background(self) -> None:
-        async def flush_all() -> None:
-            while self._has_news():
-                await self._flush()
+        async def flush() -> None:
+            await self._flush()
+            self._flushing = None
+            if self._pending or self._completed or self._current is not None:
+                self._schedule_flush()
 
         if self._flush_timer is not None:
             self._flush_timer.cancel()
             self._flush_timer = None
-        self._flushing = asyncio.create_task(flush_all())
-
-    def _has_news(self) -> bool:
-        starts = self._current is not None and not self._is_start_reported
-        return bool(self._pending or self._completed or starts)
+        self._flushing = asyncio.create_task(flush())
 
     async def _flush(self) -> None:
         if self._flush_timer is not None:
@@ -260,7 +259,9 @@ class LeaseRunner:
         for chunk in _chunks(completed):
             data = lifecycle.RunsCompleted(**self.lease.credentials, runs=chunk)
             events.append(self.lease.event(data, traceparent=chunk[-1].traceparent))
-        if self._current is not None and not self._is_start_reported:
+        # The end of a short run reports its start.
+        is_short = monotonic() - self._began < LINGER_SECONDS
+        if self._current is not None and not self._is_start_reported and not is_short:
             self._is_start_reported = True
             events.append(self.lease.started(self._current.ordered, at=self._began_at))
         return events

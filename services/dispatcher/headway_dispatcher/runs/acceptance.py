@@ -86,6 +86,8 @@ class Batch(Struct):
     refused_claims: list[tuple[str, ReleaseLease]] = []
     # Problems with messages of a lease's claimant.
     warnings: dict[UUID, str] = {}
+    # Completed runs in packed records.
+    packed_runs: dict[UUID, dict[str, Any]] = {}
     # Durations of completed runs in seconds, by job.
     durations: dict[str, list[float]] = {}
 
@@ -256,6 +258,8 @@ def _packed_records(
         durations += [by_run[each.run].seconds for each in completed]
         # One run of several is found by its lease.
         single_work = batch.work_for(data)
+        packed = [_packed_run(judged.runs[each.run], batch.work_of[each.run]) for each in completed]
+        batch.packed_runs |= {run["run"]: run for run in packed}
         records.append(
             Record(
                 event_id=event.id,
@@ -266,10 +270,7 @@ def _packed_records(
                 data={
                     "lease": data.lease,
                     "nonce": data.nonce,
-                    "runs": [
-                        _packed_run(judged.runs[each.run], batch.work_of[each.run])
-                        for each in completed
-                    ],
+                    "runs": packed,
                 },
                 work=single_work,
                 run=completed[0].run if single_work is not None else None,

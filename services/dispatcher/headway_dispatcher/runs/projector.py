@@ -135,6 +135,7 @@ async def _project(
     activations = await _activation_messages(connection, batch.activated, now, contexts)
     OUTBOX.add_to(writes, activations)
     changes.messages += activations
+    changes.packed_runs = batch.packed_runs
     await settle.settle(
         connection, ended, now=now, changes=changes, writes=writes, contexts=contexts
     )

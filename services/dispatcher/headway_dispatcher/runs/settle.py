@@ -13,14 +13,14 @@ import msgspec
 from headway_clock import jitter, new_id
 from headway_contract import Event
 from headway_contract.lifecycle import Failure
-from headway_contract.settled import DeadLetterCreated, Outcome
+from headway_contract.settled import DeadLetterCreated, Outcome, WorkSettled
 from headway_contract.work import WorkTerms
 from headway_decisions.retries import retries
 from headway_decisions.retries.dead_letters import fingerprint
 from headway_decisions.retries.retries import DeadLetter, Retry
 from headway_decisions.runs import reaping
 from headway_decisions.runs.folding import Run
-from headway_decisions.runs.transitions import next_work_state
+from headway_decisions.runs.transitions import IllegalMove, next_work_state
 from headway_history import Record
 from headway_postgres_kit import Connection, StatementBatch, note
 from headway_relay import OutboxMessage, stamped
@@ -47,6 +47,8 @@ class Changes(Struct):
     freed: set[UUID] = set()
     # Whether work of a pruned manifest ended.
     pruned: bool = False
+    # Completed runs in packed records; such a record also says that the work is settled.
+    packed_runs: dict[UUID, dict[str, Any]] = {}
 
     async def write(
         self,
@@ -65,6 +67,14 @@ class Changes(Struct):
         HISTORY.append_to(writes, self.records, now=real)
         await writes.send(connection)
         await letters.resume_at_once(connection, self.freed, now=now)
+
+    def note_settled(self, end: WorkSettled) -> None:
+        """Record the end of work whose run completed: with the run if its record is packed."""
+        packed = None if end.run is None else self.packed_runs.get(end.run)
+        if packed is None:
+            self.records.append(events.settled_record(end))
+        else:
+            packed |= {"round": end.round, "attempts": end.attempts, "settled_at": end.settled_at}
 
     def free(self, rows: Iterable[Any]) -> None:
         """Note the manifests of settled work that were pruned, or whose slot letters wait for."""
@@ -113,9 +123,17 @@ async def settle(
     `contexts` are the traces in which the ends were projected, by run. It adds to `changes` and
     `writes`. It sends `writes` before it creates dead letters, because those copy their runs.
     """
-    if not ended:
+    completed = sorted(work for work, run in ended.items() if run.state == "completed")
+    others = sorted(work for work, run in ended.items() if run.state != "completed")
+    if completed and others:
+        await connection.execute(works["lock_ids"], sorted(ended))
+    if completed:
+        await _settle_completed(
+            connection, completed, ended, now=now, changes=changes, writes=writes, contexts=contexts
+        )
+    if not others:
         return
-    rows = await connection.fetch(works["lock"], sorted(ended))
+    rows = await connection.fetch(works["lock"], others)
     settled: list[_Ended] = []
     retried: list[_Waits] = []
     for row in rows:
@@ -136,6 +154,45 @@ async def settle(
         await writes.send(connection)
         settled = await _write_letters(connection, settled, now)
     _write_settled(writes, settled, now, changes)
+    changes.free(rows)
+
+
+async def _settle_completed(
+    connection: Connection,
+    works_: Sequence[UUID],
+    ended: dict[UUID, Run],
+    *,
+    now: datetime,
+    changes: Changes,
+    writes: StatementBatch,
+    contexts: Mapping[Any, str],
+) -> None:
+    """Settle work whose run completed, all at once: nothing needs to be decided about it."""
+    rows = await connection.fetch(works["settle_completed"], works_, now)
+    if len(rows) < len(works_):
+        settled = {row["id"] for row in rows}
+        raise IllegalMove(
+            f"work that is not dispatched cannot be completed: {set(works_) - settled}"
+        )
+    published: list[Event] = []
+    for row in rows:
+        run = ended[row["id"]]
+        context = contexts.get(run.id) or first_context(row["traceparent"])
+        with span("settle", parent=context, work=str(row["id"]), outcome="completed"):
+            context = traceparent() or context
+        end = events.work_settled(
+            row,
+            outcome="completed",
+            reason="",
+            attempts=row["attempts"],
+            dead_letter=None,
+            settled_at=now,
+            activations=None if row["runs"] > 1 else run.activations,
+        )
+        published.append(events.settled_event(end, context))
+        changes.note_settled(end)
+        note(Sample(SETTLED, (row["group_name"], row["job"], "completed")))
+    _publish(writes, published, changes)
     changes.free(rows)
 
 
@@ -307,7 +364,6 @@ def _write_settled(
             note(Sample(DEAD_LETTERS, (row["group_name"], row["job"], letter.reason)))
         note(Sample(SETTLED, (row["group_name"], row["job"], work.outcome)))
     if settled:
-        messages = stamped(events.settled_messages(published))
         writes.add(
             works["settle"],
             [work.row["id"] for work in settled],
@@ -315,5 +371,10 @@ def _write_settled(
             [work.attempts for work in settled],
             now,
         )
-        OUTBOX.add_to(writes, messages)
-        changes.messages += messages
+        _publish(writes, published, changes)
+
+
+def _publish(writes: StatementBatch, published: Sequence[Event], changes: Changes) -> None:
+    messages = stamped(events.settled_messages(published))
+    OUTBOX.add_to(writes, messages)
+    changes.messages += messages

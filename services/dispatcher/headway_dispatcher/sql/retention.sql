@@ -52,7 +52,17 @@ WHERE recorded_at >= $1 AND recorded_at < $2 AND accepted AND work_id > $3 AND w
        OR NOT EXISTS (
            SELECT FROM dispatcher.history AS ended
            WHERE ended.work_id = history.work_id AND ended.recorded_at < $2 AND ended.accepted
-             AND ended.type = 'headway.work.settled.v1'))
+             AND ended.type = 'headway.work.settled.v1')
+           AND NOT EXISTS (
+               SELECT FROM dispatcher.history AS ordered
+               JOIN dispatcher.history AS packed
+                   ON packed.lease_id = ordered.lease_id AND packed.work_id IS NULL
+                  AND packed.type = 'headway.runs.completed.v1' AND packed.accepted
+                  AND packed.recorded_at < $2
+                  AND packed.data @> jsonb_build_object('runs', jsonb_build_array(
+                          jsonb_build_object('work', history.work_id)))
+               WHERE ordered.work_id = history.work_id
+                 AND ordered.type = 'headway.run.dispatched.v1'))
   AND NOT EXISTS (
       SELECT FROM dispatcher.history AS later
       WHERE later.work_id = history.work_id AND later.recorded_at >= $2

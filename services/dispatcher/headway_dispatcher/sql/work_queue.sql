@@ -187,6 +187,39 @@ WHERE id = ANY((SELECT $1::uuid[])::uuid[])
 ORDER BY id
 FOR UPDATE
 
+-- name: lock_ids
+-- Lock work in a fixed order. $1 ids.
+SELECT FROM dispatcher.work_queue
+WHERE id = ANY((SELECT $1::uuid[])::uuid[])
+ORDER BY id
+FOR UPDATE
+
+-- name: settle_completed
+-- Settle dispatched work whose run completed; returns it as `lock` does. Activations of the only
+-- run of a piece of work are left out, because the caller has them. $1 ids, $2 now.
+WITH locked AS MATERIALIZED (
+    SELECT id FROM dispatcher.work_queue
+    WHERE id = ANY((SELECT $1::uuid[])::uuid[]) AND state = 'dispatched'
+    ORDER BY id
+    FOR UPDATE
+)
+UPDATE dispatcher.work_queue
+SET state = 'settled', outcome = 'completed', attempts = attempts + 1, settled_at = $2,
+    wait_reason = NULL
+WHERE id = ANY(ARRAY(SELECT id FROM locked))
+RETURNING id, round, manifest_id, manifest, group_name, job, runs, attempts, run_id, traceparent,
+          manifest_id IS NOT NULL
+              AND EXISTS (SELECT FROM dispatcher.tombstone
+                          WHERE tombstone.manifest_id = work_queue.manifest_id) AS pruned,
+          manifest_id IS NOT NULL
+              AND EXISTS (SELECT FROM dispatcher.dead_letter
+                          WHERE dead_letter.manifest_id = work_queue.manifest_id
+                            AND dead_letter.retry_requested_at IS NOT NULL) AS letters_wait,
+          CASE WHEN runs > 1
+               THEN (SELECT jsonb_agg(metadata.activations) FROM dispatcher.metadata
+                     WHERE metadata.work_id = work_queue.id AND metadata.round = work_queue.round
+                       AND metadata.activations IS NOT NULL) END AS activations
+
 -- name: request_cancel
 -- Mark work as cancelled. $1 ids, $2 reasons, $3 now.
 UPDATE dispatcher.work_queue
