@@ -47,16 +47,19 @@ async def test_runs_of_a_short_job_share_an_order(gates):
     )
 
 
-async def test_every_run_of_a_lease_counts(gates):
-    await gates.worker("etl", slots=1)
+async def test_a_lease_counts_once_however_many_runs_it_has(gates):
+    await gates.worker("etl", slots=10)
     await gates.tell(
-        JobChanged(job="etl", version=1, batch=10, max_active=7),
+        JobChanged(job="etl", version=1, batch=5, max_active=7),
         GroupChanged(group="etl", version=1, max_active=4),
     )
-    await gates.queue(*(work() for _ in range(20)))
-    assert await gates.drain() == 4
-    [order] = await gates.orders()
-    assert len(order.runs) == 4
+    await gates.queue(*(work() for _ in range(30)))
+    assert await gates.drain() == 20
+    assert [len(order.runs) for order in await gates.orders()] == [5, 5, 5, 5]
+    await gates.end(*(run.work for order in (await gates.orders())[:1] for run in order.runs[:4]))
+    assert await gates.drain() == 0, "its lease still has a run"
+    await gates.end(*(run.work for order in (await gates.orders())[:1] for run in order.runs))
+    assert await gates.drain() == 5
 
 
 async def test_work_that_is_to_run_alone_does(gates):

@@ -22,8 +22,15 @@ def monotonic() -> float:
 
 
 def new_id() -> uuid.UUID:
-    """Return a random id."""
-    return uuid.uuid4()
+    """Return an id of version 7: the time in milliseconds, then random bits.
+
+    Ids of one moment are neighbours in an index, so that writing them touches few pages.
+    """
+    milliseconds = time.time_ns() // 1_000_000
+    bits = secrets.randbits(74)
+    return uuid.UUID(
+        int=milliseconds << 80 | 0x7 << 76 | (bits >> 62) << 64 | 0b10 << 62 | bits & (1 << 62) - 1
+    )
 
 
 def new_token() -> str:

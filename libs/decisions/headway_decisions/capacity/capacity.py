@@ -192,6 +192,7 @@ class Room:
                 self._caps[key] = limit.max_active
             if limit.rate is not None:
                 self._rates[key] = rates.room(limit.rate, limit.begun, now)
+        self._rated = set(self._rates)
         self._begun: Counter[Key] = Counter()
         for group, leases in load.groups.items():
             self._caps["group", group] -= leases
@@ -280,19 +281,23 @@ class Room:
 
     def answer(self, candidate: Candidate) -> Verdict:
         """Admit a candidate if every limit has room for it."""
-        reason = self._hold_reason(candidate)
+        shared = self._shared(candidate)
+        reason = self._hold_reason(candidate, shared)
         if reason is not None:
             return Held(candidate.work, reason)
-        lease = self._lease_for(candidate)
+        lease = self._new_lease(candidate) if shared is None else shared
+        lease.runs_left -= 1
+        lease.bytes_left -= candidate.size
         if candidate.group not in lease.groups:
             lease.groups.add(candidate.group)
             self._caps["group", candidate.group] -= 1
         if candidate.key is not None and candidate.key not in lease.keys:
             lease.keys.add(candidate.key)
             self._keys[candidate.key] += 1
-        for key in _keys_of(candidate.group, candidate.job):
-            self._rates[key] -= 1
-            self._begun[key] += 1
+        if self._is_rated(candidate):
+            for key in _keys_of(candidate.group, candidate.job):
+                self._rates[key] -= 1
+                self._begun[key] += 1
         return Admitted(candidate.work, lease.number)
 
     def rate_uses(self) -> list[RateUse]:
@@ -343,17 +348,21 @@ class Room:
         """Return whether a limit still has room for every idle slot after one spare."""
         return room > max(1, self._idle.in_all)
 
-    def _hold_reason(self, candidate: Candidate) -> Reason | None:
-        lease = self._shared(candidate)
-        lacks = self.lacks(candidate.group, candidate.job)
-        if lease is not None:
-            joined = candidate.group in lease.groups
-            lacks = (
-                reason
-                for reason in lacks
-                if reason not in _MET_BY_A_LEASE and not (joined and reason == "group_cap")
-            )
-        reason = next(lacks, None)
+    def _is_rated(self, candidate: Candidate) -> bool:
+        of_group, of_job = _keys_of(candidate.group, candidate.job)
+        return of_group in self._rated or of_job in self._rated
+
+    def _hold_reason(self, candidate: Candidate, lease: _OpenLease | None) -> Reason | None:
+        """Return why a candidate may not run, or `None`; `lease` is the one that it may join."""
+        joined = lease is not None and candidate.group in lease.groups
+        reason: Reason | None = None
+        # A lane that is in the lease has passed every other gate.
+        if not joined or self._is_rated(candidate):
+            met = _MET_BY_A_LEASE if lease is not None else ()
+            for lack in self.lacks(candidate.group, candidate.job):
+                if lack not in met and not (joined and lack == "group_cap"):
+                    reason = lack
+                    break
         if reason is None and candidate.key is not None and not _has_key(lease, candidate.key):
             # A run with a key needs an idle slot: it gets no spare order.
             if candidate.key_active + self._keys[candidate.key] >= candidate.key_limit:
@@ -381,26 +390,22 @@ class Room:
                 return None
         return lease
 
-    def _lease_for(self, candidate: Candidate) -> _OpenLease:
-        lease = self._shared(candidate)
-        if lease is None:
-            self._fleet -= 1
-            self._fleet_of_job[candidate.job] -= 1
-            self._take_job(candidate.job, 1)
-            size = self._limits.job(candidate.job).lease_size
-            lease = _OpenLease(
-                number=self._leases,
-                runs_left=self._runs_of_a_lease.get(candidate.job, size),
-                bytes_left=packing.MOST_BYTES,
-                is_spare=not self._idle.take(candidate.job),
-                groups=set(),
-                keys=set(),
-            )
-            self._leases += 1
-            if not candidate.exclusive_lease:
-                self._open_leases[candidate.job, candidate.on_lost_contact] = lease
-        lease.runs_left -= 1
-        lease.bytes_left -= candidate.size
+    def _new_lease(self, candidate: Candidate) -> _OpenLease:
+        self._fleet -= 1
+        self._fleet_of_job[candidate.job] -= 1
+        self._take_job(candidate.job, 1)
+        size = self._limits.job(candidate.job).lease_size
+        lease = _OpenLease(
+            number=self._leases,
+            runs_left=self._runs_of_a_lease.get(candidate.job, size),
+            bytes_left=packing.MOST_BYTES,
+            is_spare=not self._idle.take(candidate.job),
+            groups=set(),
+            keys=set(),
+        )
+        self._leases += 1
+        if not candidate.exclusive_lease:
+            self._open_leases[candidate.job, candidate.on_lost_contact] = lease
         return lease
 
 

@@ -11,6 +11,7 @@ waits for it, so that work which cannot run does not block the key.
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -49,15 +50,15 @@ _RETRY_LOCKED = timedelta(milliseconds=100)
 _LENIENCE = 10.0
 
 
-class WaitingWork(Struct, frozen=True, kw_only=True, rename={"group": "group_name"}):
-    """Ready work, with everything that its order needs; read from its row."""
+class WaitingWork(Struct, frozen=True, kw_only=True):
+    """Ready work, with everything that its order needs; its input is JSON that is not decoded."""
 
     id: UUID
     round: int
     manifest: str | None
     group: str
     job: str
-    input: Any
+    input: msgspec.Raw | None
     input_schema: str | None
     cause: str
     due_at: datetime | None
@@ -174,7 +175,7 @@ class Gate:
             batch,
             group_step(self._settings),
         )
-        return [msgspec.convert(dict(row), WaitingWork) for row in rows]
+        return [_waiting_work(row) for row in rows]
 
     def _orders(self, waiting: Sequence[WaitingWork], verdicts: Sequence[Verdict]) -> list[_Order]:
         """Return an order for each admitted lease."""
@@ -224,6 +225,23 @@ async def _make_ready(
     return expired, more, now + _RETRY_LOCKED if left_over else None
 
 
+def _waiting_work(row: Any) -> WaitingWork:
+    columns = dict(row)
+    given, terms = columns.pop("input"), columns.pop("terms")
+    return WaitingWork(
+        group=columns.pop("group_name"),
+        input=None if given is None else msgspec.Raw(given.encode()),
+        terms=_read_terms(terms),
+        **columns,
+    )
+
+
+@lru_cache(maxsize=1000)
+def _read_terms(stored: str) -> WorkTerms:
+    """Decode terms; few of them differ."""
+    return msgspec.json.decode(stored, type=WorkTerms)
+
+
 def _as_candidates(waiting: Sequence[WaitingWork], situation: Situation) -> list[Candidate]:
     """Return the input of the decision; the size matters only for shared leases."""
     limits = situation.limits.jobs
@@ -241,7 +259,7 @@ def _as_candidates(waiting: Sequence[WaitingWork], situation: Situation) -> list
             key_active=work.key_active,
             manifest_disabled=work.manifest_disabled,
             on_lost_contact=work.terms.on_lost_contact,
-            size=len(msgspec.json.encode(work.input)) if work.job in shares else 0,
+            size=0 if work.input is None or work.job not in shares else len(bytes(work.input)),
             exclusive_lease=work.exclusive_lease
             or (work.is_last_attempt and work.job not in stated),
         )

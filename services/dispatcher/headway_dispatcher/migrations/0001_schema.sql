@@ -346,9 +346,8 @@ CREATE TABLE dispatcher.metadata (
         CHECK (started_at >= created_at AND finished_at >= coalesce(started_at, created_at))
 );
 
+-- One live run for each work; it also finds all live runs, which are never many.
 CREATE UNIQUE INDEX metadata_one_live ON dispatcher.metadata (work_id)
-    WHERE state IN ('pending', 'in_progress');
-CREATE INDEX metadata_active ON dispatcher.metadata (group_name, job, lease_id)
     WHERE state IN ('pending', 'in_progress');
 CREATE INDEX metadata_key_active ON dispatcher.metadata (concurrency_key)
     WHERE state IN ('pending', 'in_progress') AND concurrency_key IS NOT NULL;
@@ -356,10 +355,11 @@ CREATE INDEX metadata_lease ON dispatcher.metadata (lease_id);
 CREATE INDEX metadata_work ON dispatcher.metadata (work_id);
 -- Lists of runs.
 CREATE INDEX metadata_created ON dispatcher.metadata (created_at, run_id);
-CREATE INDEX metadata_job ON dispatcher.metadata (job, created_at, run_id);
 CREATE INDEX metadata_manifest ON dispatcher.metadata (manifest_id, created_at, run_id)
     WHERE manifest_id IS NOT NULL;
--- Only ended runs, so a run writes one entry and only when it ends; `metadata_active` has the rest.
+-- Only ended runs, so a run writes one entry and only when it ends.
+CREATE INDEX metadata_job ON dispatcher.metadata (job, created_at, run_id)
+    WHERE finished_at IS NOT NULL;
 CREATE INDEX metadata_group ON dispatcher.metadata (group_name, created_at, run_id)
     WHERE finished_at IS NOT NULL;
 -- Counts of ended runs, without reading the rows.

@@ -96,7 +96,7 @@ CROSS JOIN LATERAL (
                AS seconds
     FROM dispatcher.metadata
     WHERE metadata.job = wanted.job AND metadata.state = 'completed'
-      AND metadata.started_at IS NOT NULL
+      AND metadata.started_at IS NOT NULL AND metadata.finished_at IS NOT NULL
     ORDER BY metadata.created_at DESC
     LIMIT $2
 ) AS recent

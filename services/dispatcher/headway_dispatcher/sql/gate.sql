@@ -205,7 +205,10 @@ WITH chosen AS (
     WHERE id = ANY(ARRAY(SELECT id FROM chosen))
     FOR UPDATE SKIP LOCKED
 )
-SELECT work.*, manifest_switch.manifest_id IS NOT NULL AND NOT work.explicit AS manifest_disabled,
+SELECT work.id, work.round, work.manifest, work.group_name, work.job, work.input::text AS input,
+       work.input_schema, work.cause, work.due_at, work.start_by, work.terms::text AS terms,
+       work.attempts, work.traceparent, work.concurrency_key, work.exclusive_lease,
+       manifest_switch.manifest_id IS NOT NULL AND NOT work.explicit AS manifest_disabled,
        CASE WHEN work.concurrency_key IS NOT NULL
             THEN (SELECT count(DISTINCT lease_id) FROM dispatcher.metadata
                   WHERE metadata.concurrency_key = work.concurrency_key

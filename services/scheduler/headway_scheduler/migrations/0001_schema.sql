@@ -434,7 +434,12 @@ AS $$
 #variable_conflict use_column
 DECLARE
     given  CONSTANT jsonb := nullif(enqueue.input, 'null'::jsonb);
-    work   CONSTANT uuid := gen_random_uuid();
+    -- Of version 7 (the time, then random bits), like the ids of other work.
+    random CONSTANT bytea := uuid_send(gen_random_uuid());
+    moment CONSTANT bytea := int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+    work   CONSTANT uuid := encode(
+        set_byte(overlay(random PLACING substring(moment FROM 3) FROM 1 FOR 6), 6,
+                 get_byte(random, 6) & 15 | 112), 'hex')::uuid;
     declared record;
     known    record;
     why      text;
