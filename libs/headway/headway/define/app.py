@@ -78,8 +78,8 @@ class App:
 
         `max_active` and `rate` limit the job over all its manifests. Without `counts_globally` it
         ignores the global limit. Work with an equal `concurrency_key` runs one after the other.
-        Up to `batch` runs of a short job share a lease. Work that has not started within
-        `start_within` seconds expires.
+        Short runs share a lease, up to `batch` of them if it is given. Work that has not started
+        within `start_within` seconds expires.
 
         With `process` each run has its own process, for CPU-bound work. A worker runs at most
         `worker_concurrency` runs of the job at once. With `capture_logging` the output of Python's
