@@ -44,8 +44,7 @@ def demo() -> App:
 async def demo_world(world):
     """A system in which one run completed and one failed fatally."""
     app = demo()
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     await world.fire(app)
     await world.until_settled(at_least=2)
     return world
@@ -181,8 +180,7 @@ async def test_events_are_followed_until_ctrl_c(world, command):
     app = demo()
     follower = await command.start("events", "--follow", "--json", "--type", "run.*")
     try:
-        await world.dispatcher()
-        await world.worker(app)
+        await world.serve(app)
         await world.fire(app)
         seen = set()
         async with asyncio.timeout(30):

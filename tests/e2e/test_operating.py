@@ -54,8 +54,7 @@ class Incident:
 @pytest_asyncio.fixture
 async def incident(world, tmp_path, console):
     made = Incident(world, Shell(tmp_path), console)
-    await world.dispatcher()
-    await world.worker(made.app, worker_name="w1")
+    await world.serve(made.app, worker_name="w1")
     await world.fire(made.app)
     yield made
     made.hold.set()

@@ -96,8 +96,7 @@ async def run(world, scheduler, body, **fields) -> WorkSettled:
     """Run a body as a manifest's job, and wait until its work is settled."""
     app = App("test")
     app.job("job", group="ops")(body)
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     await scheduler.queue(**fields)
     settled = await scheduler.until_settled()
     await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
@@ -340,8 +339,7 @@ async def test_a_body_whose_lease_was_lost_cannot_activate(world, scheduler):
 
     app = App("test")
     app.job("job", group="ops")(job)
-    await world.dispatcher()
-    worker = await world.worker(app)
+    worker = await world.serve(app)
     await scheduler.queue()
     await asyncio.wait_for(begun.wait(), 15)
     [runner] = worker._runners.values()

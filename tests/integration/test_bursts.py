@@ -43,8 +43,7 @@ async def held(world, *locks: str):
 
 async def test_a_burst_of_requests_delays_no_pass(world):
     app = nightly()
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     await world.declare(app)
     scheduler = await world.scheduler(app)
     await world.until("SELECT count(*) FROM dispatcher.worker")

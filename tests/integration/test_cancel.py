@@ -110,8 +110,7 @@ async def test_work_that_waits_for_its_retry_is_settled_and_never_runs_again(wor
     async def job(ctx):
         raise ValueError("boom")
 
-    await world.dispatcher()
-    await world.worker(app_with(job))
+    await world.serve(app_with(job))
     work = uuid4()
     await scheduler.queue(work, retry=RetryPolicy(attempts=3, interval_seconds=3600))
     await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE state = 'waiting'")
@@ -158,8 +157,7 @@ async def test_a_long_async_body_is_stopped(world, scheduler):
         finally:
             stopped.set()
 
-    await world.dispatcher()
-    await world.worker(app_with(job))
+    await world.serve(app_with(job))
     work = uuid4()
     await scheduler.queue(work)
     await asyncio.wait_for(begun.wait(), 15)
@@ -183,8 +181,7 @@ async def test_a_plain_function_is_asked_to_stop_and_abandoned_after_its_grace(
         while not (ctx.cancelled if stops else release.is_set()):
             release.wait(0.01)
 
-    await world.dispatcher()
-    await world.worker(app_with(job, cancel_grace=0.3))
+    await world.serve(app_with(job, cancel_grace=0.3))
     work = uuid4()
     await scheduler.queue(work, cancel_grace_seconds=0.3)
 
@@ -261,8 +258,7 @@ async def test_a_run_that_fails_after_the_request_is_not_tried_again(world, sche
         await fail.wait()
         raise ValueError("boom")
 
-    await world.dispatcher()
-    worker = await world.worker(app_with(job))
+    worker = await world.serve(app_with(job))
     worker._obey = worker.heartbeats.obey = lambda instructions: None
     work = uuid4()
     await scheduler.queue(work)
@@ -285,8 +281,7 @@ async def test_a_run_that_completes_after_the_request_is_completed(world, schedu
         await go_on.wait()
         return "done"
 
-    await world.dispatcher()
-    worker = await world.worker(app_with(job))
+    worker = await world.serve(app_with(job))
     worker._obey = worker.heartbeats.obey = lambda instructions: None
     work = uuid4()
     await scheduler.queue(work)
@@ -305,8 +300,7 @@ async def test_cancels_race_with_the_gate_and_everything_settles_once(world, sch
         await asyncio.sleep(0)
 
     await world.dispatcher()
-    await world.dispatcher()
-    await world.worker(app_with(job), worker_slots=20)
+    await world.serve(app_with(job), worker_slots=20)
     works = [uuid4() for _ in range(60)]
     orders = [scheduler.queue(work) for work in works] + [scheduler.cancel(work) for work in works]
     await asyncio.gather(*orders)

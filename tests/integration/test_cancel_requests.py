@@ -86,8 +86,7 @@ async def test_an_old_run_that_is_over_does_not_end_the_next_attempt(world, nats
     async def broken(ctx):
         raise ValueError("boom")
 
-    await world.dispatcher()
-    await world.worker(app_with(broken))
+    await world.serve(app_with(broken))
     await world.fire(app_with(broken))
     run = await world.until("SELECT run_id FROM dispatcher.metadata WHERE state = 'failed'")
     await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE state = 'waiting'")
@@ -138,8 +137,7 @@ async def test_without_a_dispatcher_the_cancel_is_recorded_and_applied_later(wor
 
 async def test_a_manifest_cancel_ends_its_work_and_its_pending_trigger(world):
     app = app_with(forever, overlap="queue_one", manifests=("m", "other"))
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     await world.fire(app)
     await world.until("SELECT count(*) = 2 FROM dispatcher.metadata WHERE state = 'in_progress'")
     async with world.client("ada") as client:
@@ -231,8 +229,7 @@ async def test_a_dead_letter_that_was_just_retried_ends_with_its_manifest(world,
 
     app.job("job", group="ops")(fail)
     app.schedule("m", job="job", when=when_made_due(), retry=RetryPolicy(attempts=1))
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     await world.fire(app)
     letter = await world.until("SELECT id FROM dispatcher.dead_letter")
     await world.until("SELECT count(*) FROM scheduler.manifest WHERE blocked_by IS NOT NULL")

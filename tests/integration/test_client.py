@@ -150,8 +150,7 @@ async def test_bad_definitions_are_refused_by_client_or_server(world):
 
 async def test_a_one_shot_runs_once(world):
     app = app_with()
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     await world.scheduler(app)
     async with world.client() as client:
         soon = await client.once("sync", input=1, delay=0.2)

@@ -228,8 +228,7 @@ def test_every_post_that_changes_something_takes_a_key():
 
 async def test_a_second_retry_with_a_key_takes_no_further_letters(world, console):
     ops = Ops(world, Client(console.url))
-    await world.dispatcher()
-    await world.worker(ops.app)
+    await world.serve(ops.app)
     for _ in range(3):
         await ops.letter()
     ops.mended.set()
@@ -289,8 +288,7 @@ async def test_pages_of_entries_with_equal_times_are_complete(world, console):
 
 async def test_lists_need_no_other_service(world, console):
     app = an_app()
-    await world.dispatcher()
-    await world.worker(app, worker_name="w1")
+    await world.serve(app, worker_name="w1")
     await world.fire(app)
     await world.until_settled(at_least=2)
     await world.stop()
@@ -333,8 +331,7 @@ async def test_lists_need_no_other_service(world, console):
 async def test_a_client_reads_and_changes_over_http(world, console, monkeypatch):
     monkeypatch.setattr("headway.client.http_control._PAGE", 1)
     app = an_app()
-    await world.dispatcher()
-    await world.worker(app, worker_name="w1")
+    await world.serve(app, worker_name="w1")
     await world.fire(app)
     await world.until_settled(at_least=2)
     async with Client(console.url, token=console.tokens["operator"]) as client:

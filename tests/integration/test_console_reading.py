@@ -91,8 +91,7 @@ async def settled(world):
     """A system with completed, retried, dead-lettered, skipped and running work."""
     may_end = asyncio.Event()
     app = demo_app(may_end)
-    await world.dispatcher()
-    await world.worker(app, worker_name="w1", worker_slots=6)
+    await world.serve(app, worker_name="w1", worker_slots=6)
     await world.declare(app)
     await world.make_due("fine-1", "fine-2", "bad-1", "slow-1")
     await world.scheduler(app)
@@ -389,8 +388,7 @@ async def test_filters_of_events_can_be_combined(world, reader):
     app.job("other", group="ops")(_nothing)
     for name, job in (("a", "job"), ("b", "job"), ("c", "other")):
         app.schedule(name, job=job, when=HOURLY, input={})
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     await world.fire(app)
     await world.until_settled(at_least=3)
     everything = (await page_of_events(reader, EventFilter())).items

@@ -44,8 +44,7 @@ class Shop:
 @pytest_asyncio.fixture
 async def shop(world):
     made = Shop(world)
-    await world.dispatcher()
-    await world.worker(made.app)
+    await world.serve(made.app)
     made.scheduler = await world.scheduler(made.app)
     yield made
     made.release.set()

@@ -37,12 +37,6 @@ async def process(timeline) -> None:
         await Enqueue(timeline.database, relay=Wakeup()).run_once()
 
 
-async def queued(timeline) -> list[WorkQueued]:
-    rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
-    events = [item.data for row in rows for item in decode(row["body"])]
-    return [data for data in events if isinstance(data, WorkQueued)]
-
-
 async def count(timeline, table: str) -> int:
     return len(await timeline.rows(f"SELECT FROM scheduler.{table}"))
 
@@ -50,7 +44,7 @@ async def count(timeline, table: str) -> int:
 async def test_enqueued_work_has_the_terms_of_its_job(timeline, application):
     work = await headway.enqueue(application, "mail", 7)
     await process(timeline)
-    [event] = await queued(timeline)
+    [event] = await timeline.outbox(WorkQueued)
     assert (event.work, event.job, event.input, event.group) == (work, "mail", 7, "letters")
     assert (event.priority, event.terms.timeout_seconds, event.terms.cancel_grace_seconds) == (
         3,
@@ -79,7 +73,7 @@ async def test_options_override_the_terms_of_the_job(timeline, application):
     not_before = datetime(2029, 1, 1, tzinfo=UTC)
     await headway.enqueue(application, "mail", 8, priority=0, not_before=not_before)
     await process(timeline)
-    first, second = sorted(await queued(timeline), key=lambda item: item.input)
+    first, second = sorted(await timeline.outbox(WorkQueued), key=lambda item: item.input)
     assert (first.group, first.priority, first.start_by) == ("other", 9, start_by)
     minute = timedelta(seconds=60)
     assert before + minute <= first.not_before <= datetime.now(UTC) + minute
@@ -92,7 +86,7 @@ async def test_a_delay_counts_from_enqueuing_on_the_clock_of_the_schedule(timeli
         "UPDATE scheduler.enqueued SET enqueued_at = enqueued_at - interval '10 minutes'"
     )
     await Enqueue(timeline.database, relay=Wakeup()).run_once()
-    [event] = await queued(timeline)
+    [event] = await timeline.outbox(WorkQueued)
     waits = event.not_before - timeline.clock.at
     assert timedelta(minutes=49) < waits <= timedelta(minutes=50)
 
@@ -105,9 +99,9 @@ async def test_a_rolled_back_transaction_enqueues_nothing(timeline, application)
     async with application.transaction():
         await headway.enqueue(application, "mail", 2, key="k")
         await process(timeline)
-        assert await queued(timeline) == [], "it does not exist before the commit"
+        assert await timeline.outbox(WorkQueued) == [], "it does not exist before the commit"
     await process(timeline)
-    assert [work.input for work in await queued(timeline)] == [2]
+    assert [work.input for work in await timeline.outbox(WorkQueued)] == [2]
 
 
 class TestKeys:
@@ -119,7 +113,7 @@ class TestKeys:
         await application.execute("SET timezone = 'Asia/Kolkata'; SET intervalstyle = iso_8601")
         works.append(await headway.enqueue(application, "mail", 7, key="order-7", delay=5))
         await process(timeline)
-        [event] = await queued(timeline)
+        [event] = await timeline.outbox(WorkQueued)
         assert set(works) == {event.work}
         assert event.cause == "enqueue:mail:order-7"
         [row] = await timeline.rows("SELECT state, input FROM scheduler.enqueued")
@@ -157,7 +151,7 @@ class TestKeys:
 
         works = await asyncio.gather(*(enqueue_once() for _ in range(10)))
         await process(timeline)
-        assert (len(set(works)), len(await queued(timeline))) == (1, 1)
+        assert (len(set(works)), len(await timeline.outbox(WorkQueued))) == (1, 1)
 
     async def test_a_key_is_free_again_after_a_rollback(self, timeline, database_url):
         first, second = [await asyncpg.connect(database_url) for _ in range(2)]
@@ -173,7 +167,7 @@ class TestKeys:
         await transaction.rollback()
         await waiting
         await process(timeline)
-        assert [work.input for work in await queued(timeline)] == [8]
+        assert [work.input for work in await timeline.outbox(WorkQueued)] == [8]
         for connection in (first, second):
             await connection.close()
 
@@ -214,7 +208,7 @@ class TestKeys:
         await Retention(timeline.database, days=30).run_once()
         second = await headway.enqueue(application, "mail", 8, key="k")
         await process(timeline)
-        assert [(item.work, item.input) for item in await queued(timeline)] == [
+        assert [(item.work, item.input) for item in await timeline.outbox(WorkQueued)] == [
             (first, 7),
             (second, 8),
         ]
@@ -256,7 +250,7 @@ class TestKeys:
         await application.execute("SELECT pg_advisory_unlock(7)")
         assert await waiting != first
         await process(timeline)
-        assert [work.input for work in await queued(timeline)] == [8]
+        assert [work.input for work in await timeline.outbox(WorkQueued)] == [8]
         await other.close()
 
 
@@ -303,7 +297,9 @@ async def test_an_input_that_does_not_fit_is_refused_and_stays_visible(timeline,
     huge = await application.fetchval("SELECT headway.enqueue('free', '1e400'::jsonb)")
     good = await headway.enqueue(application, "mail", 7)
     await process(timeline)
-    assert [work.work for work in await queued(timeline) if work.work not in (deep, huge)] == [good]
+    assert [
+        work.work for work in await timeline.outbox(WorkQueued) if work.work not in (deep, huge)
+    ] == [good]
     rows = await timeline.rows("SELECT work_id, state, reason FROM scheduler.enqueued")
     refused = {row["work_id"]: row["reason"] for row in rows if row["state"] == "refused"}
     assert "is not of type" in refused[bad]
@@ -317,21 +313,23 @@ async def test_refused_work_is_checked_again_when_its_job_changes(timeline, appl
     await enqueue.run_once()
     await enqueue.look_again()
     await enqueue.run_once()
-    assert await queued(timeline) == []
+    assert await timeline.outbox(WorkQueued) == []
     app = App("shop")
     app.job("mail")(lambda ctx, text: None)
     timeline.at(minutes=1)
     await timeline.declare(app)
     await enqueue.look_again()
     await enqueue.run_once()
-    assert [(item.work, item.input) for item in await queued(timeline)] == [(work, "seven")]
+    assert [(item.work, item.input) for item in await timeline.outbox(WorkQueued)] == [
+        (work, "seven")
+    ]
 
 
 async def test_lost_work_is_republished(timeline, application):
     work = await headway.enqueue(application, "mail", 7, key="k", delay=60, priority=9)
     await headway.enqueue(application, "mail", 8)
     await process(timeline)
-    [first] = [item for item in await queued(timeline) if item.work == work]
+    [first] = [item for item in await timeline.outbox(WorkQueued) if item.work == work]
     # Hours later on the scheduler's clock, a moment later on PostgreSQL's clock.
     now = timeline.at(hours=5)
     async with timeline.database.transaction() as connection:
@@ -366,7 +364,7 @@ async def test_concurrent_schedulers_process_each_row_once(timeline, application
             pass
 
     await asyncio.gather(*map(run_until_empty, passes))
-    assert sorted(work.input for work in await queued(timeline)) == list(range(1, 1201))
+    assert sorted(work.input for work in await timeline.outbox(WorkQueued)) == list(range(1, 1201))
     assert await count(timeline, "work") == 1200
 
 

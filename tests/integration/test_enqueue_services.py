@@ -16,8 +16,7 @@ class TestThroughAllServices:
         async def mail(ctx, order: int):
             return {"order": order, "manifest": ctx.manifest}
 
-        await world.dispatcher()
-        await world.worker(app)
+        await world.serve(app)
         await world.scheduler(app)
         async with application.transaction():
             await application.execute("CREATE TABLE orders (id integer)")
@@ -40,8 +39,7 @@ class TestThroughAllServices:
         async def hopeless(ctx):
             raise Fatal("never")
 
-        await world.dispatcher()
-        await world.worker(app)
+        await world.serve(app)
         await world.scheduler(app)
         async with world.client() as client:
             works = [(await client.enqueue(job)).work for job in ("broken", "hopeless")]

@@ -10,16 +10,11 @@ from headway_contract.work import GroupChanged, ManifestChanged
 from headway_contract.work_queue import ExplainWorkAnswer, WorkQuestion
 from headway_dispatcher.operate.explain import Explanations
 from support.cadences import when_made_due
-from support.gates import START, Gates, SetClock, work
+from support.gates import START, Gates, work
 
 pytestmark = pytest.mark.thorough
 
 SECOND = timedelta(seconds=1)
-
-
-@pytest.fixture
-async def clock():
-    return SetClock()
 
 
 @pytest.fixture
@@ -137,8 +132,7 @@ async def test_a_client_explains_work(world):
     @when_made_due()
     async def job(ctx): ...
 
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     await world.fire(app)
     waits = await world.until("SELECT id FROM dispatcher.waiting")
     async with world.client("ada") as client:

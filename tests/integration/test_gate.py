@@ -18,22 +18,9 @@ from headway_dispatcher.intake import work_intake
 from headway_dispatcher.operate.cancel import request_cancels
 from headway_dispatcher.runs.settle import Changes
 from headway_dispatcher.store import HISTORY
-from support.gates import SECOND, START, Gates, SetClock, waiting_reasons, work
+from support.gates import SECOND, START, Gates, waiting_reasons, work
 
 pytestmark = pytest.mark.thorough
-
-
-@pytest.fixture
-async def clock():
-    return SetClock()
-
-
-@pytest.fixture
-async def gates(database, clock):
-    made = Gates(database, clock=clock, max_active=100)
-    await made.watch_caps()
-    await made.worker("etl", "mail")
-    return made
 
 
 async def cancel(gates, *works: UUID) -> None:

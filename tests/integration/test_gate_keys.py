@@ -10,23 +10,10 @@ from headway_contract.work_queue import WorkQuestion
 from headway_dispatcher.intake import work_intake
 from headway_dispatcher.operate.explain import Explanations
 from headway_dispatcher.store import HISTORY
-from support.gates import SECOND, START, Gates, SetClock, work
+from support.gates import SECOND, START, Gates, work
 from support.invariants import broken_invariants
 
 pytestmark = pytest.mark.thorough
-
-
-@pytest.fixture
-async def clock():
-    return SetClock()
-
-
-@pytest.fixture
-async def gates(database, clock):
-    made = Gates(database, clock=clock, max_active=100)
-    await made.watch_caps()
-    await made.worker("etl", "mail")
-    return made
 
 
 def switch(manifest, *, enabled: bool, version: int = 1) -> ManifestChanged:

@@ -4,28 +4,20 @@ import asyncio
 from uuid import uuid4
 
 import pytest
-import pytest_asyncio
 from headway import App, allow, every, exclude_times, once, skip_missed, spaced
 from headway.define.definitions import API_OWNER, Definitions
 from headway_contract.lifecycle import Activation
-from headway_contract.manifests import ChangeRequest, TriggerRequest
-from headway_contract.operations import ChangeGroupRequest
+from headway_contract.manifests import ChangeRequest
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, WorkSettled
 from headway_decisions.timing.cadence import Manual
 from headway_decisions.timing.timing import Timing
 from headway_errors import Rejected
 from headway_scheduler.declare import startup
-from headway_scheduler.operate import changes, triggers
+from headway_scheduler.operate import changes
 from headway_scheduler.store import lock_manifests
 from msgspec import structs
-from support.timeline import Timeline
 
 pytestmark = pytest.mark.thorough
-
-
-@pytest_asyncio.fixture
-async def timeline(database) -> Timeline:
-    return Timeline(database)
 
 
 def app_with(when=None, *, name: str = "app", **options) -> App:
@@ -69,8 +61,7 @@ def outcome_of(
 
 async def tick_at(timeline, *minutes: float) -> None:
     for minute in minutes:
-        timeline.at(minutes=minute)
-        await timeline.tick()
+        await timeline.tick(minutes=minute)
 
 
 class TestFiresThatComeToNothing:
@@ -98,11 +89,11 @@ class TestFiresThatComeToNothing:
 
         await timeline.declare(family(int))
         work = uuid4()
-        await timeline.do(changes.change, ChangeRequest(manifest="child", enabled=False))
+        await timeline.change("child", enabled=False)
         await timeline.activate("parent", work, Activation(manifest="child", input=5, key="1"))
         await timeline.declare(family(str))
         await timeline.activate("parent", work, Activation(manifest="child", input="x", key="2"))
-        await timeline.do(changes.change, ChangeRequest(manifest="child", enabled=True))
+        await timeline.change("child", enabled=True)
         await tick_at(timeline, 6, 7)
         assert len(await timeline.under_way("child")) == 1
 
@@ -266,9 +257,9 @@ class TestDeadLetters:
         await timeline.declare(app_with())
         await tick_at(timeline, 5)
         await timeline.dead_letter("m")
-        await timeline.do(changes.change, ChangeRequest(manifest="m", enabled=False))
+        await timeline.change("m", enabled=False)
         with pytest.raises(Rejected, match="dead letter"):
-            await timeline.do(triggers.trigger, TriggerRequest(manifest="m"))
+            await timeline.trigger("m")
 
 
 class TestSpaced:
@@ -284,7 +275,7 @@ class TestSpaced:
         await timeline.tick()
         await timeline.settle("m")
         timeline.at(minutes=8)
-        await timeline.do(triggers.trigger, TriggerRequest(manifest="m"))
+        await timeline.trigger("m")
         await timeline.settle("m")
         await tick_at(timeline, 10)
         assert await timeline.under_way("m") == []
@@ -315,8 +306,7 @@ class TestUnknownZones:
         await self.spoil(timeline)
         timeline.at(minutes=11)
         for enabled in (False, True):
-            request = ChangeGroupRequest(group="job", enabled=enabled)
-            await timeline.do(changes.change_group, request)
+            await timeline.change_group("job", enabled=enabled)
         await timeline.declare(app_with())
         await tick_at(timeline, 15)
         assert await timeline.under_way("m") == [], "an unchanged definition writes nothing"
@@ -355,10 +345,8 @@ class TestOperatorsAndStarts:
 
     async def test_a_field_that_was_given_back_follows_the_code_at_the_next_start(self, timeline):
         await timeline.declare(app_with())
-        touched = ChangeRequest(manifest="m", enabled=False, jitter_seconds=30, attempts=7)
-        await timeline.do(changes.change, touched)
-        back = ChangeRequest(manifest="m", give_back=["enabled", "retry", "jitter"])
-        await timeline.do(changes.change, back)
+        await timeline.change("m", enabled=False, jitter_seconds=30, attempts=7)
+        await timeline.change("m", give_back=["enabled", "retry", "jitter"])
         await timeline.declare(app_with())
         row = await timeline.manifest("m")
         assert (row["enabled"], row["jitter_seconds"], row["terms"]["retry"]["attempts"]) == (
@@ -372,9 +360,7 @@ class TestOperatorsAndStarts:
         async with timeline.database.transaction() as connection:
             first = ChangeRequest(manifest="m", attempts=9)
             await changes.change(connection, first, now=timeline.clock.at)
-            second = asyncio.create_task(
-                timeline.do(changes.change, ChangeRequest(manifest="m", jitter_seconds=30))
-            )
+            second = asyncio.create_task(timeline.change("m", jitter_seconds=30))
             for _ in range(100):
                 waiting = (
                     "SELECT count(*) AS n FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
@@ -421,12 +407,12 @@ class TestOperatorsAndStarts:
         await timeline.declare(jobs_with(str))
         await timeline.declare(at_run_time(app_with().definitions(), input="x"))
         with pytest.raises(Rejected, match=complaint):
-            await timeline.do(triggers.trigger, TriggerRequest(manifest="m", input=given))
+            await timeline.trigger("m", input=given)
         assert await timeline.ledger("m") == []
 
     async def test_a_group_that_an_operator_has_touched_outlives_its_manifests(self, timeline):
         await timeline.declare(app_with())
-        await timeline.do(changes.change_group, ChangeGroupRequest(group="job", max_active=1))
+        await timeline.change_group("job", max_active=1)
         await timeline.declare(Definitions(owner="app"))
         await timeline.confirm_prunes()
         await timeline.declare(app_with())

@@ -39,8 +39,7 @@ def app():
 
 class TestWork:
     async def test_an_outcome_that_was_lost_comes_with_the_answer(self, world, app):
-        await world.dispatcher()
-        await world.worker(app)
+        await world.serve(app)
         await world.declare(app)
         await world.make_due()
         scheduler = await world.scheduler(app, ask_after_seconds=3600)

@@ -35,8 +35,7 @@ class TestBlocks:
         async def job(ctx):
             raise RuntimeError("no")
 
-        await world.dispatcher()
-        await world.worker(app)
+        await world.serve(app)
         return app
 
     async def blocked(self, world, app):
@@ -122,8 +121,7 @@ class TestLettersThatBlockNothing:
         app.schedule("m", job=job, when=when_made_due())
         app.manifest("m").then("after", job=other)
         app.manifest("m").then("dormant", job=other, dormant=True)
-        await world.dispatcher()
-        await world.worker(app)
+        await world.serve(app)
         return app
 
     async def letter(self, world, app) -> UUID:
@@ -329,8 +327,7 @@ class TestAnswers:
 
     @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
     async def test_an_answer_is_bounded_and_names_the_work_it_left_out(self, world, app):
-        await world.dispatcher()
-        await world.worker(app)
+        await world.serve(app)
         await world.fire(app)
         await world.until_settled()
         [row] = await world.rows("SELECT id FROM dispatcher.work_queue")

@@ -105,8 +105,7 @@ async def stopped(world: World) -> World:
     async def patient(ctx):
         raise ValueError("later")
 
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     await world.fire(app)
     await world.until(
         "SELECT array_agg(state ORDER BY state) = '{settled,settled,waiting}'"
@@ -241,8 +240,7 @@ async def test_a_snapshot_leaves_out_dead_letters_that_were_forgotten(world):
     """The day with their deletion is dropped, so the snapshot would keep them for ever."""
     async with world.client() as client:
         ops = Ops(world, client)
-        await world.dispatcher()
-        await world.worker(ops.app)
+        await world.serve(ops.app)
         _, letter = await ops.letter()
         await client.retry(letter)
         await world.until("SELECT count(*) = 2 FROM dispatcher.dead_letter")

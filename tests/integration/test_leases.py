@@ -18,15 +18,9 @@ from headway_contract.lifecycle import (
 )
 from headway_contract.worker_protocol import LogLine, Progress
 from headway_jetstream_kit.publish import publish
-from support.desks import Desk, open_desk
 from support.invariants import check_invariants
 
 pytestmark = pytest.mark.thorough
-
-
-@pytest.fixture
-async def desk(world) -> Desk:
-    return await open_desk(world, orphan_timeout_seconds=600)
 
 
 async def test_of_many_rivals_one_claims_and_all_learn_it(desk):

@@ -85,8 +85,7 @@ def failing_app() -> App:
 
 async def test_a_dead_letter_and_a_blocked_manifest_are_notified_once(world, receiver):
     app = failing_app()
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     hook = {"webhook_url": receiver.url, "webhook_secret": SECRET}
     scheduler = await world.scheduler(app, **hook)
     async with world.client("ada") as client:
@@ -172,8 +171,7 @@ async def test_fires_that_a_request_finds_missed_are_notified(world, receiver):
 
 async def test_without_a_webhook_nothing_is_written(world):
     app = failing_app()
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     await world.fire(app)
     await world.until("SELECT count(*) = 1 FROM scheduler.manifest WHERE blocked_by IS NOT NULL")
     assert await world.value("SELECT count(*) FROM scheduler.notification") == 0

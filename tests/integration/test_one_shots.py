@@ -1,26 +1,18 @@
 """One-shots that have fired: requests that enable them again, and requests that do not."""
 
 import pytest
-import pytest_asyncio
 from headway import App, every, once, skip_missed
 from headway.define.packing import pack
 from headway_contract.definitions import ApplyRequest
-from headway_contract.manifests import ChangeRequest, PauseRequest, ResumeRequest, TriggerRequest
-from headway_contract.operations import ChangeGroupRequest
+from headway_contract.manifests import PauseRequest, ResumeRequest
 from headway_errors import Rejected
 from headway_scheduler.declare.plan import plan
-from headway_scheduler.operate import changes, pause, triggers
-from support.timeline import Timeline
+from headway_scheduler.operate import pause
 
 pytestmark = pytest.mark.thorough
 
 AT = "2027-03-01 12:10"
 LATER = "2027-03-01 14:00"
-
-
-@pytest_asyncio.fixture
-async def timeline(database) -> Timeline:
-    return Timeline(database)
 
 
 def shot(at: str = AT, **options) -> App:
@@ -31,8 +23,7 @@ def shot(at: str = AT, **options) -> App:
 
 
 async def switch(timeline, *, enabled: bool, **more) -> str:
-    request = ChangeRequest(manifest="a", enabled=enabled, actor="me", **more)
-    return await timeline.do(changes.change, request)
+    return await timeline.change("a", enabled=enabled, actor="me", **more)
 
 
 async def state_of(timeline) -> tuple:
@@ -41,8 +32,7 @@ async def state_of(timeline) -> tuple:
 
 
 async def fire(timeline) -> None:
-    timeline.at(minutes=11)
-    assert (await timeline.tick()).fired == 1
+    assert (await timeline.tick(minutes=11)).fired == 1
 
 
 async def count_changes(timeline) -> int:
@@ -58,8 +48,7 @@ async def settled(timeline):
 
 
 async def skipped(timeline):
-    timeline.at(minutes=90)
-    assert (await timeline.tick()).fired == 0
+    assert (await timeline.tick(minutes=90)).fired == 0
 
 
 async def disabled_when_its_time_came(timeline):
@@ -111,7 +100,7 @@ async def test_a_fired_one_shot_is_not_enabled_and_nothing_is_changed(timeline, 
     assert dict(await timeline.manifest("a")) == before
     assert await timeline.ledger("a") == ledger
     assert await count_changes(timeline) == changes
-    assert (await timeline.do(triggers.trigger, TriggerRequest(manifest="a"))).result == "queued"
+    assert (await timeline.trigger("a")).result == "queued"
 
 
 async def test_with_a_dead_letter_the_remedy_is_to_retry_that(timeline):
@@ -170,8 +159,7 @@ async def test_given_another_time_it_is_armed_again(timeline, spend):
     await spend(timeline)
     await timeline.declare(shot(LATER))
     assert (await timeline.manifest("a"))["enabled"]
-    timeline.at(minutes=120)
-    assert (await timeline.tick()).fired == 1
+    assert (await timeline.tick(minutes=120)).fired == 1
 
 
 async def test_one_that_an_operator_disabled_is_enabled_once_it_has_another_time(timeline):
@@ -180,8 +168,7 @@ async def test_one_that_an_operator_disabled_is_enabled_once_it_has_another_time
     await timeline.declare(shot(LATER))
     assert not (await timeline.manifest("a"))["enabled"], "the operator decides about enabled"
     await switch(timeline, enabled=True)
-    timeline.at(minutes=120)
-    assert (await timeline.tick()).fired == 1
+    assert (await timeline.tick(minutes=120)).fired == 1
 
 
 async def disabled_by_code(timeline) -> None:
@@ -192,7 +179,7 @@ async def disabled_by_code(timeline) -> None:
 async def given_back_by_operator(timeline) -> None:
     await timeline.declare(shot())
     await disabled_when_its_time_came(timeline)
-    await timeline.do(changes.change, ChangeRequest(manifest="a", give_back=["enabled"]))
+    await timeline.change("a", give_back=["enabled"])
 
 
 async def declared_again(timeline) -> None:
@@ -247,7 +234,7 @@ async def test_a_group_enables_the_others(timeline):
     await timeline.declare(app)
     await settled(timeline)
     for enabled in (False, True):
-        await timeline.do(changes.change_group, ChangeGroupRequest(group="ops", enabled=enabled))
+        await timeline.change_group("ops", enabled=enabled)
     assert await state_of(timeline) == (False, "once", None)
     assert (await timeline.manifest("b"))["wake_at"] is not None
 

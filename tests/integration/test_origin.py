@@ -56,8 +56,7 @@ async def test_work_of_a_manifest_is_named_by_it(timeline):
     app.job("job", group="ops")(lambda ctx: None)
     app.schedule("a", job="job", when=every(minutes=1))
     await timeline.declare(app)
-    timeline.at(minutes=1)
-    await timeline.tick()
+    await timeline.tick(minutes=1)
     [work] = await timeline.under_way("a")
     answer = await origin_of(timeline, work["id"])
     assert (answer.state, answer.manifest, answer.job, answer.group) == (

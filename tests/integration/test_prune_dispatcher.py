@@ -107,8 +107,7 @@ async def test_a_pruned_manifest_leaves_nothing_but_history_and_its_tombstone(wo
         if given == "bad":
             raise ValueError("boom")
 
-    await world.dispatcher()
-    await world.worker(app_with(job))
+    await world.serve(app_with(job))
     for number, given in enumerate(["good", "good", "bad"]):
         await scheduler.queue(slot=number, input=given, retry=RetryPolicy(attempts=1))
     await scheduler.queue(OTHER, input="good")
@@ -174,8 +173,7 @@ async def test_a_run_that_fails_after_the_prune_is_not_tried_again(world, schedu
         await release.wait()
         raise ValueError("boom")
 
-    await world.dispatcher()
-    await world.worker(app_with(job))
+    await world.serve(app_with(job))
     await scheduler.queue()
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
     await scheduler.prune()
@@ -226,8 +224,7 @@ async def test_a_redelivered_work_queued_of_a_live_run_does_not_call_it_cancelle
     async def job(ctx):
         await release.wait()
 
-    await world.dispatcher()
-    await world.worker(app_with(job))
+    await world.serve(app_with(job))
     work = await scheduler.queue()
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
     await scheduler.prune()
@@ -242,8 +239,7 @@ async def test_a_redelivered_work_queued_of_a_live_run_does_not_call_it_cancelle
 async def test_a_late_event_of_a_deleted_lease_is_kept_as_refused(world, scheduler):
     async def job(ctx): ...
 
-    await world.dispatcher()
-    await world.worker(app_with(job))
+    await world.serve(app_with(job))
     await scheduler.queue()
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
     row = (await world.rows("SELECT run_id, lease_id FROM dispatcher.metadata"))[0]

@@ -106,8 +106,7 @@ async def test_a_dependent_made_at_run_time_follows_a_parent_of_any_owner(world,
         return ctx.manifest
 
     app.schedule("load", job=load, when=manual())
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     await world.scheduler(app)
     async with world.client() as client:
         await client.schedule("mine", job="mail", depends_on="load")

@@ -73,8 +73,7 @@ async def test_a_scheduler_decides_without_streams_and_readyz_gives_the_reason(w
     assert f"{subjects.SETTLED_STREAM}/{subjects.SETTLED_CONSUMER} does not exist" in body
     assert "run 'headway provision'" in body
 
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     await world.until_settled(within=40)
 
     async def ready() -> bool:

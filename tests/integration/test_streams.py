@@ -184,8 +184,7 @@ async def _logged(caplog, text: str) -> bool:
 @pytest_asyncio.fixture
 async def leftovers(world, app):
     """Publish orders of a finished lease, of an unknown lease, and of a live lease."""
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     await world.fire(app)
     await world.until_settled()
     await world.stop_workers()

@@ -40,8 +40,7 @@ async def test_a_job_never_runs_more_at_once_than_it_allows_here(world):
 
     app.job("narrow", group="ops", worker_concurrency=2)(body("narrow"))
     app.job("wide", group="ops")(body("wide"))
-    await world.dispatcher()
-    await world.worker(app, worker_slots=6)
+    await world.serve(app, worker_slots=6)
     for _ in range(6):
         await queue(world, job="narrow")
     await world.until(
@@ -76,8 +75,7 @@ async def test_a_plain_function_is_handed_back_at_the_drain_s_deadline(world, en
         return "half done"
 
     app = app_with(job)
-    await world.dispatcher()
-    await world.worker(app, drain_seconds=0.1)
+    await world.serve(app, drain_seconds=0.1)
     await queue(world, cancel_grace_seconds=30)
     await until_run(world, "in_progress")
     began = monotonic()
@@ -257,8 +255,7 @@ async def test_kinds_of_failure_decide_whether_it_is_tried_again(
     async def job(ctx):
         raise error
 
-    await world.dispatcher()
-    await world.worker(app_with(job))
+    await world.serve(app_with(job))
     given = RetryPolicy(attempts=2, interval_seconds=0.05, **policy)
     await queue(world, retry=given)
     await world.until("SELECT count(*) FROM dispatcher.dead_letter")
@@ -271,8 +268,7 @@ async def test_the_next_attempt_waits_in_the_queue_where_it_can_be_seen(world):
     async def job(ctx):
         raise ValueError("boom")
 
-    await world.dispatcher()
-    await world.worker(app_with(job))
+    await world.serve(app_with(job))
     await queue(world, retry=RetryPolicy(attempts=2, interval_seconds=600, jitter=0))
     await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE state = 'waiting'")
     row = (await world.rows("SELECT * FROM dispatcher.work_queue"))[0]
@@ -288,8 +284,7 @@ async def test_a_long_lease_is_renewed_so_that_its_last_message_stays(world, mon
         await release.wait()
         return "done"
 
-    await world.dispatcher()
-    worker = await world.worker(app_with(job))
+    worker = await world.serve(app_with(job))
     await queue(world)
     await world.until(
         "SELECT count(*) >= 3 FROM dispatcher.history WHERE type = $1 AND accepted",
@@ -310,8 +305,7 @@ async def test_a_renewal_that_finds_an_empty_stream_republishes_all_events(world
     async def job(ctx):
         await release.wait()
 
-    await world.dispatcher()
-    worker = await world.worker(app_with(job))
+    worker = await world.serve(app_with(job))
     await queue(world)
     await until_run(world, "in_progress")
     await world.broker.api(f"STREAM.PURGE.{subjects.EVENTS_STREAM}")
@@ -344,8 +338,7 @@ async def test_a_renewal_that_finds_the_lease_lost_stops_its_run(world, monkeypa
         return "lost"
 
     monkeypatch.setattr(leases.Lease, "renew", lost)
-    await world.dispatcher()
-    await world.worker(app_with(job))
+    await world.serve(app_with(job))
     await queue(world)
     await asyncio.wait_for(stopped.wait(), 10)
 
@@ -489,8 +482,7 @@ async def test_a_claim_with_an_answer_that_decides_nothing_is_made_again(
         return answers.pop() if answers else await publish(*given, **options)
 
     monkeypatch.setattr(leases, "publish", first_undecided)
-    await world.dispatcher()
-    await world.worker(app_with(job))
+    await world.serve(app_with(job))
     await queue(world)
     await until_run(world, "completed")
     assert (answers, len(ran)) == ([], 1)
@@ -509,8 +501,7 @@ async def test_an_outcome_that_was_stored_without_a_reply_counts_once(world, mon
         return NoAnswer("the reply was lost")
 
     monkeypatch.setattr(leases, "publish", mute)
-    await world.dispatcher()
-    await world.worker(app_with(job))
+    await world.serve(app_with(job))
     await queue(world)
     assert (await until_run(world, "completed"))["output"] == "done"
     rows = await world.rows("SELECT type, accepted FROM dispatcher.history WHERE run_id IS NULL")

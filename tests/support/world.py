@@ -109,6 +109,11 @@ class World:
         self._workers.append((stop, task, broker))
         return worker
 
+    async def serve(self, app: App, **settings: Any) -> Worker:
+        """Start a dispatcher, and a worker of the app with these settings."""
+        await self.dispatcher()
+        return await self.worker(app, **settings)
+
     def client(self, actor: str | None = None) -> AbstractAsyncContextManager[Client]:
         """A client of a console in this process; the audit names the actor."""
         return client_of(
