@@ -2,6 +2,7 @@
 
 import asyncpg
 import pytest_asyncio
+from headway_console.reading import connect_reader
 from support.desks import Desk, open_desk
 from support.gates import Gates, SetClock
 from support.letters import Ops
@@ -58,3 +59,12 @@ async def application(database_url, database):
     connection = await asyncpg.connect(database_url)
     yield connection
     await connection.close()
+
+
+@pytest_asyncio.fixture
+async def reader(database_url):
+    """A connection of the console's role, which only reads."""
+    pool = await connect_reader(database_url)
+    async with pool.acquire() as connection:
+        yield connection
+    await pool.close()

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import msgspec
 import nats
-import pytest
 from headway import App, Fatal, every, manual, retry
 from headway.define.inputs import schema_id
 from support.invariants import check_invariants
@@ -132,24 +131,29 @@ async def test_a_failure_is_tried_again_and_then_becomes_a_dead_letter_that_bloc
     await check_invariants(world.database)
 
 
-@pytest.mark.parametrize(
-    ("body", "kind"),
-    [
-        (lambda ctx: (_ for _ in ()).throw(Fatal("no use")), "Fatal"),
-        (lambda ctx: object(), "output_not_json"),
-        (lambda ctx: "x" * 300_000, "output_too_large"),
-        (lambda ctx: "a\x00b", "output_not_json"),
-    ],
-    ids=["fatal", "not-json", "too-large", "nul"],
-)
-async def test_a_fatal_failure_is_dead_lettered_at_once(world, body, kind):
+def give_up(ctx):
+    raise Fatal("no use")
+
+
+FATAL = {
+    "fatal": (give_up, "Fatal"),
+    "not-json": (lambda ctx: object(), "output_not_json"),
+    "too-large": (lambda ctx: "x" * 300_000, "output_too_large"),
+    "nul": (lambda ctx: "a\x00b", "output_not_json"),
+}
+
+
+async def test_a_fatal_failure_is_dead_lettered_at_once(world):
     app = App("test")
-    app.job("broken")(every(seconds=1)(body))
+    for name, (body, _) in FATAL.items():
+        app.job(name)(every(seconds=1)(body))
     await world.serve(app)
     await world.scheduler(app)
-    await world.until("SELECT count(*) FROM dispatcher.dead_letter")
-    rows = await world.rows("SELECT failure FROM dispatcher.metadata")
-    assert [row["failure"]["kind"] for row in rows] == [kind]
+    await world.until("SELECT count(*) = $1 FROM dispatcher.dead_letter", len(FATAL))
+    rows = await world.rows("SELECT job, failure FROM dispatcher.metadata ORDER BY job")
+    assert [(row["job"], row["failure"]["kind"]) for row in rows] == sorted(
+        (name, kind) for name, (_, kind) in FATAL.items()
+    )
     await check_invariants(world.database)
 
 

@@ -8,6 +8,7 @@ from headway_contract.manifests import PauseRequest, ResumeRequest
 from headway_errors import Rejected
 from headway_scheduler.declare.plan import plan
 from headway_scheduler.operate import pause
+from support.timeline import minutely
 
 pytestmark = pytest.mark.thorough
 
@@ -16,10 +17,7 @@ LATER = "2027-03-01 14:00"
 
 
 def shot(at: str = AT, **options) -> App:
-    app = App("test")
-    app.job("job", group="ops")(lambda ctx: None)
-    app.schedule("a", job="job", when=once(at), **options)
-    return app
+    return minutely(once(at), **options)
 
 
 async def switch(timeline, *, enabled: bool, **more) -> str:
@@ -265,3 +263,45 @@ async def test_the_console_shows_the_refusal(world, console):
             shown = await web.get(reply.headers["location"])
             assert "its time has passed: give it another time" in shown.text, path
     assert await world.value("SELECT disabled_by FROM scheduler.manifest") == "once"
+
+
+async def test_a_one_shot_disables_itself_and_is_re_armed_only_by_another_time(timeline):
+    await timeline.declare(shot())
+    assert (await timeline.tick(minutes=90)).fired == 1, "it fires even if it was missed"
+    assert (await timeline.manifest("a"))["enabled"], "not before its work has ended"
+    await timeline.settle("a")
+    row = await timeline.manifest("a")
+    assert (row["enabled"], row["disabled_by"]) == (False, "once")
+    await timeline.declare(shot(priority=3))
+    assert (await timeline.tick(minutes=95)).fired == 0
+    await timeline.declare(shot(LATER))
+    assert (await timeline.tick(minutes=120)).fired == 1
+
+
+async def test_a_one_shot_whose_time_was_skipped_disables_itself_too(timeline):
+    await timeline.declare(shot(misfire=skip_missed()))
+    assert (await timeline.tick(minutes=90)).fired == 0
+    row = await timeline.manifest("a")
+    assert (row["enabled"], row["disabled_by"], row["next_due_at"]) == (False, "once", None)
+    assert await timeline.ledger("a") == [("10", "skipped", "missed")]
+
+
+async def test_a_one_shot_of_a_group_that_was_disabled_has_had_its_shot(timeline):
+    await timeline.declare(shot())
+    for minutes, enabled in ((5, False), (90, True)):
+        timeline.at(minutes=minutes)
+        await timeline.change_group(enabled=enabled)
+    row = await timeline.manifest("a")
+    assert (row["enabled"], row["disabled_by"]) == (False, "once")
+    assert await timeline.ledger("a") == [("10", "skipped", "group_disabled")]
+
+
+async def test_a_one_shot_that_was_blocked_has_had_its_shot(timeline):
+    await timeline.declare(shot())
+    await timeline.trigger("a")
+    letter = await timeline.dead_letter("a")
+    assert (await timeline.tick(minutes=90)).fired == 0
+    assert (await timeline.manifest("a"))["enabled"]
+    await timeline.resolve("a", *letter, retried=False)
+    row = await timeline.manifest("a")
+    assert (row["enabled"], row["disabled_by"], row["next_due_at"]) == (False, "once", None)

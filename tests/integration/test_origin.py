@@ -16,10 +16,9 @@ pytestmark = pytest.mark.thorough
 
 
 @pytest_asyncio.fixture
-async def timeline(database) -> Timeline:
-    made = Timeline(database)
-    await made.declare(app_with_jobs())
-    return made
+async def timeline(timeline) -> Timeline:
+    await timeline.declare(app_with_jobs())
+    return timeline
 
 
 async def origin_of(timeline: Timeline, work):

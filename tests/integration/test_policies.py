@@ -5,7 +5,7 @@ from itertools import permutations
 from uuid import UUID, uuid4
 
 import pytest
-from headway import App, allow, catch_up, every, exclude_times, once, skip_missed, spaced
+from headway import App, allow, catch_up, every, exclude_times, skip_missed, spaced
 from headway.define.packing import pack, unpack
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, WorkSettled
 from support.timeline import Timeline, minutely
@@ -330,48 +330,6 @@ async def test_the_tick_does_not_wake_before_the_jitter_of_a_spaced_manifest_end
     timeline.clock.at = fires_at
     await timeline.tick()
     assert len(await timeline.under_way("a")) == 1
-
-
-async def test_a_one_shot_disables_itself_and_is_re_armed_only_by_another_time(timeline):
-    await timeline.declare(minutely(once("2027-03-01 12:10")))
-    assert (await timeline.tick(minutes=90)).fired == 1, "it fires even if it was missed"
-    assert (await timeline.manifest("a"))["enabled"], "not before its work has ended"
-    await timeline.settle("a")
-    row = await timeline.manifest("a")
-    assert (row["enabled"], row["disabled_by"]) == (False, "once")
-    await timeline.declare(minutely(once("2027-03-01 12:10"), priority=3))
-    assert (await timeline.tick(minutes=95)).fired == 0
-    await timeline.declare(minutely(once("2027-03-01 14:00")))
-    assert (await timeline.tick(minutes=120)).fired == 1
-
-
-async def test_a_one_shot_whose_time_was_skipped_disables_itself_too(timeline):
-    await timeline.declare(minutely(once("2027-03-01 12:10"), misfire=skip_missed()))
-    assert (await timeline.tick(minutes=90)).fired == 0
-    row = await timeline.manifest("a")
-    assert (row["enabled"], row["disabled_by"], row["next_due_at"]) == (False, "once", None)
-    assert await timeline.ledger("a") == [("10", "skipped", "missed")]
-
-
-async def test_a_one_shot_of_a_group_that_was_disabled_has_had_its_shot(timeline):
-    await timeline.declare(minutely(once("2027-03-01 12:10")))
-    for minutes, enabled in ((5, False), (90, True)):
-        timeline.at(minutes=minutes)
-        await timeline.change_group(enabled=enabled)
-    row = await timeline.manifest("a")
-    assert (row["enabled"], row["disabled_by"]) == (False, "once")
-    assert await timeline.ledger("a") == [("10", "skipped", "group_disabled")]
-
-
-async def test_a_one_shot_that_was_blocked_has_had_its_shot(timeline):
-    await timeline.declare(minutely(once("2027-03-01 12:10")))
-    await timeline.trigger("a")
-    letter = await timeline.dead_letter("a")
-    assert (await timeline.tick(minutes=90)).fired == 0
-    assert (await timeline.manifest("a"))["enabled"]
-    await timeline.resolve("a", *letter, retried=False)
-    row = await timeline.manifest("a")
-    assert (row["enabled"], row["disabled_by"], row["next_due_at"]) == (False, "once", None)
 
 
 async def test_jitter_is_decided_once_and_stored(timeline):

@@ -185,6 +185,7 @@ async def test_what_an_operator_disabled_and_code_dropped_can_be_deleted(timelin
     await timeline.change("b", enabled=False)
     await timeline.declare(app_with("a"), prune="disable")
     await timeline.do(changes.delete, DeleteRequest(manifest="b"))
+    assert await timeline.manifest("b") is None
 
 
 async def test_the_older_of_two_dead_letters_still_blocks(timeline):

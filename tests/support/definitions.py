@@ -1,5 +1,6 @@
 """Problems of definitions, in an app or in a file."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,15 @@ def problems(source: App | str | Path) -> list[str]:
     return caught.value.problems
 
 
-def check_beginnings(found: list[str], expected: list[str]) -> None:
-    """Raise unless there are just so many problems, each with its expected beginning."""
+def check_beginnings(found: Collection[str], expected: Collection[str]) -> None:
+    """Raise unless there are just so many problems, and one with each beginning."""
     for beginning in expected:
         assert any(problem.startswith(beginning) for problem in found), beginning
-    assert len(found) == len(expected)
+    assert len(found) == len(expected), found
+
+
+def check_phrases(found: Collection[str], expected: Collection[str]) -> None:
+    """Raise unless there are just so many problems, and one with each phrase in it."""
+    for phrase in expected:
+        assert any(phrase in problem for problem in found), phrase
+    assert len(found) == len(expected), found

@@ -11,7 +11,7 @@ import msgspec
 from headway_contract import event
 from headway_contract.lifecycle import Failure
 from headway_contract.orders import RunDispatched
-from headway_contract.work import WorkQueued
+from headway_contract.work import ManifestChanged, WorkBroughtForward, WorkQueued
 from headway_decisions.runs.folding import Run
 from headway_dispatcher.gate.gate import Gate, GateResult
 from headway_dispatcher.gate.situation import Waits
@@ -21,7 +21,7 @@ from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import HISTORY
 from headway_dispatcher.wakeups import Wakeups
 from headway_history import Record
-from headway_postgres_kit import DATABASE_CLOCK, Clock, Database, StatementBatch
+from headway_postgres_kit import DATABASE_CLOCK, Clock, Connection, Database, StatementBatch
 
 from support.works import queued
 
@@ -227,3 +227,18 @@ async def many_pools(url: str, count: int) -> AsyncIterator[list[Database]]:
 async def waiting_reasons(gates: Gates) -> list[str]:
     """Why all that waits waits."""
     return sorted((await gates.reasons()).values())
+
+
+def switch(manifest: UUID, version: int, *, enabled: bool) -> ManifestChanged:
+    """A manifest of the group `etl` is enabled or disabled."""
+    return ManifestChanged(
+        manifest_id=manifest, manifest="m", group="etl", version=version, enabled=enabled
+    )
+
+
+async def bring_forward(connection: Connection, work: UUID) -> None:
+    """Take in that work shall run before other work."""
+    records: list[Record] = []
+    requests = [WorkBroughtForward(work=work, group="etl", at=START)]
+    await work_intake.bring_forward(connection, requests, START, records)
+    await HISTORY.append(connection, records)
