@@ -41,8 +41,7 @@ def demo() -> App:
 async def demo_world(world):
     """A system in which one run completed and one failed fatally."""
     app = demo()
-    await world.serve(app)
-    await world.fire(app)
+    await world.run(app)
     await world.until_settled(at_least=2)
     return world
 
@@ -169,8 +168,7 @@ async def test_events_are_followed_until_ctrl_c(world, command):
     app = demo()
     follower = await command.start("events", "--follow", "--json", "--type", "run.*")
     try:
-        await world.serve(app)
-        await world.fire(app)
+        await world.run(app)
         seen = set()
         async with asyncio.timeout(30):
             while not {"headway.run.completed.v1", "headway.run.failed.v1"} <= seen:

@@ -54,8 +54,7 @@ class Incident:
 @pytest_asyncio.fixture
 async def incident(world, tmp_path, console):
     made = Incident(world, Shell(tmp_path), console)
-    await world.serve(made.app, worker_name="w1")
-    await world.fire(made.app)
+    await world.run(made.app, worker_name="w1")
     yield made
     made.hold.set()
 

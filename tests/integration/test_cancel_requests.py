@@ -137,8 +137,7 @@ async def test_without_a_dispatcher_the_cancel_is_recorded_and_applied_later(wor
 
 async def test_a_manifest_cancel_ends_its_work_and_its_pending_trigger(world):
     app = app_with(forever, overlap="queue_one", manifests=("m", "other"))
-    await world.serve(app)
-    await world.fire(app)
+    await world.run(app)
     await world.until("SELECT count(*) = 2 FROM dispatcher.metadata WHERE state = 'in_progress'")
     async with world.client("ada") as client:
         assert (await client.trigger("m")).result == "owed"
@@ -229,8 +228,7 @@ async def test_a_dead_letter_that_was_just_retried_ends_with_its_manifest(world,
 
     app.job("job", group="ops")(fail)
     app.schedule("m", job="job", when=when_made_due(), retry=RetryPolicy(attempts=1))
-    await world.serve(app)
-    await world.fire(app)
+    await world.run(app)
     letter = await world.until("SELECT id FROM dispatcher.dead_letter")
     await world.until("SELECT count(*) FROM scheduler.manifest WHERE blocked_by IS NOT NULL")
     await world.stop_workers()

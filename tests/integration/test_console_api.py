@@ -268,8 +268,7 @@ async def test_pages_of_entries_with_equal_times_are_complete(world, console):
 
 async def test_lists_need_no_other_service(world, console):
     app = an_app()
-    await world.serve(app, worker_name="w1")
-    await world.fire(app)
+    await world.run(app, worker_name="w1")
     await world.until_settled(at_least=2)
     await world.stop()
     world.services.clear()
@@ -311,8 +310,7 @@ async def test_lists_need_no_other_service(world, console):
 async def test_a_client_reads_and_changes_over_http(world, console, monkeypatch):
     monkeypatch.setattr("headway.client.http_control._PAGE", 1)
     app = an_app()
-    await world.serve(app, worker_name="w1")
-    await world.fire(app)
+    await world.run(app, worker_name="w1")
     await world.until_settled(at_least=2)
     async with Client(console.url, token=console.tokens["operator"]) as client:
         assert len(await client.manifests()) == len(app.definitions().manifests)

@@ -24,8 +24,7 @@ async def test_filters_of_events_can_be_combined(world, reader):
     app.job("other", group="ops")(_nothing)
     for name, job in (("a", "job"), ("b", "job"), ("c", "other")):
         app.schedule(name, job=job, when=HOURLY, input={})
-    await world.serve(app)
-    await world.fire(app)
+    await world.run(app)
     await world.until_settled(at_least=3)
     everything = (await page_of_events(reader, EventFilter())).items
     manifests = {

@@ -59,8 +59,7 @@ async def _is(value):
 
 
 async def run_once(world, app, **due):
-    await world.serve(app)
-    await world.fire(app)
+    await world.run(app)
     await world.until_settled(at_least=2)
 
 

@@ -189,8 +189,7 @@ class TestSlots:
             await asyncio.Event().wait()
 
         app.schedule("m", job=job, when=when_made_due())
-        await world.serve(app)
-        await world.fire(app)
+        await world.run(app)
         letter = await world.until("SELECT id FROM dispatcher.dead_letter")
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.work)")
         async with world.client() as client:
@@ -305,8 +304,7 @@ class TestManifests:
             if not fixed.is_set():
                 raise ValueError("boom")
 
-        await world.serve(app)
-        await world.fire(app)
+        await world.run(app)
         letter = await world.until("SELECT blocked_by FROM scheduler.manifest")
         fixed.set()
         async with world.client("ada") as client:
@@ -333,8 +331,7 @@ class TestManifests:
         async def job(ctx):
             raise ValueError("boom")
 
-        await world.serve(app)
-        await world.fire(app)
+        await world.run(app)
         await world.until("SELECT last_outcome = 'dead_lettered' FROM scheduler.manifest")
         assert await world.value("SELECT blocked_by FROM scheduler.manifest") is None
         async with world.client() as client:

@@ -132,8 +132,7 @@ async def test_a_client_explains_work(world):
     @when_made_due()
     async def job(ctx): ...
 
-    await world.serve(app)
-    await world.fire(app)
+    await world.run(app)
     waits = await world.until("SELECT id FROM dispatcher.waiting")
     async with world.client("ada") as client:
         answer = await client.explain_work(waits)

@@ -327,8 +327,7 @@ class TestAnswers:
 
     @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
     async def test_an_answer_is_bounded_and_names_the_work_it_left_out(self, world, app):
-        await world.serve(app)
-        await world.fire(app)
+        await world.run(app)
         await world.until_settled()
         [row] = await world.rows("SELECT id FROM dispatcher.work_queue")
         work = row["id"]

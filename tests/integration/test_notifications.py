@@ -171,8 +171,7 @@ async def test_fires_that_a_request_finds_missed_are_notified(world, receiver):
 
 async def test_without_a_webhook_nothing_is_written(world):
     app = failing_app()
-    await world.serve(app)
-    await world.fire(app)
+    await world.run(app)
     await world.until("SELECT count(*) = 1 FROM scheduler.manifest WHERE blocked_by IS NOT NULL")
     assert await world.value("SELECT count(*) FROM scheduler.notification") == 0
     async with world.client() as client:

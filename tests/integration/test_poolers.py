@@ -102,8 +102,7 @@ async def test_a_pool_with_a_session_for_each_client_serves(
         await until(lambda: listens(url), within=10, what="PgBouncer listens")
         world = World(url, nats_url, database, broker)
         try:
-            await world.serve(app)
-            await world.fire(app)
+            await world.run(app)
             await world.until_settled()
             # Limits hold behind PgBouncer, too.
             by_way = await Database.connect(url, name="test", answer_seconds=6)

@@ -184,8 +184,7 @@ async def _logged(caplog, text: str) -> bool:
 @pytest_asyncio.fixture
 async def leftovers(world, app):
     """Publish orders of a finished lease, of an unknown lease, and of a live lease."""
-    await world.serve(app)
-    await world.fire(app)
+    await world.run(app)
     await world.until_settled()
     await world.stop_workers()
     finished = await world.value("SELECT id FROM dispatcher.lease")

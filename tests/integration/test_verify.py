@@ -68,8 +68,7 @@ def demo() -> App:
 async def settled(world: World) -> World:
     """Return a world in which work completed, was retried, and became a dead letter."""
     app = demo()
-    await world.serve(app)
-    await world.fire(app)
+    await world.run(app)
     await world.until_settled(at_least=3)
     return world
 
@@ -260,8 +259,7 @@ async def test_it_stays_true_while_everything_goes_on(world):
     async def job(ctx, number: int): ...
 
     app.schedule_many("m", job=job, items={str(n): n for n in range(40)}, when=when_made_due())
-    await world.serve(app)
-    await world.fire(app)
+    await world.run(app)
     while not await world.value(
         "SELECT count(*) = 40 FROM dispatcher.work_queue WHERE state = 'settled'"
     ):

@@ -114,6 +114,11 @@ class World:
         await self.dispatcher()
         return await self.worker(app, **settings)
 
+    async def run(self, app: App, **settings: Any) -> Service:
+        """Start a dispatcher, a worker and a scheduler, with every manifest due right now."""
+        await self.serve(app, **settings)
+        return await self.fire(app)
+
     def client(self, actor: str | None = None) -> AbstractAsyncContextManager[Client]:
         """A client of a console in this process; the audit names the actor."""
         return client_of(
