@@ -19,7 +19,6 @@ from headway_contract.lifecycle import LeaseClaimed, RunCompleted
 from headway_contract.orders import RunDispatched
 from headway_contract.settled import WorkSettled
 from headway_contract.work import WorkQueued
-from headway_contract.worker_protocol import Heartbeat
 from headway_dispatcher.intake.work_intake import work_intake
 from headway_dispatcher.wakeups import Wakeups
 from headway_jetstream_kit import Refused
@@ -53,8 +52,7 @@ async def orders(world) -> Orders:
     for number in range(RUNS):
         app.schedule(f"m{number}", job="job", when=when_made_due())
     dispatcher = await world.dispatcher(orphan_timeout_seconds=600)
-    beat = Heartbeat(worker="w1", nonce="n1", jobs=["job"], slots=RUNS)
-    await world.broker.client.request(subjects.HEARTBEAT, msgspec.json.encode(beat), timeout=5)
+    await world.beat("w1", nonce="n1", slots=RUNS)
     scheduler = await world.fire(app)
     puller = await order_puller(world, "job")
     taken: list[RunDispatched] = []

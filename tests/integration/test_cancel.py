@@ -11,7 +11,7 @@ from headway_clock import utc_now
 from headway_contract import subjects
 from headway_contract.settled import WorkSettled
 from headway_contract.work import RetryPolicy, WorkBroughtForward
-from headway_contract.worker_protocol import CancelPush, Heartbeat, HeartbeatReply
+from headway_contract.worker_protocol import CancelPush
 from headway_jetstream_kit.provisioning import stream_info
 from support.invariants import check_invariants
 from support.work_events import WorkPublisher, app_with
@@ -42,14 +42,6 @@ class Scheduler(WorkPublisher):
 @pytest.fixture
 def scheduler(world) -> Scheduler:
     return Scheduler(world)
-
-
-async def beat(world, worker: str, nonce: str = "n1", **fields) -> HeartbeatReply:
-    body = msgspec.json.encode(
-        Heartbeat(worker=worker, nonce=nonce, jobs=["job"], slots=5, **fields)
-    )
-    reply = await world.broker.client.request(subjects.HEARTBEAT, body, timeout=5)
-    return msgspec.json.decode(reply.data, type=HeartbeatReply)
 
 
 @pytest.mark.parametrize("times", [1, 3])
@@ -156,7 +148,7 @@ async def test_an_unclaimed_order_is_withdrawn(world, scheduler):
     async def job(ctx): ...
 
     await world.dispatcher()
-    await beat(world, "idle")
+    await world.beat("idle", slots=5)
     work = await scheduler.queue()
     await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE state = 'dispatched'")
     await scheduler.cancel(work)
@@ -198,12 +190,12 @@ async def test_a_cancel_is_pushed_and_repeated_in_every_heartbeat_reply(world, s
         (run, lease, "stop it")
     ]
     for _ in range(3):
-        reply = await beat(world, "w1", worker.nonce, leases=[lease])
+        reply = await world.beat("w1", nonce=worker.nonce, slots=5, leases=[lease])
         assert [(item.run, item.reason) for item in reply.cancel] == [(run, "stop it")]
-    assert (await beat(world, "w1", "another-process")).cancel == []
+    assert (await world.beat("w1", nonce="another-process")).cancel == []
     release.set()
     assert (await scheduler.until_settled(work)).outcome == "cancelled"
-    assert (await beat(world, "w1", worker.nonce)).cancel == []
+    assert (await world.beat("w1", nonce=worker.nonce)).cancel == []
 
 
 async def test_a_run_that_fails_after_the_request_is_not_tried_again(world, scheduler):

@@ -3,14 +3,12 @@
 from datetime import timedelta
 from uuid import uuid4
 
-import msgspec
 import pytest
 from headway import App, manual
 from headway_clock import utc_now
 from headway_contract import decode, subjects
 from headway_contract.reconcile import OutstandingWork
 from headway_contract.work_queue import CancelOutstandingRequest
-from headway_contract.worker_protocol import Heartbeat
 from headway_postgres_kit import DATABASE_CLOCK
 from headway_scheduler.healing.healing import Healing
 from headway_scheduler.healing.republish import republish_work
@@ -302,8 +300,7 @@ class TestRequests:
         )
         answer = await ask(world, works=[outstanding])
         assert answer.not_brought_forward == answer.not_cancelled == [waiting]
-        beat = Heartbeat(worker="idle", nonce="n", jobs=["job"], slots=1)
-        await world.broker.client.request(subjects.HEARTBEAT, msgspec.json.encode(beat), timeout=5)
+        await world.beat("idle")
         await world.until("SELECT count(*) FROM dispatcher.metadata")
         answer = await ask(world, works=[outstanding])
         assert (answer.not_brought_forward, answer.not_cancelled) == ([], [waiting])

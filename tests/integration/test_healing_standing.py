@@ -59,19 +59,20 @@ class TestBlocks:
         await check_invariants(world.database)
 
     @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
-    async def test_a_lost_acknowledgement_unblocks_the_manifest(self, world, failing):
-        await self.blocked(world, failing)
-        await world.value(
+    @pytest.mark.parametrize(
+        "lost",
+        [
             "UPDATE dispatcher.dead_letter"
-            " SET state = 'acknowledged', resolved_at = clock_timestamp(), actor = 'ada'"
-        )
-        await world.scheduler(**QUICK)
-        await world.until("SELECT blocked_by IS NULL FROM scheduler.manifest")
-
-    @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
-    async def test_a_deleted_dead_letter_unblocks_the_manifest(self, world, failing):
+            " SET state = 'acknowledged', resolved_at = clock_timestamp(), actor = 'ada'",
+            "DELETE FROM dispatcher.dead_letter",
+        ],
+        ids=["acknowledgement", "deletion"],
+    )
+    async def test_a_lost_acknowledgement_or_deletion_unblocks_the_manifest(
+        self, world, failing, lost
+    ):
         await self.blocked(world, failing)
-        await world.value("DELETE FROM dispatcher.dead_letter")
+        await world.value(lost)
         await world.scheduler(**QUICK)
         await world.until("SELECT blocked_by IS NULL FROM scheduler.manifest")
 

@@ -88,22 +88,22 @@ async def start_services(world, app):
     return scheduler
 
 
-@pytest.mark.parametrize("ending", ["stop", "kill"])
-async def test_nats_restarts(own_world, own_nats, app, ending):
-    scheduler = await start_services(own_world, app)
-    await getattr(own_nats, ending)()
-    await own_nats.start()
-    await wait_for_completions(own_world)
-    await stop_tick_and_settle(own_world, scheduler)
+async def check_restarts(world, server, app) -> None:
+    """Stop the server, and then kill it; work completes after each start."""
+    scheduler = await start_services(world, app)
+    for end in (server.stop, server.kill):
+        await end()
+        await server.start()
+        await wait_for_completions(world)
+    await stop_tick_and_settle(world, scheduler)
 
 
-@pytest.mark.parametrize("ending", ["stop", "kill"])
-async def test_postgres_restarts(own_world, own_postgres, app, ending):
-    scheduler = await start_services(own_world, app)
-    await getattr(own_postgres, ending)()
-    await own_postgres.start()
-    await wait_for_completions(own_world)
-    await stop_tick_and_settle(own_world, scheduler)
+async def test_nats_restarts(own_world, own_nats, app):
+    await check_restarts(own_world, own_nats, app)
+
+
+async def test_postgres_restarts(own_world, own_postgres, app):
+    await check_restarts(own_world, own_postgres, app)
     assert await own_world.value("SELECT count(*) FROM dispatcher.rejected") == 0
 
 

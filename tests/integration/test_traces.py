@@ -157,10 +157,9 @@ async def test_one_trace_follows_a_piece_of_work(collector, processes, world, da
         return {"tick", "relay", "gate", "projector", "intake"} <= names
 
     await until(passes_exported, within=15, what="every pass has exported a span")
-    async with database.acquire() as connection:
-        traces = await connection.fetch(
-            "SELECT DISTINCT trace_id FROM dispatcher.metadata WHERE work_id = $1", answer.work
-        )
+    traces = await world.rows(
+        "SELECT DISTINCT trace_id FROM dispatcher.metadata WHERE work_id = $1", answer.work
+    )
     assert [row["trace_id"] for row in traces] == [top.trace], "runs name their trace"
 
 
@@ -177,50 +176,33 @@ async def test_activated_work_is_linked_to_its_run(collector, processes, world):
     assert activated.trace != top.trace
 
 
-async def test_enqueued_work_is_linked_to_the_application(collector, processes, world, database):
+async def test_enqueued_work_is_linked_to_the_application(collector, processes, world):
     async with world.client() as client:
         await ready(client)
-    async with database.acquire() as connection:
-        work = await connection.fetchval(
-            "SELECT headway.enqueue('flaky', traceparent => $1)", APPLICATION
-        )
+    work = await world.value("SELECT headway.enqueue('flaky', traceparent => $1)", APPLICATION)
     expected = TREE_OF_A_RETRY.replace("decide", "decide ⇠ scheduler enqueue", 1)
     top = await collector.seen(expected, work=str(work))
     assert top.links[-1] == ("a" * 32, "b" * 16)
 
 
 async def test_a_letter_that_is_retried_goes_on_in_the_trace_of_its_work(
-    collector, processes, world, database
+    collector, processes, world
 ):
     async with world.client() as client:
         await ready(client)
         work = (await client.enqueue("stubborn", 0)).work
-
-        async def failed():
-            async with database.acquire() as connection:
-                return await connection.fetchval(
-                    "SELECT id FROM dispatcher.dead_letter WHERE work_id = $1", work
-                )
-
-        letter = await until(failed, within=20, what="a dead letter")
+        letter = await world.until("SELECT id FROM dispatcher.dead_letter WHERE work_id = $1", work)
         await client.retry(letter, input=1)
     await collector.seen(TREE_OF_A_RETRIED_LETTER, work=str(work))
 
 
 async def test_what_is_cancelled_before_it_runs_is_settled_in_its_trace(
-    collector, processes, world, database
+    collector, processes, world
 ):
     async with world.client() as client:
         await ready(client)
         work = (await client.enqueue("stubborn", 1, delay=3600)).work
-
-        async def waits():
-            async with database.acquire() as connection:
-                return await connection.fetchval(
-                    "SELECT count(*) FROM dispatcher.work_queue WHERE id = $1", work
-                )
-
-        await until(waits, within=20, what="the dispatcher has it")
+        await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE id = $1", work)
         await client.cancel(work)
     await collector.seen(TREE_OF_A_CANCEL, work=str(work))
 

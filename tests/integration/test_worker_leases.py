@@ -10,7 +10,7 @@ from headway_clock import utc_now
 from headway_contract import decode, encode, event, subjects
 from headway_contract.fields import OUTPUT_LIMIT
 from headway_contract.lifecycle import LeaseClaimed, LeaseRenewed, RunCompleted, RunFailed
-from headway_contract.worker_protocol import CancelPush, Heartbeat
+from headway_contract.worker_protocol import CancelPush
 from headway_dispatcher.gate import gate
 from headway_jetstream_kit import Refused, Stored
 from headway_jetstream_kit.publish import NoAnswer, publish
@@ -95,7 +95,7 @@ class Stranger:
 
     @classmethod
     async def takes(cls, world) -> "Stranger":
-        await beat(world)
+        await world.beat("stranger", slots=5)
         await queue(world)
         puller = await order_puller(world, "job")
         [message] = await puller.fetch(1, wait=15)
@@ -115,11 +115,6 @@ class Stranger:
     @property
     def run(self):
         return self.order.runs[0].run
-
-
-async def beat(world, worker: str = "stranger", nonce: str = "n") -> None:
-    heartbeat = Heartbeat(worker=worker, nonce=nonce, jobs=["job"], slots=5)
-    await world.broker.client.request(subjects.HEARTBEAT, msgspec.json.encode(heartbeat), timeout=5)
 
 
 async def test_an_output_that_is_too_large_fails_from_any_worker(world):

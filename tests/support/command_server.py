@@ -51,6 +51,7 @@ def _server() -> socket.socket:
             [sys.executable, "-P", __file__, str(theirs.fileno())],
             env={name: value for name, value in os.environ.items() if "HEADWAY" not in name},
             stdin=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for pytest alone
             pass_fds=[theirs.fileno()],
         )
     return ours

@@ -9,7 +9,7 @@ from headway.worker.leases import Lease
 from headway_clock import utc_now
 from headway_contract import decode, encode, event, subjects
 from headway_contract.lifecycle import RunFailed
-from headway_contract.worker_protocol import Heartbeat, HeartbeatReply, LeaseAnswer, LeaseQuestion
+from headway_contract.worker_protocol import HeartbeatReply, LeaseAnswer, LeaseQuestion
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.publish import publish
 
@@ -43,11 +43,7 @@ class Desk:
         return msgspec.json.decode(reply.data, type=LeaseAnswer)
 
     async def heartbeat(self, worker: str, nonce: str = "n1", **fields) -> HeartbeatReply:
-        beat = Heartbeat(worker=worker, nonce=nonce, **{"jobs": ["job"], "slots": 5, **fields})
-        reply = await self.world.broker.client.request(
-            subjects.HEARTBEAT, msgspec.json.encode(beat), timeout=5
-        )
-        return msgspec.json.decode(reply.data, type=HeartbeatReply)
+        return await self.world.beat(worker, nonce=nonce, **{"slots": 5, **fields})
 
     async def restart(self, nonce: str, code_version: str) -> None:
         """Another process goes by the name of w1 from now on."""
@@ -114,5 +110,6 @@ async def open_desk(world: World, **settings: Any) -> Desk:
     desk = Desk(world, None)
     await desk.heartbeat("w1")
     await world.fire(app)
+    await desk.heartbeat("w1")  # a busy machine may count it as lost by now
     await desk.take_order()
     return desk

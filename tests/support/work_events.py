@@ -1,11 +1,12 @@
 """Publish to the dispatcher as a scheduler does."""
 
+import base64
 from typing import Any
 from uuid import UUID, uuid4
 
 from headway import App
 from headway_clock import utc_now
-from headway_contract import decode, encode, event, subjects
+from headway_contract import Event, decode, encode, event, subjects
 from headway_contract.envelope import EventData
 from headway_contract.work import RetryPolicy, WorkCancelRequested
 from headway_jetstream_kit import Broker, Puller, Stored
@@ -43,14 +44,7 @@ class WorkPublisher:
 
     async def events(self, kind: type) -> list[Any]:
         """Return the events of a kind in the stream of settled work."""
-        info = await stream_info(self.broker, subjects.SETTLED_STREAM)
-        found: list[Any] = []
-        for sequence in range(1, info["state"]["last_seq"] + 1):
-            message = await self.broker.client.jetstream().get_msg(
-                subjects.SETTLED_STREAM, sequence
-            )
-            found += [item.data for item in decode(message.data)]
-        return [data for data in found if isinstance(data, kind)]
+        return await stored_events(self.broker, subjects.SETTLED_STREAM, kind)
 
     async def until_taken_in(self) -> None:
         """Wait until the dispatcher has taken in all messages."""
@@ -60,6 +54,19 @@ class WorkPublisher:
             return info["state"]["messages"] == 0
 
         await until(none_left, within=20, what="all messages are taken in")
+
+
+async def stored_events(broker: Broker, stream: str, kind: type) -> list[Any]:
+    """Return the events of a kind in a stream, in their order, each as often as it is there."""
+    state, found = (await stream_info(broker, stream))["state"], []
+    for sequence in range(max(state["first_seq"], 1), state["last_seq"] + 1):
+        raw = await broker.api(f"STREAM.MSG.GET.{stream}", {"seq": sequence})
+        found += [
+            item.data
+            for item in decode(base64.b64decode(raw["message"]["data"]))
+            if isinstance(item, Event) and isinstance(item.data, kind)
+        ]
+    return found
 
 
 async def queue(world, *, job: str = "job", **fields) -> UUID:

@@ -6,10 +6,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+import msgspec
 from headway import App, Client
 from headway.worker import Worker, WorkerSettings
 from headway_console.wiring import client_of
+from headway_contract import subjects
 from headway_contract.definitions import PrunePolicy
+from headway_contract.worker_protocol import HeartbeatReply
 from headway_dispatcher.provisioning import provision
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.wiring import start_dispatcher
@@ -127,6 +130,14 @@ class World:
             actor=actor or getpass.getuser(),
             orphan_timeout_seconds=QUICK["orphan_timeout_seconds"],
         )
+
+    async def beat(self, worker: str, **fields: Any) -> HeartbeatReply:
+        """Send the heartbeat of a worker that serves `job`; returns the dispatcher's reply."""
+        heartbeat = {"worker": worker, "nonce": "n", "jobs": ["job"], "slots": 1, **fields}
+        reply = await self.broker.client.request(
+            subjects.HEARTBEAT, msgspec.json.encode(heartbeat), timeout=5
+        )
+        return msgspec.json.decode(reply.data, type=HeartbeatReply)
 
     async def stop_workers(self) -> None:
         workers, self._workers = self._workers, []
