@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ _NO_TEST = ("**no test yet**", "nothing to show")
 _CANNOT_BITE = "cannot bite"
 
 
+@cache
 def known_tests(path: Path) -> set[str]:
     """The tests of a file: functions by their name, methods as `Class::name`."""
     found = set()
@@ -75,7 +77,9 @@ def blocks(path: Path, language: str) -> list[str]:
     return [body for found, body in _FENCED.findall(path.read_text()) if found == language]
 
 
-@pytest.mark.parametrize(("page", "at_least"), [(PARITY, 50), (RELIABILITY, 80)], ids=str)
+@pytest.mark.parametrize(
+    ("page", "at_least"), [(PARITY, 50), (RELIABILITY, 80)], ids=["parity", "reliability"]
+)
 def test_every_test_that_a_page_names_exists(page, at_least):
     text = page.read_text()
     assert len(named_tests(text)) > at_least
