@@ -40,6 +40,7 @@ async def own_world(own_postgres, own_nats):
     servers = TestPostgres(own_postgres.url)
     await servers.prepare()
     url = await servers.new_database()
+    await servers.close()
     database = await Database.connect(url, name="test")
     broker = await Broker.connect(own_nats.url, name="test")
     world = World(url, own_nats.url, database, broker)
