@@ -23,6 +23,7 @@ from headway_dispatcher.wakeups import Wakeups
 from headway_history import Record
 from headway_postgres_kit import DATABASE_CLOCK, Clock, Connection, Database, StatementBatch
 
+from support.queries import Queries
 from support.works import queued
 
 WATCH_CAPS = (Path(__file__).parent / "watch_caps.sql").read_text()
@@ -41,7 +42,7 @@ class SetClock:
         return self.at
 
 
-class Gates:
+class Gates(Queries):
     """The dispatcher's part of capacity, driven by hand."""
 
     def __init__(self, database: Database, *, clock: Clock = DATABASE_CLOCK, **settings: Any):
@@ -179,14 +180,6 @@ class Gates:
         return [
             msgspec.convert(msgspec.json.decode(row["body"])["data"], RunDispatched) for row in rows
         ]
-
-    async def rows(self, query: str, *arguments: Any) -> list[Any]:
-        async with self.database.acquire() as connection:
-            return list(await connection.fetch(query, *arguments))
-
-    async def value(self, query: str, *arguments: Any) -> Any:
-        async with self.database.acquire() as connection:
-            return await connection.fetchval(query, *arguments)
 
     async def execute(self, query: str, *arguments: Any) -> None:
         async with self.database.acquire() as connection:

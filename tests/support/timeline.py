@@ -29,6 +29,8 @@ from headway_scheduler.fire.tick import Tick, TickResult
 from headway_scheduler.operate import changes, triggers
 from headway_scheduler.outcomes.intake import take_in
 
+from support.queries import Queries
+
 START = datetime(2027, 3, 1, 12, tzinfo=UTC)
 
 
@@ -50,7 +52,7 @@ def minutely(when: When | None = None, **options: Any) -> App:
     return app
 
 
-class Timeline:
+class Timeline(Queries):
     """Declares, ticks and settles at times of the test's choosing."""
 
     def __init__(self, database: Database) -> None:
@@ -217,10 +219,6 @@ class Timeline:
 
     async def id_of(self, external_id: str) -> UUID:
         return (await self.manifest(external_id))["id"]
-
-    async def rows(self, query: str, *arguments: Any) -> list[Any]:
-        async with self.database.acquire() as connection:
-            return list(await connection.fetch(query, *arguments))
 
 
 def short(cause: str) -> str:

@@ -24,10 +24,12 @@ from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.wiring import start_scheduler
 from headway_service_kit.service import Service
 
+from support.queries import Queries
+
 QUICK = {"heartbeat_seconds": 0.2, "orphan_timeout_seconds": 2.0}
 
 
-class World:
+class World(Queries):
     """Starts services and workers, waits for what they do, and stops them all."""
 
     def __init__(
@@ -151,14 +153,6 @@ class World:
         await self.stop_workers()
         for service in self.services:
             await service.stop()
-
-    async def value(self, query: str, *arguments: Any) -> Any:
-        async with self.database.acquire() as connection:
-            return await connection.fetchval(query, *arguments)
-
-    async def rows(self, query: str, *arguments: Any) -> list[Any]:
-        async with self.database.acquire() as connection:
-            return list(await connection.fetch(query, *arguments))
 
     async def until(self, query: str, *arguments: Any, within: float = 20.0) -> Any:
         """Wait until a query's first value is true; returns it."""
