@@ -9,7 +9,7 @@ import pytest
 from headway_contract import subjects
 from headway_contract.definitions import ApplyRequest
 from headway_contract.operations import DrainRequest
-from support.healing import nightly
+from support.apps import nightly
 
 pytestmark = pytest.mark.thorough
 

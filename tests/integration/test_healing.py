@@ -14,16 +14,8 @@ from headway_scheduler.healing.healing import Healing
 from headway_scheduler.healing.republish import republish_work
 from headway_scheduler.operate import cancel
 from headway_service_kit.passes import Wakeup
-from support.healing import (
-    QUICK,
-    ask,
-    deaf_dispatcher,
-    many,
-    nightly,
-    purge,
-    stored_outcomes,
-    stored_work,
-)
+from support.apps import nightly
+from support.healing import QUICK, ask, deaf_dispatcher, many, purge, stored_outcomes, stored_work
 from support.invariants import check_invariants
 from support.world import until
 

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 from headway import App
 from headway_contract import subjects
+from support.apps import nightly
 from support.cadences import when_made_due
-from support.healing import nightly, purge
+from support.healing import purge
 from support.invariants import check_invariants
 from support.world import until
 

@@ -10,8 +10,9 @@ from headway_contract import subjects
 from headway_contract.reconcile import OutstandingWork, ReconcileAnswer
 from headway_scheduler.healing import reconcile_settings
 from headway_scheduler.healing.healing import CannotAsk
+from support.apps import nightly
 from support.cadences import when_made_due
-from support.healing import QUICK, ask, deaf_dispatcher, nightly, purge
+from support.healing import QUICK, ask, deaf_dispatcher, purge
 from support.invariants import check_invariants
 
 pytestmark = pytest.mark.thorough

@@ -10,6 +10,7 @@ from headway import App, every
 from headway_embedded import NatsServer, PostgresServer
 from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
+from support.apps import ticking
 from support.invariants import check_invariants
 from support.servers import TestPostgres, needs_embedded
 from support.world import World
@@ -52,13 +53,7 @@ async def own_world(own_postgres, own_nats):
 
 @pytest.fixture
 def app():
-    app = App("test")
-
-    @app.job("tick", group="ops")
-    @every(seconds=1)
-    async def tick(ctx): ...
-
-    return app
+    return ticking()
 
 
 async def completed(world) -> int:

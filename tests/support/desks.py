@@ -4,7 +4,6 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import msgspec
-from headway import App
 from headway.worker.leases import Lease
 from headway_clock import utc_now
 from headway_contract import decode, encode, event, subjects
@@ -13,7 +12,7 @@ from headway_contract.worker_protocol import HeartbeatReply, LeaseAnswer, LeaseQ
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.publish import publish
 
-from support.cadences import when_made_due
+from support.apps import nightly
 from support.work_events import order_puller
 from support.world import World
 
@@ -100,16 +99,10 @@ class Desk:
 
 async def open_desk(world: World, **settings: Any) -> Desk:
     """Start a dispatcher, make a job due, and take its order."""
-    app = App("test")
-
-    @app.job("job", group="ops")
-    @when_made_due()
-    async def job(ctx): ...
-
     await world.dispatcher(**settings)
     desk = Desk(world, None)
     await desk.heartbeat("w1")
-    await world.fire(app)
+    await world.fire(nightly())
     await desk.heartbeat("w1")  # a busy machine may count it as lost by now
     await desk.take_order()
     return desk

@@ -15,18 +15,6 @@ from support.world import until
 QUICK = {"ask_after_seconds": 0.4}
 
 
-def nightly() -> App:
-    """An app whose one job fires once a day."""
-    app = App("test")
-
-    @app.job("job", group="ops")
-    @when_made_due()
-    async def job(ctx):
-        return "done"
-
-    return app
-
-
 def many(count: int) -> App:
     """An app of so many manifests, which fire together."""
     app = App("test")
