@@ -85,21 +85,20 @@ async def test_a_manifest_that_is_declared_again_is_not_deleted(timeline):
         await deleting
 
 
-async def test_the_same_key_deletes_once(world):
+async def test_the_same_key_deletes_once(world, client):
     await world.scheduler(app_with(), tick="off")
-    async with world.client("ada") as client:
-        for name in ("x", "y"):
-            await client.schedule(name, job="job", when=manual())
-        first = await client.delete("x", key="k")
-        assert await client.delete("x", key="k") == first
-        await client.schedule("x", job="job", when=manual())
-        assert await client.delete("x", key="k") == first
-        assert (await client.manifest("x")).status.enabled, "the new manifest stays"
-        with pytest.raises(Rejected, match=r"the key 'k' was used at .* with other parameters"):
-            await client.delete("y", key="k")
-        await client.delete("x", key="another")
-        with pytest.raises(NotFound, match=r"'x': it was deleted at .* UTC by ada"):
-            await client.delete("x")
+    for name in ("x", "y"):
+        await client.schedule(name, job="job", when=manual())
+    first = await client.delete("x", key="k")
+    assert await client.delete("x", key="k") == first
+    await client.schedule("x", job="job", when=manual())
+    assert await client.delete("x", key="k") == first
+    assert (await client.manifest("x")).status.enabled, "the new manifest stays"
+    with pytest.raises(Rejected, match=r"the key 'k' was used at .* with other parameters"):
+        await client.delete("y", key="k")
+    await client.delete("x", key="another")
+    with pytest.raises(NotFound, match=r"'x': it was deleted at .* UTC by ada"):
+        await client.delete("x")
 
 
 async def test_over_http_the_key_is_a_header_or_a_parameter(world, console):

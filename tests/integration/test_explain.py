@@ -54,11 +54,10 @@ async def explain(world, at=None) -> str:
     return text
 
 
-async def test_a_fired_time_names_its_work_and_outcome(world):
+async def test_a_fired_time_names_its_work_and_outcome(world, client):
     last = await declare(world)
     await decide(world, last - HOUR, decision="queued", outcome="dead_lettered")
-    async with world.client() as client:
-        answer = await client.explain("m", at=last - HOUR)
+    answer = await client.explain("m", at=last - HOUR)
     [entry] = answer.entries
     assert "fired: work" in answer.text
     assert str(entry.work) in answer.text
@@ -132,11 +131,10 @@ async def test_the_timing_in_force_at_that_time_counts(world):
     assert "no decision about it is in the ledger" in text
 
 
-async def test_a_future_time_and_a_past_one_without_a_tick(world):
+async def test_a_future_time_and_a_past_one_without_a_tick(world, client):
     last = await declare(world)
     assert "lies ahead and will fire." in await explain(world, last + 5 * HOUR)
-    async with world.client() as client:
-        await client.change("m", jitter=1800.0)
+    await client.change("m", jitter=1800.0)
     assert "its jitter lets it go at" in await explain(world, last + 5 * HOUR)
     await world.value("UPDATE scheduler.manifest SET next_due_at = $1", last - HOUR)
     assert "no scheduler ticks" in await explain(world, last - HOUR)

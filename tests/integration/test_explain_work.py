@@ -124,7 +124,7 @@ async def test_work_is_explained_in_every_state(gates, clock):
     )
 
 
-async def test_a_client_explains_work(world):
+async def test_a_client_explains_work(world, client):
     app = App("test")
     app.group("closed", max_active=0)
 
@@ -134,11 +134,10 @@ async def test_a_client_explains_work(world):
 
     await world.run(app)
     waits = await world.until("SELECT id FROM dispatcher.waiting")
-    async with world.client("ada") as client:
-        answer = await client.explain_work(waits)
-        assert answer.reason == "group_cap"
-        assert (await client.explain_work(str(waits))).work == waits
-        with pytest.raises(RequestFailed, match="is not known to the dispatcher"):
-            await client.explain_work(uuid4())
-        with pytest.raises(RequestFailed, match="is not a work id"):
-            await client.explain_work("sync-ada")
+    answer = await client.explain_work(waits)
+    assert answer.reason == "group_cap"
+    assert (await client.explain_work(str(waits))).work == waits
+    with pytest.raises(RequestFailed, match="is not known to the dispatcher"):
+        await client.explain_work(uuid4())
+    with pytest.raises(RequestFailed, match="is not a work id"):
+        await client.explain_work("sync-ada")

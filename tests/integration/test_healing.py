@@ -89,7 +89,7 @@ class TestWork:
         await world.until_settled()
         await check_invariants(world.database)
 
-    async def test_lost_work_keeps_its_key_and_what_its_trigger_stated(self, world):
+    async def test_lost_work_keeps_its_key_and_what_its_trigger_stated(self, world, client):
         app = App("test")
 
         @app.job("job", group="ops", concurrency_key="customer:{input.id}", concurrency_limit=2)
@@ -98,8 +98,7 @@ class TestWork:
         app.schedule("sync", job=job, input={"id": 7}, when=manual())
         await deaf_dispatcher(world)
         await world.scheduler(app, **QUICK)
-        async with world.client() as client:
-            await client.trigger("sync", input={"id": 8}, priority=5, start_within=3600)
+        await client.trigger("sync", input={"id": 8}, priority=5, start_within=3600)
         await until(lambda: stored_work(world), within=10, what="the message is stored")
         [lost] = await stored_work(world)
         assert (lost.concurrency_key, lost.priority) == ("customer:8", 5)
@@ -176,7 +175,7 @@ class TestWork:
         await world.until_settled()
 
     async def test_work_beyond_the_horizon_is_settled_as_unknown_and_its_manifest_goes_on(
-        self, world, app
+        self, world, client, app
     ):
         await deaf_dispatcher(world, history_days=1)
         await world.declare(app)
@@ -194,8 +193,7 @@ class TestWork:
         )
         assert tuple(row) == ("unknown", True)
         [manifest] = await world.rows("SELECT external_id FROM scheduler.manifest")
-        async with world.client() as client:
-            explained = await client.explain(manifest["external_id"])
+        explained = await client.explain(manifest["external_id"])
         assert "its outcome is unknown" in explained.text
 
     async def test_lost_work_runs_by_the_current_definition_of_its_manifest(self, world, app):
@@ -268,10 +266,9 @@ class TestRequests:
         assert await world.value("SELECT outcome FROM dispatcher.work_queue") == "cancelled"
         assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 0
 
-    async def test_a_lost_bring_forward_request_is_republished_once(self, world, waiting):
+    async def test_a_lost_bring_forward_request_is_republished_once(self, world, client, waiting):
         [row] = await world.rows("SELECT external_id FROM scheduler.manifest")
-        async with world.client() as client:
-            assert (await client.trigger(row["external_id"])).result == "brought_forward"
+        assert (await client.trigger(row["external_id"])).result == "brought_forward"
         await world.value("DELETE FROM scheduler.outbox")
         await world.scheduler(**QUICK)
         forward = "SELECT count(*) FROM dispatcher.history WHERE type LIKE '%brought_forward%'"

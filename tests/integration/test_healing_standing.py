@@ -143,12 +143,11 @@ class TestLettersThatBlockNothing:
         await purge(world, subjects.SETTLED_STREAM)
 
     async def test_a_success_after_a_retry_counts_although_both_messages_were_lost(
-        self, world, app, mended
+        self, world, client, app, mended
     ):
         letter = await self.letter(world, app)
         mended.set()
-        async with world.client() as client:
-            assert [answer.result for answer in await client.retry(letter)] == ["retried"]
+        assert [answer.result for answer in await client.retry(letter)] == ["retried"]
         await world.until("SELECT outcome = 'completed' FROM dispatcher.work_queue")
         await self.lose_messages(world)
         await world.scheduler(**QUICK)
@@ -166,12 +165,9 @@ class TestLettersThatBlockNothing:
         ]
         await check_invariants(world.database)
 
-    async def test_an_acknowledged_letter_is_not_asked_about_again(self, world, app):
+    async def test_an_acknowledged_letter_is_not_asked_about_again(self, world, client, app):
         letter = await self.letter(world, app)
-        async with world.client() as client:
-            assert [answer.result for answer in await client.acknowledge(letter)] == [
-                "acknowledged"
-            ]
+        assert [answer.result for answer in await client.acknowledge(letter)] == ["acknowledged"]
         await self.lose_messages(world)
         assert await world.value("SELECT dead_letter FROM scheduler.unresolved") == letter
         await world.scheduler(**QUICK)
@@ -260,14 +256,13 @@ class TestStanding:
                 f" JOIN scheduler.{table} AS source USING (name)"
             )
 
-    async def test_a_lost_switch_is_republished(self, world, app):
+    async def test_a_lost_switch_is_republished(self, world, client, app):
         await world.dispatcher()
         scheduler = await world.scheduler(app, ask_after_seconds=3600)
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.outbox)")
         await scheduler.end_pass("relay")
         [row] = await world.rows("SELECT external_id FROM scheduler.manifest")
-        async with world.client() as client:
-            await client.disable(row["external_id"])
+        await client.disable(row["external_id"])
         await world.value("DELETE FROM scheduler.outbox")
         await world.scheduler(**QUICK)
         await world.until("SELECT NOT enabled FROM dispatcher.manifest_switch")

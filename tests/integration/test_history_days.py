@@ -44,16 +44,15 @@ async def test_a_day_is_dropped_once_a_snapshot_has_the_work_that_outlives_it(st
 
 
 @pytest.mark.breaks_tables("moves history to another day, but not the tables")
-async def test_a_snapshot_leaves_out_dead_letters_that_were_forgotten(world):
+async def test_a_snapshot_leaves_out_dead_letters_that_were_forgotten(world, client):
     """The day with their deletion is dropped, so the snapshot would keep them for ever."""
-    async with world.client() as client:
-        ops = Ops(world, client)
-        await world.serve(ops.app)
-        _, letter = await ops.letter()
-        await client.retry(letter)
-        await world.until("SELECT count(*) = 2 FROM dispatcher.dead_letter")
-        await world.stop()
-        world.services.clear()
+    ops = Ops(world, client)
+    await world.serve(ops.app)
+    _, letter = await ops.letter()
+    await client.retry(letter)
+    await world.until("SELECT count(*) = 2 FROM dispatcher.dead_letter")
+    await world.stop()
+    world.services.clear()
     await move_into_past(world, 31)
     assert (await cleaner(world).run_once()).snapshots == 1, "the snapshot has both letters"
     world.database.clock = ClockAhead(days=31)

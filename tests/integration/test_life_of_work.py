@@ -69,7 +69,7 @@ async def test_plain_functions_run_in_threads_and_typed_inputs_arrive_typed(worl
     await check_invariants(world.database)
 
 
-async def test_event_table_and_order_name_the_schema_of_the_input(world, nats_url):
+async def test_event_table_and_order_name_the_schema_of_the_input(world, client, nats_url):
     app = App("test")
 
     @app.job("pack")
@@ -86,10 +86,9 @@ async def test_event_table_and_order_name_the_schema_of_the_input(world, nats_ur
     await world.dispatcher()
     await world.scheduler(app)
     await world.worker(app)
-    async with world.client() as client:
-        await client.trigger("pack-1")
-        await client.enqueue("pack", {"number": 2, "lines": []})
-        await client.enqueue("any", 7)
+    await client.trigger("pack-1")
+    await client.enqueue("pack", {"number": 2, "lines": []})
+    await client.enqueue("any", 7)
     found = [msgspec.json.decode((await orders.next_msg(timeout=20)).data) for _ in range(3)]
     await world.until_settled(at_least=3)
     await connection.close()

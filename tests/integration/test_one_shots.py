@@ -237,16 +237,15 @@ async def test_a_group_enables_the_others(timeline):
     assert (await timeline.manifest("b"))["wake_at"] is not None
 
 
-async def test_clients_get_the_refusal_and_the_other_manifests_are_enabled(world):
+async def test_clients_get_the_refusal_and_the_other_manifests_are_enabled(world, client):
     app = shot("2020-01-01 09:00")
     app.schedule("b", job="job", when=every(hours=1))
     await world.scheduler(app, tick="off")
-    async with world.client("ada") as client:
-        with pytest.raises(Rejected, match=r"'a' is a one-shot, once at .*its time has passed"):
-            await client.enable("a")
-        await client.disable("b")
-        spent, other = await client.change_many("a", "b", action="enable", key="k")
-        again = await client.change_many("a", "b", action="enable", key="k")
+    with pytest.raises(Rejected, match=r"'a' is a one-shot, once at .*its time has passed"):
+        await client.enable("a")
+    await client.disable("b")
+    spent, other = await client.change_many("a", "b", action="enable", key="k")
+    again = await client.change_many("a", "b", action="enable", key="k")
     assert (spent.done, other.done) == (False, True)
     assert "give it another time" in spent.text
     assert again == [spent, other]

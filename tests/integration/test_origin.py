@@ -67,14 +67,15 @@ async def test_work_of_a_manifest_is_named_by_it(timeline):
     assert answer.since == timeline.clock.at
 
 
-async def test_the_dispatcher_asks_the_scheduler_for_what_it_does_not_know(world, application):
+async def test_the_dispatcher_asks_the_scheduler_for_what_it_does_not_know(
+    world, client, application
+):
     await world.dispatcher()
     await world.scheduler(app_with_jobs())
     bad = await headway.enqueue(application, "mail", "seven")
     await world.until("SELECT count(*) FROM scheduler.enqueued WHERE state = 'refused'")
-    async with world.client() as client:
-        answer = await client.explain_work(bad)
-        assert (answer.state, answer.gates) == ("refused", [])
-        assert answer.text.startswith(f"Work {bad} (job 'mail', group 'letters') was enqueued at ")
-        with pytest.raises(RequestFailed, match="is not known to the dispatcher"):
-            await client.explain_work(uuid4())
+    answer = await client.explain_work(bad)
+    assert (answer.state, answer.gates) == ("refused", [])
+    assert answer.text.startswith(f"Work {bad} (job 'mail', group 'letters') was enqueued at ")
+    with pytest.raises(RequestFailed, match="is not known to the dispatcher"):
+        await client.explain_work(uuid4())

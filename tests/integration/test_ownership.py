@@ -59,13 +59,12 @@ class TestGroups:
         assert await group_of(timeline) == (None, 0, True, None), "it no longer names the group"
 
 
-async def test_a_plan_shows_which_group_settings_return_to_their_default(world):
+async def test_a_plan_shows_which_group_settings_return_to_their_default(world, client):
     await world.scheduler_of_files(app_with(max_active=3, enabled=False), tick="off")
-    async with world.client() as client:
-        await client.change_group("ops", max_active=4)
-        planned = await client.plan(app_with().definitions())
-        applied = await client.apply(app_with().definitions())
-        [group] = await client.groups()
+    await client.change_group("ops", max_active=4)
+    planned = await client.plan(app_with().definitions())
+    applied = await client.apply(app_with().definitions())
+    [group] = await client.groups()
     warning = (
         "group 'ops', which has 1 manifest, changes: enabled from False to True: "
         "no code states it any more"
@@ -131,12 +130,11 @@ async def test_a_field_is_given_back_alone(timeline):
     assert (await timeline.manifest("a"))["terms"]["retry"]["interval_seconds"] == 20
 
 
-async def test_a_manifest_shows_the_owner_of_each_field_and_how_to_give_it_back(world):
+async def test_a_manifest_shows_the_owner_of_each_field_and_how_to_give_it_back(world, client):
     await world.scheduler(app_with(policy=FIRST), tick="off")
-    async with world.client("ada") as client:
-        await client.change("a", attempts=9)
-        found = await client.manifest("a")
-        planned = await client.plan(app_with(policy=LATER).definitions())
+    await client.change("a", attempts=9)
+    found = await client.manifest("a")
+    planned = await client.plan(app_with(policy=LATER).definitions())
     owners = {
         owner.field: (owner.value, owner.owner, owner.application, owner.give_back)
         for owner in found.owners

@@ -84,7 +84,9 @@ async def test_a_job_of_two_applications_retires_with_the_last_of_them(timeline)
     assert not (await jobs(timeline))["mail"], "a retired name is free, also for another input"
 
 
-async def test_every_way_to_make_new_work_is_refused_with_the_reason(timeline, application, world):
+async def test_every_way_to_make_new_work_is_refused_with_the_reason(
+    timeline, application, world, client
+):
     await timeline.declare(app_with("mail", "report"))
     work = await headway.enqueue(application, "report", key="k")
     # Enqueue in a transaction that began before the job was retired, and commits after it.
@@ -114,11 +116,10 @@ async def test_every_way_to_make_new_work_is_refused_with_the_reason(timeline, a
         await timeline.do(backfill, past)
     await world.dispatcher()
     await world.scheduler(tick="off")
-    async with world.client("ada") as client:
-        with pytest.raises(Rejected, match=r'"report" is retired.*Declare the job again'):
-            await client.enqueue("report")
-        with pytest.raises(Rejected, match="'report' is retired"):
-            await client.schedule("another", job="report", when=every(hours=1))
+    with pytest.raises(Rejected, match=r'"report" is retired.*Declare the job again'):
+        await client.enqueue("report")
+    with pytest.raises(Rejected, match="'report' is retired"):
+        await client.schedule("another", job="report", when=every(hours=1))
 
 
 async def test_manifests_that_use_a_retired_job_hold_and_go_on_when_it_returns(timeline):
