@@ -22,6 +22,7 @@ from headway_contract.work import WorkQueued
 from headway_dispatcher.intake.work_intake import work_intake
 from headway_dispatcher.wakeups import Wakeups
 from headway_jetstream_kit import Refused
+from headway_jetstream_kit.provisioning import stream_info
 from headway_jetstream_kit.publish import publish
 from headway_scheduler.outcomes.intake import settled_intake
 from headway_service_kit.passes import Wakeup
@@ -33,6 +34,7 @@ from support.invariants import check_invariants
 from support.poison import HOSTILE, Batch, Orders, generated
 from support.raw_nats import publish_raw
 from support.work_events import order_puller
+from support.world import until
 
 pytestmark = pytest.mark.long
 
@@ -184,6 +186,12 @@ async def test_no_header_makes_an_event_disappear(orders, headers):
     order = orders.taken[0]
     subject = subjects.event(order.lease, "w1").encode()
     await publish_raw(orders.world.nats_url, subject, orders.good(order), headers)
+
+    async def is_stored() -> bool:
+        info = await stream_info(orders.world.broker, subjects.EVENTS_STREAM)
+        return info["state"]["messages"] > 0
+
+    await until(is_stored, within=10, what="the event is in the stream")
     await orders.project(Batch(orders.world))
     assert await orders.completed() == {order.runs[0].run}
 
