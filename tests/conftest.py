@@ -81,6 +81,7 @@ async def postgres() -> AsyncIterator[TestPostgres]:
         async with run_postgres(Path(folder)) as server:
             await server.prepare()
             yield server
+            await server.close()
 
 
 @pytest_asyncio.fixture

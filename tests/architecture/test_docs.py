@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ _NO_TEST = ("**no test yet**", "nothing to show")
 _CANNOT_BITE = "cannot bite"
 
 
+@cache
 def known_tests(path: Path) -> set[str]:
     """The tests of a file: functions by their name, methods as `Class::name`."""
     found = set()
@@ -75,9 +77,12 @@ def blocks(path: Path, language: str) -> list[str]:
     return [body for found, body in _FENCED.findall(path.read_text()) if found == language]
 
 
-def test_every_test_that_the_parity_page_names_exists():
-    text = PARITY.read_text()
-    assert len(named_tests(text)) > 50
+@pytest.mark.parametrize(
+    ("page", "at_least"), [(PARITY, 50), (RELIABILITY, 80)], ids=["parity", "reliability"]
+)
+def test_every_test_that_a_page_names_exists(page, at_least):
+    text = page.read_text()
+    assert len(named_tests(text)) > at_least
     assert missing_tests(text, ROOT) == []
 
 
@@ -87,12 +92,6 @@ def test_every_row_of_the_parity_page_is_complete():
     for row in rows:
         assert len(row) == 3, row
         assert named_tests(row[2]) or row[2].startswith(_NO_TEST), row
-
-
-def test_every_test_that_the_page_of_traps_names_exists():
-    text = RELIABILITY.read_text()
-    assert len(named_tests(text)) > 80
-    assert missing_tests(text, ROOT) == []
 
 
 def test_every_trap_and_every_fault_has_a_test_or_says_why_not():

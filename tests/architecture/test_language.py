@@ -25,18 +25,18 @@ ANYWHERE = re.compile(r"\b(nobody|somebody|whoever)\b", re.IGNORECASE)
 Finding = tuple[int, str]
 
 
-def loop_variables(tree: ast.AST) -> Iterator[Finding]:
+def loop_variables(nodes: list[ast.AST]) -> Iterator[Finding]:
     """Find loops and comprehensions whose variable is not a noun."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
             for name in ast.walk(node.target):
                 if isinstance(name, ast.Name) and name.id in LOOP_VARIABLES:
                     yield name.lineno, f"loop variable '{name.id}': use the noun"
 
 
-def identifiers(tree: ast.AST) -> Iterator[Finding]:
+def identifiers(nodes: list[ast.AST]) -> Iterator[Finding]:
     """Find names of variables, parameters, functions and classes that tell a manner."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", node.name)
             # A test's name is a sentence, which may use any word.
@@ -51,9 +51,9 @@ def identifiers(tree: ast.AST) -> Iterator[Finding]:
             yield node.lineno, f"identifier with '{found[2]}': name the data or the action"
 
 
-def docstrings(tree: ast.AST) -> Iterator[Finding]:
+def docstrings(nodes: list[ast.AST]) -> Iterator[Finding]:
     """Find docstrings that begin with a relative clause or do not name the subject."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node) or ""
             if first := FIRST_WORDS.match(text):
@@ -82,9 +82,9 @@ def continues(text: str, line: int) -> bool:
 
 def problems(text: str) -> list[str]:
     """Return the problems of a program, each with its line."""
-    tree = ast.parse(text)
+    nodes = list(ast.walk(ast.parse(text)))
     lines = text.splitlines()
-    found = [*loop_variables(tree), *identifiers(tree), *docstrings(tree), *comments(text)]
+    found = [*loop_variables(nodes), *identifiers(nodes), *docstrings(nodes), *comments(text)]
     return [f"{line}: {problem}" for line, problem in sorted(found) if ALLOW not in lines[line - 1]]
 
 

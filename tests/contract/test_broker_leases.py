@@ -53,9 +53,7 @@ def wrong_last_sequence(refusal: APIError) -> bool:
     return refusal.code == 400 and refusal.err_code == WRONG_LAST_SEQUENCE
 
 
-async def test_of_many_rival_claims_exactly_one_is_accepted(
-    jetstream: JetStreamContext, events: str
-) -> None:
+async def test_of_many_rival_claims_exactly_one_is_accepted(jetstream, events):
     claims = await asyncio.gather(
         *(
             jetstream.publish(f"headway.event.lease.worker-{n}", headers=fence("lease", 0))
@@ -71,9 +69,7 @@ async def test_of_many_rival_claims_exactly_one_is_accepted(
     assert (await jetstream.stream_info(events)).state.messages == 1
 
 
-async def test_the_next_message_must_name_the_last_one_of_any_worker(
-    jetstream: JetStreamContext,
-) -> None:
+async def test_the_next_message_must_name_the_last_one_of_any_worker(jetstream):
     claim = await jetstream.publish("headway.event.lease.worker", headers=fence("lease", 0))
     reaped = await jetstream.publish(
         "headway.event.lease._dispatcher", headers=fence("lease", claim.seq)
@@ -86,15 +82,13 @@ async def test_the_next_message_must_name_the_last_one_of_any_worker(
     await jetstream.publish("headway.event.lease.worker", headers=fence("lease", reaped.seq))
 
 
-async def test_messages_of_other_leases_do_not_move_the_fence(jetstream: JetStreamContext) -> None:
+async def test_messages_of_other_leases_do_not_move_the_fence(jetstream):
     claim = await jetstream.publish("headway.event.lease.worker", headers=fence("lease", 0))
     await jetstream.publish("headway.event.other.worker", headers=fence("other", 0))
     await jetstream.publish("headway.event.lease.worker", headers=fence("lease", claim.seq))
 
 
-async def test_without_the_second_header_two_outcomes_are_stored(
-    jetstream: JetStreamContext, events: str
-) -> None:
+async def test_without_the_second_header_two_outcomes_are_stored(jetstream, events):
     claim = await jetstream.publish("headway.event.lease.worker", headers=own_fence(0))
     await jetstream.publish("headway.event.lease._dispatcher", headers=own_fence(0))
     await jetstream.publish("headway.event.lease.worker", headers=own_fence(claim.seq))
@@ -102,9 +96,7 @@ async def test_without_the_second_header_two_outcomes_are_stored(
     assert (await jetstream.stream_info(events)).state.messages == 3
 
 
-async def test_the_expected_sequence_is_checked_before_the_message_id(
-    jetstream: JetStreamContext,
-) -> None:
+async def test_the_expected_sequence_is_checked_before_the_message_id(jetstream):
     headers = fence("lease", 0, message_id="claim")
     await jetstream.publish("headway.event.lease.worker", headers=headers)
 
@@ -112,9 +104,7 @@ async def test_the_expected_sequence_is_checked_before_the_message_id(
         await jetstream.publish("headway.event.lease.worker", headers=headers)
 
 
-async def test_a_repeated_message_id_is_answered_as_duplicate_and_stored_once(
-    jetstream: JetStreamContext, events: str
-) -> None:
+async def test_a_repeated_message_id_is_answered_as_duplicate_and_stored_once(jetstream, events):
     headers = {"Nats-Msg-Id": "event"}
     first = await jetstream.publish("headway.event.lease.worker", headers=headers)
     again = await jetstream.publish("headway.event.lease.worker", headers=headers)
@@ -124,9 +114,7 @@ async def test_a_repeated_message_id_is_answered_as_duplicate_and_stored_once(
     assert (await jetstream.stream_info(events)).state.messages == 1
 
 
-async def test_a_message_id_is_a_duplicate_even_after_its_message_was_purged(
-    jetstream: JetStreamContext, events: str
-) -> None:
+async def test_a_message_id_is_a_duplicate_even_after_its_message_was_purged(jetstream, events):
     headers = fence("lease", 0, message_id="claim")
     await jetstream.publish("headway.event.lease.worker", headers=headers)
     await jetstream.purge_stream(events, subject="headway.event.lease.*")
@@ -135,9 +123,7 @@ async def test_a_message_id_is_a_duplicate_even_after_its_message_was_purged(
     assert (await jetstream.stream_info(events)).state.messages == 0
 
 
-async def test_after_a_purge_the_lease_can_be_claimed_again(
-    jetstream: JetStreamContext, events: str
-) -> None:
+async def test_after_a_purge_the_lease_can_be_claimed_again(jetstream, events):
     await jetstream.publish("headway.event.lease.worker", headers=fence("lease", 0))
     await jetstream.publish("headway.event.other.worker", headers=fence("other", 0))
     await jetstream.purge_stream(events, subject="headway.event.lease.*")
@@ -149,9 +135,7 @@ async def test_after_a_purge_the_lease_can_be_claimed_again(
         await jetstream.publish("headway.event.other.rival", headers=fence("other", 0))
 
 
-async def test_after_max_age_the_lease_can_be_claimed_again(
-    jetstream: JetStreamContext, events: str, new_name: Callable[[str], str]
-) -> None:
+async def test_after_max_age_the_lease_can_be_claimed_again(jetstream, events, new_name):
     await jetstream.delete_stream(events)
     aging = await add_events_stream(jetstream, new_name("AGING"), max_age=0.2)
     await jetstream.publish("headway.event.lease.worker", headers=fence("lease", 0))
@@ -167,9 +151,7 @@ async def test_after_max_age_the_lease_can_be_claimed_again(
     await jetstream.publish("headway.event.lease.rival", headers=fence("lease", 0))
 
 
-async def test_the_last_message_of_a_lease_is_found_whoever_sent_it(
-    connection: Client, jetstream: JetStreamContext, events: str
-) -> None:
+async def test_the_last_message_of_a_lease_is_found_whoever_sent_it(connection, jetstream, events):
     claim = await jetstream.publish("headway.event.lease.worker", headers=fence("lease", 0))
     ended = await jetstream.publish(
         "headway.event.lease._dispatcher", b"reaped", headers=fence("lease", claim.seq)
@@ -185,8 +167,8 @@ async def test_the_last_message_of_a_lease_is_found_whoever_sent_it(
 
 
 async def test_a_stored_message_keeps_the_headers_that_name_its_predecessor(
-    connection: Client, jetstream: JetStreamContext, events: str
-) -> None:
+    connection, jetstream, events
+):
     headers = fence("lease", 0, message_id="claim")
     await jetstream.publish("headway.event.lease.worker", headers=headers)
 
@@ -200,9 +182,7 @@ async def test_a_stored_message_keeps_the_headers_that_name_its_predecessor(
     assert delivered.headers == headers
 
 
-async def test_a_lease_without_messages_is_answered_with_not_found(
-    connection: Client, jetstream: JetStreamContext, events: str
-) -> None:
+async def test_a_lease_without_messages_is_answered_with_not_found(connection, jetstream, events):
     answer = await last_message(connection, events, "headway.event.lease.*")
 
     assert (answer["error"]["code"], answer["error"]["err_code"]) == (404, NO_MESSAGE_FOUND)
@@ -210,9 +190,7 @@ async def test_a_lease_without_messages_is_answered_with_not_found(
         await jetstream.get_last_msg(events, "headway.event.lease.*")
 
 
-async def test_publishing_without_a_stream_fails_at_once(
-    jetstream: JetStreamContext, events: str
-) -> None:
+async def test_publishing_without_a_stream_fails_at_once(jetstream, events):
     await jetstream.delete_stream(events)
 
     async with asyncio.timeout(5):
@@ -220,9 +198,7 @@ async def test_publishing_without_a_stream_fails_at_once(
             await jetstream.publish("headway.event.lease.worker", timeout=60)
 
 
-async def test_the_client_refuses_a_body_above_max_payload(
-    connection: Client, jetstream: JetStreamContext
-) -> None:
+async def test_the_client_refuses_a_body_above_max_payload(connection, jetstream):
     assert connection.max_payload == MIB
     await jetstream.publish("headway.event.lease.worker", bytes(MIB))
     with pytest.raises(MaxPayloadError):
@@ -230,9 +206,7 @@ async def test_the_client_refuses_a_body_above_max_payload(
     assert connection.is_connected
 
 
-async def test_headers_count_as_payload_and_too_many_close_the_connection_for_good(
-    nats_url: str,
-) -> None:
+async def test_headers_count_as_payload_and_too_many_close_the_connection_for_good(nats_url):
     closed = asyncio.Event()
 
     async def on_closed() -> None:

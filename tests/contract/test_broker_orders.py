@@ -80,9 +80,7 @@ def bodies(messages: list[Msg]) -> list[bytes]:
     return [message.data for message in messages]
 
 
-async def test_a_work_queue_is_freed_by_acks_and_refuses_while_full(
-    jetstream: JetStreamContext, work: str
-) -> None:
+async def test_a_work_queue_is_freed_by_acks_and_refuses_while_full(jetstream, work):
     await add_work_stream(jetstream, work, retention=RetentionPolicy.WORK_QUEUE, max_msgs=2)
     intake = await jetstream.pull_subscribe("headway.work.*", "dispatcher", work)
     for _ in range(2):
@@ -98,8 +96,8 @@ async def test_a_work_queue_is_freed_by_acks_and_refuses_while_full(
 
 
 async def test_with_limits_retention_acks_free_nothing_and_a_full_stream_stays_full(
-    jetstream: JetStreamContext, work: str
-) -> None:
+    jetstream, work
+):
     await add_work_stream(jetstream, work, retention=RetentionPolicy.LIMITS, max_msgs=2)
     intake = await jetstream.pull_subscribe("headway.work.*", "dispatcher", work)
     for _ in range(2):
@@ -112,18 +110,14 @@ async def test_with_limits_retention_acks_free_nothing_and_a_full_stream_stays_f
         await jetstream.publish("headway.work.group")
 
 
-async def test_a_stream_full_of_bytes_refuses_with_the_same_code(
-    jetstream: JetStreamContext, work: str
-) -> None:
+async def test_a_stream_full_of_bytes_refuses_with_the_same_code(jetstream, work):
     await add_work_stream(jetstream, work, max_bytes=1000)
 
     with pytest.raises(ServiceUnavailableError, check=store_failed("maximum bytes exceeded")):
         await jetstream.publish("headway.work.group", bytes(1000))
 
 
-async def test_an_order_that_is_still_stored_is_refused_until_it_is_acked(
-    jetstream: JetStreamContext, runs: str
-) -> None:
+async def test_an_order_that_is_still_stored_is_refused_until_it_is_acked(jetstream, runs):
     worker = await add_worker(jetstream, runs, "job")
     await order(jetstream, "lease")
 
@@ -137,9 +131,7 @@ async def test_an_order_that_is_still_stored_is_refused_until_it_is_acked(
     await order(jetstream, "lease")
 
 
-async def test_only_the_description_tells_a_stored_order_from_a_full_stream(
-    jetstream: JetStreamContext,
-) -> None:
+async def test_only_the_description_tells_a_stored_order_from_a_full_stream(jetstream):
     for lease in ("one", "two", "three"):
         await order(jetstream, lease)
 
@@ -149,9 +141,7 @@ async def test_only_the_description_tells_a_stored_order_from_a_full_stream(
         await order(jetstream, "four")
 
 
-async def test_an_order_with_a_known_message_id_is_swallowed_even_after_its_ack(
-    jetstream: JetStreamContext, runs: str
-) -> None:
+async def test_an_order_with_a_known_message_id_is_swallowed_even_after_its_ack(jetstream, runs):
     worker = await add_worker(jetstream, runs, "job")
     await order(jetstream, "lease", message_id="order")
     assert (await order(jetstream, "lease", message_id="order")).duplicate
@@ -163,9 +153,7 @@ async def test_an_order_with_a_known_message_id_is_swallowed_even_after_its_ack(
     assert not (await order(jetstream, "lease", message_id="fresh")).duplicate
 
 
-async def test_each_job_has_its_own_durable_and_gets_only_its_own_orders(
-    jetstream: JetStreamContext, runs: str
-) -> None:
+async def test_each_job_has_its_own_durable_and_gets_only_its_own_orders(jetstream, runs):
     mail = await add_worker(jetstream, runs, "mail")
     report = await add_worker(jetstream, runs, "report")
     await order(jetstream, "first", job="mail")
@@ -176,9 +164,7 @@ async def test_each_job_has_its_own_durable_and_gets_only_its_own_orders(
     assert bodies(await report.fetch(1)) == [b"second"]
 
 
-async def test_two_durables_for_the_same_orders_are_refused(
-    jetstream: JetStreamContext, runs: str
-) -> None:
+async def test_two_durables_for_the_same_orders_are_refused(jetstream, runs):
     await add_worker(jetstream, runs, "job")
 
     with pytest.raises(BadRequestError, check=lambda each: each.err_code == FILTER_NOT_UNIQUE):
@@ -187,9 +173,7 @@ async def test_two_durables_for_the_same_orders_are_refused(
         )
 
 
-async def test_creating_a_durable_again_is_accepted_and_keeps_its_progress(
-    jetstream: JetStreamContext, runs: str
-) -> None:
+async def test_creating_a_durable_again_is_accepted_and_keeps_its_progress(jetstream, runs):
     worker = await add_worker(jetstream, runs, "job")
     await order(jetstream, "lease")
     await worker.fetch(1)
@@ -199,18 +183,14 @@ async def test_creating_a_durable_again_is_accepted_and_keeps_its_progress(
     assert again.num_ack_pending == 1
 
 
-async def test_an_order_published_before_its_durable_exists_is_kept_and_delivered(
-    jetstream: JetStreamContext, runs: str
-) -> None:
+async def test_an_order_published_before_its_durable_exists_is_kept_and_delivered(jetstream, runs):
     await order(jetstream, "lease")
     worker = await add_worker(jetstream, runs, "job")
 
     assert bodies(await worker.fetch(1)) == [b"lease"]
 
 
-async def test_purging_an_order_withdraws_it_although_it_was_delivered(
-    jetstream: JetStreamContext, runs: str
-) -> None:
+async def test_purging_an_order_withdraws_it_although_it_was_delivered(jetstream, runs):
     worker = await add_worker(jetstream, runs, "job", ack_wait=0.2)
     await order(jetstream, "withdrawn")
     await order(jetstream, "kept")
@@ -228,9 +208,7 @@ async def test_purging_an_order_withdraws_it_although_it_was_delivered(
     await order(jetstream, "withdrawn")
 
 
-async def test_a_work_queue_accepts_only_explicit_acks(
-    jetstream: JetStreamContext, runs: str
-) -> None:
+async def test_a_work_queue_accepts_only_explicit_acks(jetstream, runs):
     with pytest.raises(BadRequestError, check=lambda each: each.err_code == EXPLICIT_ACK_REQUIRED):
         await jetstream.add_consumer(
             runs,

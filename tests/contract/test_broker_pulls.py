@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 from headway_embedded import NatsServer
@@ -76,8 +75,8 @@ async def until_waiting(jetstream: JetStreamContext, runs: str) -> None:
 
 
 async def test_a_batch_comes_as_single_messages_that_say_how_to_ack_them(
-    connection: Client, jetstream: JetStreamContext, runs: str
-) -> None:
+    connection, jetstream, runs
+):
     await fill(jetstream, "one", "two")
 
     async with pull(connection, runs, batch=2, expires=5 * SECOND) as answers:
@@ -87,9 +86,7 @@ async def test_a_batch_comes_as_single_messages_that_say_how_to_ack_them(
     assert first.reply.startswith(f"$JS.ACK.{runs}.{DURABLE}.1.1.1.")
 
 
-async def test_an_explicit_ack_frees_only_its_own_message(
-    connection: Client, jetstream: JetStreamContext, runs: str
-) -> None:
+async def test_an_explicit_ack_frees_only_its_own_message(connection, jetstream, runs):
     await fill(jetstream, "one", "two", "three")
     async with pull(connection, runs, batch=3, expires=5 * SECOND) as answers:
         _, second, _ = [await next_answer(answers) for _ in range(3)]
@@ -103,8 +100,8 @@ async def test_an_explicit_ack_frees_only_its_own_message(
 
 
 async def test_an_ack_of_all_swallows_what_another_puller_holds(
-    connection: Client, jetstream: JetStreamContext, runs: str, new_name: Callable[[str], str]
-) -> None:
+    connection, jetstream, runs, new_name
+):
     await jetstream.delete_stream(runs)
     limits = new_name("LIMITS")
     await jetstream.add_stream(name=limits, subjects=["headway.run.*.*"])
@@ -121,9 +118,7 @@ async def test_an_ack_of_all_swallows_what_another_puller_holds(
     assert consumer.num_ack_pending == 0
 
 
-async def test_a_negative_ack_with_a_delay_redelivers_after_it(
-    connection: Client, jetstream: JetStreamContext, runs: str
-) -> None:
+async def test_a_negative_ack_with_a_delay_redelivers_after_it(connection, jetstream, runs):
     await fill(jetstream, "one")
     clock = asyncio.get_running_loop()
     async with pull(connection, runs, batch=2, expires=5 * SECOND) as answers:
@@ -136,8 +131,8 @@ async def test_a_negative_ack_with_a_delay_redelivers_after_it(
 
 
 async def test_an_expired_pull_ends_with_408_and_says_how_many_it_still_wanted(
-    connection: Client, jetstream: JetStreamContext, runs: str
-) -> None:
+    connection, jetstream, runs
+):
     await fill(jetstream, "one")
 
     async with pull(connection, runs, batch=3, expires=SECOND // 10) as answers:
@@ -149,7 +144,7 @@ async def test_an_expired_pull_ends_with_408_and_says_how_many_it_still_wanted(
     assert end.headers["Nats-Pending-Messages"] == "2"
 
 
-async def test_a_waiting_pull_sends_idle_heartbeats_with_100(connection: Client, runs: str) -> None:
+async def test_a_waiting_pull_sends_idle_heartbeats_with_100(connection, runs):
     async with pull(
         connection, runs, batch=1, expires=SECOND // 2, idle_heartbeat=SECOND // 10
     ) as answers:
@@ -161,9 +156,7 @@ async def test_a_waiting_pull_sends_idle_heartbeats_with_100(connection: Client,
     assert statuses[-1] == ("408", "Request Timeout")
 
 
-async def test_a_heartbeat_must_be_at_most_half_of_the_expiry(
-    connection: Client, runs: str
-) -> None:
+async def test_a_heartbeat_must_be_at_most_half_of_the_expiry(connection, runs):
     expires, half = SECOND // 5, SECOND // 10
 
     async with pull(connection, runs, batch=1, expires=expires, idle_heartbeat=half) as answers:
@@ -172,17 +165,13 @@ async def test_a_heartbeat_must_be_at_most_half_of_the_expiry(
         assert await next_status(answers) == ("400", "Bad Request - heartbeat value too large")
 
 
-async def test_a_pull_without_waiting_ends_with_404_when_there_is_nothing(
-    connection: Client, runs: str
-) -> None:
+async def test_a_pull_without_waiting_ends_with_404_when_there_is_nothing(connection, runs):
     async with pull(connection, runs, batch=1, no_wait=True) as answers:
         assert await next_status(answers) == ("404", "No Messages")
 
 
 @pytest.mark.parametrize("missing", ["durable", "stream"])
-async def test_a_pull_from_what_does_not_exist_ends_with_503_at_once(
-    connection: Client, runs: str, missing: str
-) -> None:
+async def test_a_pull_from_what_does_not_exist_ends_with_503_at_once(connection, runs, missing):
     stream, durable = (runs, "worker-missing") if missing == "durable" else ("MISSING", DURABLE)
 
     async with asyncio.timeout(5):
@@ -193,8 +182,8 @@ async def test_a_pull_from_what_does_not_exist_ends_with_503_at_once(
 
 
 async def test_a_waiting_pull_ends_with_409_when_its_durable_is_deleted(
-    connection: Client, jetstream: JetStreamContext, runs: str
-) -> None:
+    connection, jetstream, runs
+):
     async with pull(connection, runs, batch=1, expires=60 * SECOND) as answers:
         await until_waiting(jetstream, runs)
         await jetstream.delete_consumer(runs, DURABLE)
@@ -202,9 +191,7 @@ async def test_a_waiting_pull_ends_with_409_when_its_durable_is_deleted(
         assert await next_status(answers) == ("409", "Consumer Deleted")
 
 
-async def test_a_waiting_pull_ends_with_409_when_its_stream_is_deleted(
-    connection: Client, jetstream: JetStreamContext, runs: str
-) -> None:
+async def test_a_waiting_pull_ends_with_409_when_its_stream_is_deleted(connection, jetstream, runs):
     async with pull(connection, runs, batch=1, expires=60 * SECOND) as answers:
         await until_waiting(jetstream, runs)
         await jetstream.delete_stream(runs)
@@ -212,9 +199,7 @@ async def test_a_waiting_pull_ends_with_409_when_its_stream_is_deleted(
         assert await next_status(answers) == ("409", "Consumer Deleted")
 
 
-async def test_a_pull_above_max_waiting_ends_with_409(
-    connection: Client, jetstream: JetStreamContext, runs: str
-) -> None:
+async def test_a_pull_above_max_waiting_ends_with_409(connection, jetstream, runs):
     await jetstream.delete_consumer(runs, DURABLE)
     await jetstream.add_consumer(runs, durable_name=DURABLE, max_waiting=1)
 
@@ -225,9 +210,7 @@ async def test_a_pull_above_max_waiting_ends_with_409(
         assert await next_status(surplus) == ("409", "Exceeded MaxWaiting")
 
 
-async def test_a_pull_whose_puller_is_gone_takes_no_message(
-    connection: Client, jetstream: JetStreamContext, runs: str
-) -> None:
+async def test_a_pull_whose_puller_is_gone_takes_no_message(connection, jetstream, runs):
     async with pull(connection, runs, batch=1, expires=60 * SECOND):
         await until_waiting(jetstream, runs)
     await fill(jetstream, "one")
@@ -236,9 +219,7 @@ async def test_a_pull_whose_puller_is_gone_takes_no_message(
         assert (await next_answer(answers)).metadata.num_delivered == 1
 
 
-async def test_the_newer_form_of_acks_is_read_and_answered_as_well(
-    tmp_path: Path,
-) -> None:
+async def test_the_newer_form_of_acks_is_read_and_answered_as_well(tmp_path):
     """It carries domain and account in front; a server has it behind a flag since 2.14."""
     server = NatsServer(tmp_path / "nats", config_extra="feature_flags { js_ack_fc_v2: true }")
     await server.start()

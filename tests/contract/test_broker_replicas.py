@@ -97,9 +97,7 @@ async def stored_of_each_subject(worker: JetStreamContext, stream: str) -> dict[
     return state.subjects or {}
 
 
-async def test_rival_claims_at_different_members_are_stored_once_for_each_lease(
-    rivals: list[JetStreamContext], events: str
-) -> None:
+async def test_rival_claims_at_different_members_are_stored_once_for_each_lease(rivals, events):
     leases = [f"lease-{n}" for n in range(LEASES)]
 
     verdicts = await asyncio.gather(
@@ -118,9 +116,7 @@ async def test_rival_claims_at_different_members_are_stored_once_for_each_lease(
     assert set(stored.values()) == {1}
 
 
-async def test_rival_outcomes_are_stored_once_for_each_claimed_lease(
-    rivals: list[JetStreamContext], events: str
-) -> None:
+async def test_rival_outcomes_are_stored_once_for_each_claimed_lease(rivals, events):
     leases = [f"lease-{n}" for n in range(LEASES)]
     claims = await asyncio.gather(
         *(
@@ -140,17 +136,13 @@ async def test_rival_outcomes_are_stored_once_for_each_claimed_lease(
     assert (await rivals[0].stream_info(events)).state.messages == 2 * LEASES
 
 
-async def test_without_the_second_header_rival_claims_are_all_stored(
-    rivals: list[JetStreamContext], events: str
-) -> None:
+async def test_without_the_second_header_rival_claims_are_all_stored(rivals, events):
     unfenced = {"Nats-Expected-Last-Subject-Sequence": "0"}
 
     assert await rival_verdicts(rivals, "lease", unfenced) == [ACCEPTED] * 3
 
 
-async def test_once_decided_a_late_claim_is_refused_as_on_one_server(
-    rivals: list[JetStreamContext], events: str
-) -> None:
+async def test_once_decided_a_late_claim_is_refused_as_on_one_server(rivals, events):
     await rivals[0].publish("headway.event.lease.worker-0", headers=fence("lease", 0))
 
     late = await verdict(rivals[1], "headway.event.lease.worker-1", fence("lease", 0))
@@ -158,9 +150,7 @@ async def test_once_decided_a_late_claim_is_refused_as_on_one_server(
     assert late in {WRONG_LAST_SEQUENCE, UNDECIDED}
 
 
-async def test_here_the_message_id_is_checked_before_the_expected_sequence(
-    rivals: list[JetStreamContext], events: str
-) -> None:
+async def test_here_the_message_id_is_checked_before_the_expected_sequence(rivals, events):
     headers = fence("lease", 0) | {"Nats-Msg-Id": "claim"}
     first = await rivals[0].publish("headway.event.lease.worker", headers=headers)
     again = await rivals[1].publish("headway.event.lease.worker", headers=headers)
@@ -169,9 +159,7 @@ async def test_here_the_message_id_is_checked_before_the_expected_sequence(
     assert again.seq == first.seq
 
 
-async def test_a_message_id_in_flight_may_be_refused_as_undecided(
-    rivals: list[JetStreamContext], events: str
-) -> None:
+async def test_a_message_id_in_flight_may_be_refused_as_undecided(rivals, events):
     headers = {"Nats-Msg-Id": "event"}
 
     codes = await asyncio.gather(
@@ -183,18 +171,14 @@ async def test_a_message_id_in_flight_may_be_refused_as_undecided(
     assert (await rivals[0].stream_info(events)).state.messages == 1
 
 
-async def test_rival_orders_on_one_subject_are_stored_once(
-    rivals: list[JetStreamContext], runs: str
-) -> None:
+async def test_rival_orders_on_one_subject_are_stored_once(rivals, runs):
     codes = await asyncio.gather(*(verdict(relay, "headway.run.job.lease", {}) for relay in rivals))
 
     assert sorted(codes, key=str) == [STORE_FAILED, STORE_FAILED, ACCEPTED]
     assert await stored_of_each_subject(rivals[0], runs) == {"headway.run.job.lease": 1}
 
 
-async def test_here_a_full_stream_says_so_even_of_an_order_that_is_stored(
-    rivals: list[JetStreamContext], runs: str
-) -> None:
+async def test_here_a_full_stream_says_so_even_of_an_order_that_is_stored(rivals, runs):
     await rivals[0].publish("headway.run.job.one")
     with pytest.raises(ServiceUnavailableError, match="maximum messages per subject exceeded"):
         await rivals[0].publish("headway.run.job.one")
@@ -205,8 +189,8 @@ async def test_here_a_full_stream_says_so_even_of_an_order_that_is_stored(
 
 
 async def test_a_waiting_pull_ends_with_409_when_the_durable_changes_its_leader(
-    members: list[Client], rivals: list[JetStreamContext], runs: str
-) -> None:
+    members, rivals, runs
+):
     await rivals[0].add_consumer(runs, durable_name="worker")
     # Until its leader has answered here once, a pull may still be answered with 503.
     await rivals[0].consumer_info(runs, "worker")
@@ -224,8 +208,8 @@ async def test_a_waiting_pull_ends_with_409_when_the_durable_changes_its_leader(
 
 
 async def test_here_too_a_reset_brings_at_once_what_was_left_behind(
-    rivals: list[JetStreamContext], events: str, nats_cluster_url: str
-) -> None:
+    rivals, events, nats_cluster_url
+):
     await rivals[0].add_consumer(events, durable_name="projector", ack_wait=30)
     await rivals[0].consumer_info(events, "projector")
     for number in range(5):

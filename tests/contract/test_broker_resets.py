@@ -61,7 +61,7 @@ async def all_of(puller: Puller, count: int) -> list[Message]:
 
 
 @pytest.mark.parametrize("retention", ["limits", "workqueue"])
-async def test_it_comes_again_at_once(broker: Broker, new_name, retention: str) -> None:
+async def test_it_comes_again_at_once(broker, new_name, retention):
     name = new_name(STREAM)
     await fill(broker, name, retention, delivered=7, acked=3)
     assert await take_over(broker, name, "d") == 4
@@ -74,20 +74,20 @@ async def test_it_comes_again_at_once(broker: Broker, new_name, retention: str) 
     assert info["num_pending"] == 0
 
 
-async def test_without_it_nothing_comes_before_the_ack_wait(broker: Broker, new_name) -> None:
+async def test_without_it_nothing_comes_before_the_ack_wait(broker, new_name):
     name = new_name(STREAM)
     await fill(broker, name, "workqueue", delivered=10, acked=3)
     assert await Puller(broker, name, "d").fetch(10, wait=1) == []
 
 
-async def test_with_nothing_left_behind_nothing_is_done(broker: Broker, new_name) -> None:
+async def test_with_nothing_left_behind_nothing_is_done(broker, new_name):
     name = new_name(STREAM)
     await fill(broker, name, "workqueue", delivered=3, acked=3)
     assert await take_over(broker, name, "d") == 0
     assert await take_over(broker, name, "no-such-consumer") == 0
 
 
-async def test_while_somebody_pulls_it_may_be_theirs(broker: Broker, new_name) -> None:
+async def test_while_somebody_pulls_it_may_be_theirs(broker, new_name):
     name = new_name(STREAM)
     await fill(broker, name, "workqueue", delivered=10, acked=3)
     waiting = asyncio.create_task(Puller(broker, name, "d").fetch(1, wait=2))
@@ -98,7 +98,7 @@ async def test_while_somebody_pulls_it_may_be_theirs(broker: Broker, new_name) -
     assert await waiting == []
 
 
-async def test_an_ack_for_the_first_delivery_still_counts(broker: Broker, new_name) -> None:
+async def test_an_ack_for_the_first_delivery_still_counts(broker, new_name):
     """A process that was only slow acknowledges after another took over: it is done, then."""
     name = new_name(STREAM)
     await fill(broker, name, "limits", delivered=0, acked=0)

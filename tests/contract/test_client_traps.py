@@ -54,9 +54,7 @@ async def reader_ends(client: Client) -> None:
 class TestSubjectsThatAreNoText:
     SUBJECT = b"trap.\xff\xfe"
 
-    async def test_one_kills_the_plain_reader_and_nobody_notices(
-        self, plain: Client, nats_url: str
-    ) -> None:
+    async def test_one_kills_the_plain_reader_and_nobody_notices(self, plain, nats_url):
         await plain.subscribe("trap.*")
         await plain.flush()
         await publish_raw(nats_url, self.SUBJECT, b"hi")
@@ -64,7 +62,7 @@ class TestSubjectsThatAreNoText:
         assert plain.is_connected, "it looks alive"
         await plain.flush(timeout=1)  # and says that all is well
 
-    async def test_ours_reads_on(self, sturdy: SturdyClient, nats_url: str) -> None:
+    async def test_ours_reads_on(self, sturdy, nats_url):
         subscription = await sturdy.subscribe("trap.*")
         await sturdy.flush()
         await publish_raw(nats_url, self.SUBJECT, b"hi")
@@ -85,7 +83,7 @@ class TestAnswersThatComeLate:
             await client.flush(timeout=0.2)
         proxy.flow()
 
-    async def test_one_kills_the_plain_reader(self, nats_url: str) -> None:
+    async def test_one_kills_the_plain_reader(self, nats_url):
         proxy = await Proxy(nats_url).start()
         client = await nats.connect(proxy.url)
         await self.ask_and_give_up(client, proxy)
@@ -94,7 +92,7 @@ class TestAnswersThatComeLate:
         await client.close()
         await proxy.stop()
 
-    async def test_ours_reads_on(self, nats_url: str) -> None:
+    async def test_ours_reads_on(self, nats_url):
         proxy = await Proxy(nats_url).start()
         client = await connect(proxy.url)
         await self.ask_and_give_up(client, proxy)
@@ -116,7 +114,7 @@ class TestHeadersThatAreNoHeaders:
             b"name: \xff\xfe\r\n",
         ],
     )
-    async def test_ours_reads_on(self, sturdy: SturdyClient, nats_url: str, headers: bytes) -> None:
+    async def test_ours_reads_on(self, sturdy, nats_url, headers):
         subscription = await sturdy.subscribe("trap.*")
         await sturdy.flush()
         await publish_raw(nats_url, b"trap.a", b"hi", headers)
@@ -132,12 +130,10 @@ class TestHeadersThatAreNoHeaders:
             b"two words: c\r\nno colon\r\n\xff: d\r\ne: \xff\r\nf: \xc3\xa4\r\n",
         ],
     )
-    def test_ours_finds_what_the_plain_one_finds(self, lines: bytes) -> None:
+    def test_ours_finds_what_the_plain_one_finds(self, lines):
         assert SturdyClient._parse_header_lines(lines) == Client._parse_header_lines(lines)
 
-    async def test_a_status_line_of_a_publisher_stops_nobody(
-        self, sturdy: SturdyClient, nats_url: str
-    ) -> None:
+    async def test_a_status_line_of_a_publisher_stops_nobody(self, sturdy, nats_url):
         """A publisher writes a status line that only the server should send."""
         subscription = await sturdy.subscribe("trap.*")
         await sturdy.flush()
@@ -159,13 +155,13 @@ class TestNamesWithLineBreaks:
     """Text in a subject or a header must not become a command of its own."""
 
     @pytest.mark.parametrize("subject", ["a 0\r\n\r\nPUB b", "a b", "a\tb", "a\nb", ""])
-    async def test_a_subject_is_refused(self, sturdy: SturdyClient, subject: str) -> None:
+    async def test_a_subject_is_refused(self, sturdy, subject):
         with pytest.raises(BadSubjectError):
             await sturdy.publish(subject, b"")
         with pytest.raises(BadSubjectError):
             await sturdy.request(subject, b"", timeout=1)
 
-    async def test_a_header_stays_one_header(self, sturdy: SturdyClient) -> None:
+    async def test_a_header_stays_one_header(self, sturdy):
         with pytest.raises(BadHeaderError):
             await sturdy.publish("trap.a", b"", headers={"a\r\nNats-Rollup": "all"})
         subscription = await sturdy.subscribe("trap.*")
@@ -184,7 +180,7 @@ class TestAConnectionThatDoesNotTakeData:
             await client.publish("trap.a", b"x" * 900_000)
         await asyncio.sleep(0)
 
-    async def test_the_plain_client_waits_for_it_to_be_sent(self, nats_url: str) -> None:
+    async def test_the_plain_client_waits_for_it_to_be_sent(self, nats_url):
         proxy = await Proxy(nats_url).start()
         client = await nats.connect(proxy.url, reconnect_time_wait=0.1, pending_size=0)
         await self.fill(client, proxy)
@@ -203,7 +199,7 @@ class TestAConnectionThatDoesNotTakeData:
         await client.close()
         await proxy.stop()
 
-    async def test_ours_does_not(self, nats_url: str) -> None:
+    async def test_ours_does_not(self, nats_url):
         proxy = await Proxy(nats_url).start()
         client = await connect(proxy.url, reconnect_time_wait=0.1, pending_size=0)
         await self.fill(client, proxy)
@@ -217,7 +213,7 @@ class TestAConnectionThatDoesNotTakeData:
         await client.close()
         await proxy.stop()
 
-    async def test_closing_ours_takes_no_longer_than_its_deadline(self, nats_url: str) -> None:
+    async def test_closing_ours_takes_no_longer_than_its_deadline(self, nats_url):
         proxy = await Proxy(nats_url).start()
         broker = await Broker.connect(proxy.url, name="test")
         await self.fill(broker.client, proxy)
@@ -226,7 +222,7 @@ class TestAConnectionThatDoesNotTakeData:
         await proxy.stop()
 
 
-async def test_while_disconnected_nothing_is_kept_for_later(nats_url: str) -> None:
+async def test_while_disconnected_nothing_is_kept_for_later(nats_url):
     """A publish that was given up must not be stored after all, at some later time."""
     proxy = await Proxy(nats_url).start()
     broker = await Broker.connect(proxy.url, name="test")
@@ -240,18 +236,18 @@ async def test_while_disconnected_nothing_is_kept_for_later(nats_url: str) -> No
     await proxy.stop()
 
 
-async def test_the_error_names_the_servers_that_were_tried() -> None:
+async def test_the_error_names_the_servers_that_were_tried():
     with pytest.raises(BrokerUnavailable, match=f"{NOBODY},{NOBODY}"):
         await Broker.connect(f"{NOBODY},{NOBODY}", name="test", timeout=1)
 
 
-async def test_one_of_several_servers_is_enough(nats_url: str) -> None:
+async def test_one_of_several_servers_is_enough(nats_url):
     broker = await Broker.connect(f"{NOBODY},{nats_url}", name="test")
     await broker.ping()
     await broker.close()
 
 
-async def test_reconnect_brings_subscriptions_along(sturdy: SturdyClient, nats_url: str) -> None:
+async def test_reconnect_brings_subscriptions_along(sturdy, nats_url):
     subscription = await sturdy.subscribe("trap.*")
     await sturdy.flush()
     for _ in range(3):
@@ -266,7 +262,7 @@ async def test_reconnect_brings_subscriptions_along(sturdy: SturdyClient, nats_u
     assert (await subscription.next_msg(timeout=5)).data == b"hi"
 
 
-async def test_a_closed_client_does_not_reconnect(nats_url: str) -> None:
+async def test_a_closed_client_does_not_reconnect(nats_url):
     client = await connect(nats_url)
     await client.close()
     await client.reconnect()
@@ -280,7 +276,7 @@ def _address(url: str) -> tuple[str, int]:
     return host, int(port)
 
 
-async def test_nothing_piles_up_in_the_client(sturdy: SturdyClient) -> None:
+async def test_nothing_piles_up_in_the_client(sturdy):
     """Questions that were answered, were not, or were given up leave nothing behind."""
 
     async def answer(message: Msg) -> None:

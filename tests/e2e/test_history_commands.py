@@ -2,19 +2,16 @@
 
 import asyncio
 import json
-import os
 import signal
-import sys
-from subprocess import PIPE
 
 import pytest
 import pytest_asyncio
 from headway import App, Fatal
 from support.cadences import when_made_due
 from support.servers import needs_embedded
+from support.shell import Shell
 from support.work_events import queue
 
-HEADWAY = (sys.executable, "-m", "headway_cli")
 UP = """
 from headway import App, every
 app = App("up")
@@ -44,9 +41,7 @@ def demo() -> App:
 async def demo_world(world):
     """A system in which one run completed and one failed fatally."""
     app = demo()
-    await world.dispatcher()
-    await world.worker(app)
-    await world.fire(app)
+    await world.run(app)
     await world.until_settled(at_least=2)
     return world
 
@@ -55,26 +50,18 @@ class Command:
     """Run `headway` against the servers of a test."""
 
     def __init__(self, folder, world=None, console=None) -> None:
-        self._folder = folder
-        self._environment = {
-            name: value for name, value in os.environ.items() if "HEADWAY" not in name
-        }
+        self._shell = Shell(folder)
+        self._environment = console.environment() if console else {}
         if world is not None:
             self._environment["HEADWAY_DATABASE_URL"] = world.database_url
             self._environment["HEADWAY_NATS_URL"] = world.nats_url
-        if console is not None:
-            self._environment |= console.environment()
 
     async def start(self, *arguments: str) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            *HEADWAY, *arguments, cwd=self._folder, env=self._environment, stdout=PIPE, stderr=PIPE
-        )
+        return await self._shell.start(*arguments, **self._environment)
 
     async def run(self, *arguments: str) -> tuple[int, list[str], str]:
-        process = await self.start(*arguments)
-        async with asyncio.timeout(60):
-            out, err = await process.communicate()
-        return process.returncode, out.decode().splitlines(), err.decode()
+        done = await self._shell.run(*arguments, **self._environment)
+        return done.code, done.out.splitlines(), done.err
 
 
 @pytest.fixture
@@ -181,9 +168,7 @@ async def test_events_are_followed_until_ctrl_c(world, command):
     app = demo()
     follower = await command.start("events", "--follow", "--json", "--type", "run.*")
     try:
-        await world.dispatcher()
-        await world.worker(app)
-        await world.fire(app)
+        await world.run(app)
         seen = set()
         async with asyncio.timeout(30):
             while not {"headway.run.completed.v1", "headway.run.failed.v1"} <= seen:

@@ -54,9 +54,7 @@ class Incident:
 @pytest_asyncio.fixture
 async def incident(world, tmp_path, console):
     made = Incident(world, Shell(tmp_path), console)
-    await world.dispatcher()
-    await world.worker(made.app, worker_name="w1")
-    await world.fire(made.app)
+    await world.run(made.app, worker_name="w1")
     yield made
     made.hold.set()
 
@@ -208,11 +206,11 @@ async def test_work_runs_and_workers_are_shown_and_cancelled(incident):
     assert "3 runs" not in (await incident("runs", "--state", "cancelled", "-n", "1")).out
 
 
-@pytest.mark.parametrize("command", ["work", "runs", "workers", "dead-letters"])
-async def test_an_empty_list_is_reported(world, tmp_path, console, command):
+async def test_an_empty_list_is_reported(world, tmp_path, console):
     await world.dispatcher()
-    done = await Shell(tmp_path).run(command, **console.environment())
-    assert (done.code, done.err, len(done.out.splitlines())) == (0, "", 1)
+    for command in ("work", "runs", "workers", "dead-letters"):
+        done = await Shell(tmp_path).run(command, **console.environment())
+        assert (done.code, done.err, len(done.out.splitlines())) == (0, "", 1), command
 
 
 async def test_without_a_dispatcher_the_error_names_it(tmp_path, console):

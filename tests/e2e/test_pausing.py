@@ -19,8 +19,7 @@ async def shell(world, tmp_path, console):
 
     app.schedule("first", job=import_orders, when=when_made_due())
     app.schedule("second", job=import_orders, when=when_made_due(), misfire="skip")
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     await world.scheduler(app)
     made = Shell(tmp_path)
 

@@ -103,8 +103,7 @@ async def test_a_cancel_of_many_shows_their_number(here, world):
 
 @pytest.mark.long
 async def test_wait_shows_progress_only_in_a_terminal(here, world):
-    await world.dispatcher()
-    await world.worker(here.app)
+    await world.serve(here.app)
     done = await here.headway("trigger", "by-hand", "--wait")
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines()[0] == "by-hand: queued"

@@ -3,13 +3,11 @@
 from datetime import datetime, timedelta, timezone
 from uuid import uuid4
 
-import msgspec
 import pytest
 from headway import App, every
 from headway_clock import utc_now
 from headway_contract import Event, decode, encode, event, subjects
 from headway_contract.lifecycle import LeaseClaimed, RunCompleted, RunFailed, RunStarted
-from headway_contract.worker_protocol import Heartbeat
 from headway_dispatcher.history.rebuild import rebuild
 from headway_dispatcher.history.verify import verify
 from headway_dispatcher.runs.projector import event_intake
@@ -44,8 +42,7 @@ async def order(world):
     app.job("job")(lambda ctx: None)
     app.schedule("m", job="job", when=when_made_due())
     dispatcher = await world.dispatcher(orphan_timeout_seconds=600)
-    beat = Heartbeat(worker="w1", nonce="n1", jobs=["job"], slots=1)
-    await world.broker.client.request(subjects.HEARTBEAT, msgspec.json.encode(beat), timeout=5)
+    await world.beat("w1", nonce="n1")
     scheduler = await world.fire(app)
     puller = await order_puller(world, "job")
     [message] = await puller.fetch(1, wait=15)

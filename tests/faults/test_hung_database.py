@@ -6,10 +6,10 @@ import socket
 import asyncpg
 import pytest
 import pytest_asyncio
-from headway import App, every
 from headway_clock import monotonic
 from headway_postgres_kit import Database, DatabaseUnavailable, hot_connections
 from headway_postgres_kit import database as database_module
+from support.apps import ticking
 from support.invariants import check_invariants
 from support.proxy import Proxy
 from support.world import until
@@ -141,12 +141,7 @@ async def test_closing_does_not_wait_for_a_server_that_hangs(database_url, proxy
 
 @pytest.mark.parametrize("direction", ["to_server", "to_client"])
 async def test_services_say_so_and_go_on_when_it_answers_again(world, proxy, direction):
-    app = App("test")
-
-    @app.job("tick", group="ops")
-    @every(seconds=1)
-    async def tick(ctx): ...
-
+    app = ticking()
     direct, world.database_url = world.database_url, proxy.url
     dispatcher = await world.dispatcher(database_answer_seconds=ANSWER, orphan_timeout_seconds=3)
     worker = await world.worker(app)

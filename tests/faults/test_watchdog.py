@@ -10,6 +10,7 @@ from headway.worker import Worker, WorkerSettings
 from headway_embedded import NatsServer
 from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_jetstream_kit.connection import GIVE_UP_AFTER, PING_SECONDS, RECONNECT_AFTER
+from support.apps import ticking
 from support.invariants import check_invariants
 from support.processes import Processes
 from support.proxy import Proxy
@@ -35,13 +36,7 @@ async def proxy(nats_url):
 
 @pytest.fixture
 def app():
-    app = App("test")
-
-    @app.job("tick", group="ops")
-    @every(seconds=1)
-    async def tick(ctx): ...
-
-    return app
+    return ticking()
 
 
 async def completed(world) -> int:

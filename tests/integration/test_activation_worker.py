@@ -10,79 +10,16 @@ from headway import App
 from headway.errors import ActivationRefused, ActivationUnavailable, LeaseLost
 from headway.worker import activations
 from headway_clock import utc_now
-from headway_contract import decode, encode, event, subjects
+from headway_contract import encode, event, subjects
 from headway_contract.lifecycle import Activation, RunActivated
-from headway_contract.manifests import ActivationAnswer, ActivationQuestion
 from headway_contract.settled import ActivationRequested, WorkSettled
 from headway_contract.work import RetryPolicy
-from headway_errors import Invalid
-from headway_jetstream_kit import Stored
-from headway_jetstream_kit.endpoints import serve, typed
-from headway_jetstream_kit.provisioning import stream_info
 from headway_jetstream_kit.publish import publish
+from support.activations import MANIFEST, Scheduler
 from support.invariants import check_invariants
-from support.works import queued
 from support.world import until
 
 pytestmark = pytest.mark.thorough
-
-MANIFEST = UUID(int=0xA)
-
-
-class Scheduler:
-    """Queue work, answer activation questions, and read the dispatcher's events."""
-
-    def __init__(self, world) -> None:
-        self.world = world
-        self.questions: list[ActivationQuestion] = []
-        self.problems: list[str] = []
-
-    async def listen(self) -> None:
-        async def answer(question: ActivationQuestion) -> ActivationAnswer:
-            self.questions.append(question)
-            if question.activations[0].manifest == "bad-request":
-                raise Invalid("no such thing")
-            return ActivationAnswer(problems=self.problems)
-
-        await serve(
-            self.world.broker,
-            service="headway-scheduler",
-            queue=subjects.SCHEDULERS,
-            endpoints={subjects.ACTIVATION_QUESTION: typed(ActivationQuestion, answer)},
-        )
-
-    async def queue(self, **fields) -> UUID:
-        work = uuid4()
-        given = {
-            "job": "job",
-            "cause": f"test:{work}",
-            "queued_at": utc_now(),
-            "retry": RetryPolicy(attempts=2, interval_seconds=0.1),
-            "manifest_id": MANIFEST,
-            "manifest": "parent",
-        }
-        data = queued(work=work, group="ops", **{**given, **fields})
-        body = encode(event(data, id=uuid4(), source="test", subject="x", time=utc_now()))
-        assert isinstance(await publish(self.world.broker, subjects.work("ops"), body), Stored)
-        return work
-
-    async def events(self, kind: type) -> list:
-        """Return the data of all events of a type in the stream of settled work."""
-        info = await stream_info(self.world.broker, subjects.SETTLED_STREAM)
-        found = []
-        for sequence in range(1, info["state"]["last_seq"] + 1):
-            message = await self.world.broker.client.jetstream().get_msg(
-                subjects.SETTLED_STREAM, sequence
-            )
-            found += [item.data for item in decode(message.data)]
-        return [data for data in found if isinstance(data, kind)]
-
-    async def until_settled(self) -> WorkSettled:
-        async def published():
-            return await self.events(WorkSettled)
-
-        [settled] = await until(published, within=30, what="the work is published as settled")
-        return settled
 
 
 @pytest.fixture
@@ -96,8 +33,7 @@ async def run(world, scheduler, body, **fields) -> WorkSettled:
     """Run a body as a manifest's job, and wait until its work is settled."""
     app = App("test")
     app.job("job", group="ops")(body)
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     await scheduler.queue(**fields)
     settled = await scheduler.until_settled()
     await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
@@ -340,8 +276,7 @@ async def test_a_body_whose_lease_was_lost_cannot_activate(world, scheduler):
 
     app = App("test")
     app.job("job", group="ops")(job)
-    await world.dispatcher()
-    worker = await world.worker(app)
+    worker = await world.serve(app)
     await scheduler.queue()
     await asyncio.wait_for(begun.wait(), 15)
     [runner] = worker._runners.values()

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 import pytest
-import pytest_asyncio
 from headway import (
     App,
     allow,
@@ -21,16 +20,13 @@ from headway import (
     spaced,
 )
 from headway_contract.manifests import (
-    ChangeRequest,
     LedgerQuestion,
     PauseRequest,
     ResumeRequest,
-    TriggerRequest,
 )
-from headway_contract.operations import ChangeGroupRequest
 from headway_errors import Rejected
 from headway_scheduler.explain.ledger_check import OVERDUE, check_page
-from headway_scheduler.operate import changes, pause, triggers
+from headway_scheduler.operate import pause
 from support.timeline import Timeline
 
 NAMES = ("a", "b")
@@ -38,11 +34,6 @@ ZONES = ("UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/New_York")
 # Around changes of daylight saving time, and far from any.
 STARTS = ((2027, 3, 26), (2027, 10, 30), (2027, 4, 2), (2027, 6, 1))
 STEPS = (1, 60, 600, 3600, 7200, 36_000)
-
-
-@pytest_asyncio.fixture
-async def timeline(database) -> Timeline:
-    return Timeline(database)
 
 
 class History:
@@ -121,15 +112,14 @@ class History:
     async def switch(self, name: str) -> None:
         enabled = not (await self.timeline.manifest(name))["enabled"]
         try:
-            await self.timeline.do(changes.change, ChangeRequest(manifest=name, enabled=enabled))
+            await self.timeline.change(name, enabled=enabled)
         except Rejected as refused:
             if "is a one-shot" not in str(refused):
                 raise
 
     async def switch_group(self, name: str) -> None:
         [row] = await self.timeline.rows("SELECT enabled FROM scheduler.manifest_group")
-        request = ChangeGroupRequest(group="ops", enabled=not row["enabled"])
-        await self.timeline.do(changes.change_group, request)
+        await self.timeline.change_group("ops", enabled=not row["enabled"])
 
     async def settle(self, name: str) -> None:
         if await self.timeline.under_way(name):
@@ -144,7 +134,7 @@ class History:
 
     async def trigger(self, name: str) -> None:
         if name not in self.letters:
-            await self.timeline.do(triggers.trigger, TriggerRequest(manifest=name))
+            await self.timeline.trigger(name)
 
     async def pause(self, name: str) -> None:
         await self.timeline.do(pause.pause, PauseRequest(manifests=[name]))
@@ -154,7 +144,7 @@ class History:
 
     async def change_jitter(self, name: str) -> None:
         jitter = self.chance.choice([0.0, 60.0, 2000.0])
-        await self.timeline.do(changes.change, ChangeRequest(manifest=name, jitter_seconds=jitter))
+        await self.timeline.change(name, jitter_seconds=jitter)
 
 
 async def gaps(timeline: Timeline) -> list:

@@ -5,13 +5,11 @@ import logging
 import pytest
 import pytest_asyncio
 from headway import App, every
-from headway_contract import decode
 from headway_contract.definitions import RetireAppRequest
 from headway_contract.manifests import DeleteRequest
 from headway_contract.work import GroupChanged, JobChanged
 from headway_errors import NotFound, Rejected
 from headway_scheduler.operate import applications, changes
-from support.timeline import Timeline
 from support.world import World
 
 
@@ -189,10 +187,6 @@ class TestRename:
 class TestRetire:
     """Retiring an application removes everything that it owns."""
 
-    @pytest_asyncio.fixture
-    async def timeline(self, database) -> Timeline:
-        return Timeline(database)
-
     async def test_its_manifests_are_pruned_and_its_jobs_retired(self, timeline):
         await timeline.declare(app_with("a", "b"))
         await timeline.declare(app_with("c", owner="crm", job="other"))
@@ -200,8 +194,7 @@ class TestRetire:
             applications.retire, RetireAppRequest(app="billing", actor="ada")
         )
         assert "3 manifests will be deleted" in answer.text
-        timeline.at(hours=2)
-        assert (await timeline.tick()).fired == 2, "only manifests of the other application"
+        assert (await timeline.tick(hours=2)).fired == 2, "only manifests of the other application"
         await timeline.confirm_prunes()
         rows = await timeline.rows("SELECT DISTINCT owner FROM scheduler.manifest")
         assert [row["owner"] for row in rows] == ["crm"]
@@ -209,10 +202,8 @@ class TestRetire:
         assert [row["name"] for row in rows] == ["crm"]
         rows = await timeline.rows("SELECT name FROM scheduler.job WHERE retired_at IS NOT NULL")
         assert [row["name"] for row in rows] == ["job"]
-        rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
-        events = [event.data for row in rows for event in decode(row["body"])]
         changes_of_job = [
-            event for event in events if isinstance(event, JobChanged) and event.job == "job"
+            change for change in await timeline.outbox(JobChanged) if change.job == "job"
         ]
         assert changes_of_job[-1].retired
         with pytest.raises(NotFound, match=r"it was retired at .* by ada"):
@@ -229,8 +220,7 @@ class TestRetire:
         other.schedule("c", job="other", when=every(hours=1))
         await timeline.declare(mine)
         await timeline.declare(other)
-        timeline.at(hours=2)
-        assert (await timeline.tick()).fired == 0, "its group is disabled"
+        assert (await timeline.tick(hours=2)).fired == 0, "its group is disabled"
         await timeline.do(applications.retire, RetireAppRequest(app="billing", actor="ada"))
         rows = await timeline.rows(
             "SELECT name, declared, max_active, enabled, priority FROM scheduler.manifest_group"
@@ -238,9 +228,7 @@ class TestRetire:
         assert [tuple(row) for row in rows] == [
             ("ops", {"priority": {"value": 7, "app": "crm"}}, None, True, 7)
         ]
-        rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
-        events = [event.data for row in rows for event in decode(row["body"])]
-        groups = {event.group: event for event in events if isinstance(event, GroupChanged)}
+        groups = {change.group: change for change in await timeline.outbox(GroupChanged)}
         assert groups["alone"].deleted
         assert (groups["ops"].max_active, groups["ops"].enabled) == (None, True)
         rows = await timeline.rows(
@@ -248,8 +236,7 @@ class TestRetire:
             " AND subject = 'ops' ORDER BY id"
         )
         assert rows[-1]["source"] == "operator/ada"
-        timeline.at(hours=3)
-        assert (await timeline.tick()).fired == 1, "its group is enabled again"
+        assert (await timeline.tick(hours=3)).fired == 1, "its group is enabled again"
 
     async def test_other_manifests_of_its_jobs_are_held(self, timeline, world, client):
         await timeline.declare(app_with("a"))

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 from headway import App, allow, daily, exclude_dates, manual
-from headway_contract import decode
 from headway_contract.manifests import BackfillRequest
+from headway_contract.work import WorkQueued
 from headway_errors import Invalid
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.lookup import find_manifest
@@ -39,18 +39,12 @@ async def backfill(timeline, manifest="a", *, days=6, **fields):
     return await timeline.do(triggers.backfill, request)
 
 
-async def queued(timeline) -> list:
-    rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
-    events = [event for row in rows for event in decode(row["body"])]
-    return [event.data for event in events if event.type == "headway.work.queued.v1"]
-
-
 async def test_occurrences_are_queued_once_oldest_first_and_one_after_the_other(timeline):
     planned = await backfill(timeline, dry_run=True)
     # One of the seven days is excluded.
     assert (planned.occurrences, planned.queued, planned.known) == (6, 6, 0)
     assert "6 of 6 occurrences would be queued" in planned.text
-    assert await queued(timeline) == []
+    assert await timeline.outbox(WorkQueued) == []
     answer = await backfill(timeline, priority=2)
     assert (answer.queued, answer.known) == (6, 0)
     again = await backfill(timeline)
@@ -58,7 +52,7 @@ async def test_occurrences_are_queued_once_oldest_first_and_one_after_the_other(
     assert "6 were backfilled before" in again.text
     for _ in range(6):
         await timeline.settle("a")
-    works = await queued(timeline)
+    works = await timeline.outbox(WorkQueued)
     wanted = [FIRE - days * DAY for days in (6, 5, 4, 2, 1, 0)]
     assert [work.due_at for work in works] == wanted
     assert [work.cause for work in works] == [
@@ -75,14 +69,13 @@ async def test_occurrences_are_queued_once_oldest_first_and_one_after_the_other(
 
 async def test_as_many_run_at_once_as_the_overlap_policy_allows(timeline):
     await backfill(timeline, "wide")
-    assert len(await queued(timeline)) == 2
+    assert len(await timeline.outbox(WorkQueued)) == 2
     await timeline.settle("wide")
-    assert len(await queued(timeline)) == 3
+    assert len(await timeline.outbox(WorkQueued)) == 3
 
 
 async def test_missed_only_omits_fired_occurrences_and_explain_names_the_cause(timeline):
-    timeline.at(days=1)
-    await timeline.tick()
+    await timeline.tick(days=1)
     await timeline.settle("a")
     fields = {"since": FIRE, "until": FIRE + DAY, "actor": "ada"}
     only = BackfillRequest(manifest="a", missed_only=True, **fields)

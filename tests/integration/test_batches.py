@@ -66,8 +66,7 @@ async def until_all_settled(world) -> None:
 
 async def test_runs_go_one_after_the_other_and_share_messages(world):
     bodies = Bodies(fail={3})
-    await world.dispatcher()
-    await world.worker(bodies.app())
+    await world.serve(bodies.app())
     works = await queue_many(world, 30)
     await order(world, works)
     await until_all_settled(world)
@@ -86,8 +85,7 @@ async def test_runs_go_one_after_the_other_and_share_messages(world):
 async def test_a_cancelled_run_leaves_the_others_running(world):
     """Cancel a run in progress and a run that has not begun."""
     bodies = Bodies(hold={1})
-    await world.dispatcher()
-    await world.worker(bodies.app())
+    await world.serve(bodies.app())
     works = await queue_many(world, 4)
     await order(world, works)
     await bodies.until_begun(1)
@@ -188,8 +186,7 @@ async def test_a_run_that_does_not_end_recalls_the_others_uncounted(world, monke
 
 async def test_a_worker_that_drains_hands_back_runs_that_have_not_begun(world):
     bodies = Bodies(hold={0})
-    await world.dispatcher()
-    await world.worker(bodies.app(), drain_seconds=10)
+    await world.serve(bodies.app(), drain_seconds=10)
     works = await queue_many(world, 3)
     await order(world, works)
     await bodies.until_begun(0)
@@ -232,8 +229,7 @@ async def test_large_outputs_are_published_in_several_messages(world, monkeypatc
     async def job(ctx, number: int):
         return output
 
-    await world.dispatcher()
-    await world.worker(app_with(job))
+    await world.serve(app_with(job))
     await order(world, await queue_many(world, 12))
     await until_all_settled(world)
     rows = await world.rows(
@@ -265,8 +261,7 @@ async def test_runs_that_end_during_a_publish_are_published_next(world, monkeypa
             last_begun.set()
         return await bodies(ctx, number)
 
-    await world.dispatcher()
-    await world.worker(app_with(job))
+    await world.serve(app_with(job))
     await order(world, await queue_many(world, 3))
     async with asyncio.timeout(15):
         await last_begun.wait()
@@ -303,8 +298,7 @@ async def test_no_body_begins_after_the_lease_is_lost(world, monkeypatch):
 @pytest.mark.parametrize("held", [0, 2])
 async def test_a_lease_is_republished_after_the_stream_was_purged(world, held):
     bodies = Bodies(hold={held})
-    await world.dispatcher()
-    await world.worker(bodies.app())
+    await world.serve(bodies.app())
     works = await queue_many(world, 4)
     await order(world, works)
     await bodies.until_begun(held)
@@ -321,8 +315,7 @@ async def test_a_lease_is_republished_after_the_stream_was_purged(world, held):
 
 async def test_heartbeats_name_the_lease_and_the_run_that_runs(world):
     bodies = Bodies(hold={1})
-    await world.dispatcher()
-    worker = await world.worker(bodies.app())
+    worker = await world.serve(bodies.app())
     works = await queue_many(world, 3)
     made = await order(world, works)
     await bodies.until_begun(1)

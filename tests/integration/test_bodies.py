@@ -230,8 +230,7 @@ async def test_a_full_job_does_not_starve_the_others(world):
     for number in range(250):
         app.schedule(f"slow-{number}", job="slow", when=when_made_due(), input=number)
     app.schedule("quick", job="quick", when=when_made_due())
-    await world.dispatcher()
-    await world.worker(only_slow, worker_slots=1)
+    await world.serve(only_slow, worker_slots=1)
     await world.worker(only_quick, worker_slots=5)
     await world.until("SELECT count(*) = 2 FROM dispatcher.worker")
     await world.fire(app)

@@ -9,7 +9,7 @@ import pytest
 from headway_contract import subjects
 from headway_contract.definitions import ApplyRequest
 from headway_contract.operations import DrainRequest
-from support.healing import nightly
+from support.apps import nightly
 
 pytestmark = pytest.mark.thorough
 
@@ -43,8 +43,7 @@ async def held(world, *locks: str):
 
 async def test_a_burst_of_requests_delays_no_pass(world):
     app = nightly()
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     await world.declare(app)
     scheduler = await world.scheduler(app)
     await world.until("SELECT count(*) FROM dispatcher.worker")

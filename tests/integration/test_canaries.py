@@ -94,8 +94,7 @@ async def test_another_dispatcher_continues_it(world):
     begun = await begin(world, fingerprint)
     await world.until(f"SELECT ({RETRIED}) = 1")
     await first.stop()
-    await world.dispatcher()
-    await world.worker(app.app)
+    await world.serve(app.app)
     canary = await ended(world, begun.id)
     assert (canary.state, canary.actor) == ("finished", "grace")
     assert sum(step.fates.get("completed", 0) for step in canary.steps) == 13

@@ -7,50 +7,27 @@ from uuid import UUID, uuid4
 
 import msgspec
 import pytest
-from headway import App
 from headway_clock import utc_now
-from headway_contract import decode, encode, event, subjects
+from headway_contract import subjects
 from headway_contract.settled import WorkSettled
-from headway_contract.work import RetryPolicy, WorkBroughtForward, WorkCancelRequested
-from headway_contract.worker_protocol import CancelPush, Heartbeat, HeartbeatReply
-from headway_jetstream_kit import Stored
+from headway_contract.work import RetryPolicy, WorkBroughtForward
+from headway_contract.worker_protocol import CancelPush
 from headway_jetstream_kit.provisioning import stream_info
-from headway_jetstream_kit.publish import publish
 from support.invariants import check_invariants
-from support.works import queued
+from support.work_events import WorkPublisher, app_with
 from support.world import until
 
-RETRY = RetryPolicy(attempts=3, interval_seconds=0.1)
 
-
-class Scheduler:
-    """Publish as a scheduler would, and read the dispatcher's events."""
+class Scheduler(WorkPublisher):
+    """Publishes work and cancels, and waits for their end."""
 
     def __init__(self, world) -> None:
+        super().__init__(world.broker)
         self.world = world
-
-    async def publish(self, data) -> None:
-        body = encode(event(data, id=uuid4(), source="test", subject="x", time=utc_now()))
-        assert isinstance(await publish(self.world.broker, subjects.work("ops"), body), Stored)
-
-    async def queue(self, work: UUID, **fields) -> None:
-        given = {"job": "job", "cause": f"test:{work}", "queued_at": utc_now(), "retry": RETRY}
-        await self.publish(queued(work=work, group="ops", **{**given, **fields}))
-
-    async def cancel(self, work: UUID, **fields) -> None:
-        given = {"reason": "asked", "requested_at": utc_now()}
-        await self.publish(WorkCancelRequested(work=work, group="ops", **{**given, **fields}))
 
     async def settled(self, work: UUID) -> list[WorkSettled]:
         """Return every settled event of a work in the stream."""
-        info = await stream_info(self.world.broker, subjects.SETTLED_STREAM)
-        found = []
-        for sequence in range(1, info["state"]["last_seq"] + 1):
-            message = await self.world.broker.client.jetstream().get_msg(
-                subjects.SETTLED_STREAM, sequence
-            )
-            found += [item.data for item in decode(message.data)]
-        return [data for data in found if isinstance(data, WorkSettled) and data.work == work]
+        return [data for data in await self.events(WorkSettled) if data.work == work]
 
     async def until_settled(self, work: UUID) -> WorkSettled:
         async def published():
@@ -61,46 +38,22 @@ class Scheduler:
         assert (row["state"], row["outcome"]) == ("settled", settled.outcome)
         return settled
 
-    async def until_handled(self) -> None:
-        """Wait until the dispatcher has handled all messages."""
-
-        async def none_left():
-            info = await stream_info(self.world.broker, subjects.WORK_STREAM)
-            return info["state"]["messages"] == 0
-
-        await until(none_left, within=20, what="all messages are handled")
-
 
 @pytest.fixture
 def scheduler(world) -> Scheduler:
     return Scheduler(world)
 
 
-async def beat(world, worker: str, nonce: str = "n1", **fields) -> HeartbeatReply:
-    body = msgspec.json.encode(
-        Heartbeat(worker=worker, nonce=nonce, jobs=["job"], slots=5, **fields)
-    )
-    reply = await world.broker.client.request(subjects.HEARTBEAT, body, timeout=5)
-    return msgspec.json.decode(reply.data, type=HeartbeatReply)
-
-
-def app_with(body, **options) -> App:
-    app = App("test")
-    app.job("job", group="ops", **options)(body)
-    return app
-
-
 @pytest.mark.parametrize("times", [1, 3])
 async def test_waiting_work_is_settled_at_once_and_published_once(world, scheduler, times):
     await world.dispatcher()
-    work = uuid4()
-    await scheduler.queue(work)
+    work = await scheduler.queue()
     await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE state = 'queued'")
     for _ in range(times):
         await scheduler.cancel(work, reason="not needed")
     settled = await scheduler.until_settled(work)
     assert (settled.outcome, settled.reason, settled.runs) == ("cancelled", "not needed", 0)
-    await scheduler.until_handled()
+    await scheduler.until_taken_in()
     assert len(await scheduler.settled(work)) == 1
     assert await world.value("SELECT cancel_reason FROM dispatcher.work_queue") == "not needed"
     await check_invariants(world.database)
@@ -110,10 +63,8 @@ async def test_work_that_waits_for_its_retry_is_settled_and_never_runs_again(wor
     async def job(ctx):
         raise ValueError("boom")
 
-    await world.dispatcher()
-    await world.worker(app_with(job))
-    work = uuid4()
-    await scheduler.queue(work, retry=RetryPolicy(attempts=3, interval_seconds=3600))
+    await world.serve(app_with(job))
+    work = await scheduler.queue(retry=RetryPolicy(attempts=3, interval_seconds=3600))
     await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE state = 'waiting'")
     await scheduler.cancel(work)
     settled = await scheduler.until_settled(work)
@@ -127,9 +78,9 @@ async def test_a_cancel_that_comes_before_its_work_stays(world, scheduler):
     await scheduler.cancel(work, manifest_id=manifest, manifest="m", reason="early")
     assert (await scheduler.until_settled(work)).reason == "early"
     for _ in range(2):
-        await scheduler.queue(work, manifest_id=manifest, manifest="m")
+        await scheduler.queue(work=work, manifest_id=manifest, manifest="m")
     await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE job = 'job'")
-    await scheduler.until_handled()
+    await scheduler.until_taken_in()
     row = (await world.rows("SELECT * FROM dispatcher.work_queue"))[0]
     assert (row["state"], row["outcome"], row["cause"]) == ("settled", "cancelled", f"test:{work}")
     assert len(await scheduler.settled(work)) == 1
@@ -138,10 +89,9 @@ async def test_a_cancel_that_comes_before_its_work_stays(world, scheduler):
 
 async def test_a_cancel_of_an_older_round_does_nothing(world, scheduler):
     await world.dispatcher()
-    work = uuid4()
-    await scheduler.queue(work, round=2)
+    work = await scheduler.queue(round=2)
     await scheduler.cancel(work, round=1)
-    await scheduler.until_handled()
+    await scheduler.until_taken_in()
     row = (await world.rows("SELECT * FROM dispatcher.work_queue"))[0]
     assert (row["state"], row["cancel_requested_at"]) == ("queued", None)
     await scheduler.cancel(work, round=2)
@@ -158,10 +108,8 @@ async def test_a_long_async_body_is_stopped(world, scheduler):
         finally:
             stopped.set()
 
-    await world.dispatcher()
-    await world.worker(app_with(job))
-    work = uuid4()
-    await scheduler.queue(work)
+    await world.serve(app_with(job))
+    work = await scheduler.queue()
     await asyncio.wait_for(begun.wait(), 15)
     await scheduler.cancel(work, reason="enough")
     settled = await scheduler.until_settled(work)
@@ -183,10 +131,8 @@ async def test_a_plain_function_is_asked_to_stop_and_abandoned_after_its_grace(
         while not (ctx.cancelled if stops else release.is_set()):
             release.wait(0.01)
 
-    await world.dispatcher()
-    await world.worker(app_with(job, cancel_grace=0.3))
-    work = uuid4()
-    await scheduler.queue(work, cancel_grace_seconds=0.3)
+    await world.serve(app_with(job, cancel_grace=0.3))
+    work = await scheduler.queue(cancel_grace_seconds=0.3)
 
     async def has_begun():
         return begun.is_set()
@@ -202,9 +148,8 @@ async def test_an_unclaimed_order_is_withdrawn(world, scheduler):
     async def job(ctx): ...
 
     await world.dispatcher()
-    await beat(world, "idle")
-    work = uuid4()
-    await scheduler.queue(work)
+    await world.beat("idle", slots=5)
+    work = await scheduler.queue()
     await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE state = 'dispatched'")
     await scheduler.cancel(work)
     settled = await scheduler.until_settled(work)
@@ -236,8 +181,7 @@ async def test_a_cancel_is_pushed_and_repeated_in_every_heartbeat_reply(world, s
         pushed.put_nowait(msgspec.json.decode(message.data, type=CancelPush))
 
     await world.broker.client.subscribe(subjects.cancel("w1"), cb=on_push)
-    work = uuid4()
-    await scheduler.queue(work)
+    work = await scheduler.queue()
     run = await world.until("SELECT run_id FROM dispatcher.metadata WHERE state = 'in_progress'")
     lease = await world.value("SELECT id FROM dispatcher.lease")
     await scheduler.cancel(work, reason="stop it")
@@ -246,12 +190,12 @@ async def test_a_cancel_is_pushed_and_repeated_in_every_heartbeat_reply(world, s
         (run, lease, "stop it")
     ]
     for _ in range(3):
-        reply = await beat(world, "w1", worker.nonce, leases=[lease])
+        reply = await world.beat("w1", nonce=worker.nonce, slots=5, leases=[lease])
         assert [(item.run, item.reason) for item in reply.cancel] == [(run, "stop it")]
-    assert (await beat(world, "w1", "another-process")).cancel == []
+    assert (await world.beat("w1", nonce="another-process")).cancel == []
     release.set()
     assert (await scheduler.until_settled(work)).outcome == "cancelled"
-    assert (await beat(world, "w1", worker.nonce)).cancel == []
+    assert (await world.beat("w1", nonce=worker.nonce)).cancel == []
 
 
 async def test_a_run_that_fails_after_the_request_is_not_tried_again(world, scheduler):
@@ -261,11 +205,9 @@ async def test_a_run_that_fails_after_the_request_is_not_tried_again(world, sche
         await fail.wait()
         raise ValueError("boom")
 
-    await world.dispatcher()
-    worker = await world.worker(app_with(job))
+    worker = await world.serve(app_with(job))
     worker._obey = worker.heartbeats.obey = lambda instructions: None
-    work = uuid4()
-    await scheduler.queue(work)
+    work = await scheduler.queue()
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
     await scheduler.cancel(work, reason="too late")
     await world.until(
@@ -285,18 +227,16 @@ async def test_a_run_that_completes_after_the_request_is_completed(world, schedu
         await go_on.wait()
         return "done"
 
-    await world.dispatcher()
-    worker = await world.worker(app_with(job))
+    worker = await world.serve(app_with(job))
     worker._obey = worker.heartbeats.obey = lambda instructions: None
-    work = uuid4()
-    await scheduler.queue(work)
+    work = await scheduler.queue()
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
     await scheduler.cancel(work)
-    await scheduler.until_handled()
+    await scheduler.until_taken_in()
     go_on.set()
     assert (await scheduler.until_settled(work)).outcome == "completed"
     await scheduler.cancel(work)
-    await scheduler.until_handled()
+    await scheduler.until_taken_in()
     assert len(await scheduler.settled(work)) == 1
 
 
@@ -305,10 +245,11 @@ async def test_cancels_race_with_the_gate_and_everything_settles_once(world, sch
         await asyncio.sleep(0)
 
     await world.dispatcher()
-    await world.dispatcher()
-    await world.worker(app_with(job), worker_slots=20)
+    await world.serve(app_with(job), worker_slots=20)
     works = [uuid4() for _ in range(60)]
-    orders = [scheduler.queue(work) for work in works] + [scheduler.cancel(work) for work in works]
+    orders = [scheduler.queue(work=work) for work in works] + [
+        scheduler.cancel(work) for work in works
+    ]
     await asyncio.gather(*orders)
     await world.until(
         "SELECT count(*) FILTER (WHERE state = 'settled') = 60 FROM dispatcher.work_queue"
@@ -331,20 +272,20 @@ async def test_work_that_is_brought_forward_runs_first_and_at_once(world, schedu
     await world.dispatcher(max_active=1)
     old, delayed, urgent = uuid4(), uuid4(), uuid4()
     hours_ago = utc_now() - timedelta(hours=5)
-    await scheduler.queue(old, queued_at=hours_ago)
-    await scheduler.queue(urgent, not_before=utc_now() + timedelta(days=1))
-    await scheduler.queue(delayed, not_before=utc_now() + timedelta(days=1))
-    await scheduler.until_handled()
+    await scheduler.queue(work=old, queued_at=hours_ago)
+    await scheduler.queue(work=urgent, not_before=utc_now() + timedelta(days=1))
+    await scheduler.queue(work=delayed, not_before=utc_now() + timedelta(days=1))
+    await scheduler.until_taken_in()
     for _ in range(2):
         await scheduler.publish(WorkBroughtForward(work=urgent, group="ops", at=utc_now()))
     await scheduler.publish(WorkBroughtForward(work=uuid4(), group="ops", at=utc_now()))
-    await scheduler.until_handled()
+    await scheduler.until_taken_in()
     await world.worker(app_with(job))
     await scheduler.until_settled(urgent)
     await scheduler.until_settled(old)
     assert order == [urgent, old]
     await scheduler.publish(WorkBroughtForward(work=urgent, group="ops", at=utc_now()))
-    await scheduler.until_handled()
+    await scheduler.until_taken_in()
     states = dict(
         [tuple(row) for row in await world.rows("SELECT id, state FROM dispatcher.work_queue")]
     )

@@ -48,29 +48,28 @@ async def forever(ctx):
 async def idle(ctx): ...
 
 
-async def test_waiting_work_never_starts_and_a_run_is_asked_to_stop(world):
+async def test_waiting_work_never_starts_and_a_run_is_asked_to_stop(world, client):
     await world.dispatcher()
     await world.fire(app_with(idle))
     work = await world.until("SELECT id FROM dispatcher.work_queue WHERE state = 'queued'")
-    async with world.client("ada") as client:
-        result = await client.cancel(work, reason="wrong customer")
-        assert (result.result, result.work, result.manifest) == ("settled", work, "m")
-        await world.until_settled()
-        again = await client.cancel(work, reason="wrong customer")
-        assert (again.result, again.outcome) == ("already_settled", "cancelled")
-        assert await world.value("SELECT outcome FROM scheduler.occurrence") == "cancelled"
-        await world.worker(app_with(forever))
-        await client.trigger("m")
-        run = await world.until("SELECT run_id FROM dispatcher.metadata WHERE state='in_progress'")
-        result = await client.cancel(run, reason="enough")
-        assert (result.result, result.id, result.run) == ("asked_to_stop", run, run)
-        await world.until_settled(at_least=2)
-        row = (await client.run(run)).status
-        assert (row.state, row.cancel_reason) == ("cancelled", "enough")
-        ended = await client.cancel(run)
-        assert (ended.result, ended.outcome) == ("already_settled", "cancelled")
-        with pytest.raises(RequestFailed, match="no work and no run"):
-            await client.cancel(uuid4())
+    result = await client.cancel(work, reason="wrong customer")
+    assert (result.result, result.work, result.manifest) == ("settled", work, "m")
+    await world.until_settled()
+    again = await client.cancel(work, reason="wrong customer")
+    assert (again.result, again.outcome) == ("already_settled", "cancelled")
+    assert await world.value("SELECT outcome FROM scheduler.occurrence") == "cancelled"
+    await world.worker(app_with(forever))
+    await client.trigger("m")
+    run = await world.until("SELECT run_id FROM dispatcher.metadata WHERE state='in_progress'")
+    result = await client.cancel(run, reason="enough")
+    assert (result.result, result.id, result.run) == ("asked_to_stop", run, run)
+    await world.until_settled(at_least=2)
+    row = (await client.run(run)).status
+    assert (row.state, row.cancel_reason) == ("cancelled", "enough")
+    ended = await client.cancel(run)
+    assert (ended.result, ended.outcome) == ("already_settled", "cancelled")
+    with pytest.raises(RequestFailed, match="no work and no run"):
+        await client.cancel(uuid4())
     history = await world.rows(
         "SELECT source, data FROM dispatcher.history"
         " WHERE type = 'headway.work.cancel_requested.v1' AND source LIKE 'operator/%'"
@@ -82,37 +81,34 @@ async def test_waiting_work_never_starts_and_a_run_is_asked_to_stop(world):
     await check_invariants(world.database)
 
 
-async def test_an_old_run_that_is_over_does_not_end_the_next_attempt(world, nats_url):
+async def test_an_old_run_that_is_over_does_not_end_the_next_attempt(world, client, nats_url):
     async def broken(ctx):
         raise ValueError("boom")
 
-    await world.dispatcher()
-    await world.worker(app_with(broken))
+    await world.serve(app_with(broken))
     await world.fire(app_with(broken))
     run = await world.until("SELECT run_id FROM dispatcher.metadata WHERE state = 'failed'")
     await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE state = 'waiting'")
-    async with world.client() as client:
-        result = await client.cancel(run)
-        assert (result.result, result.outcome) == ("already_settled", "failed")
-        assert str(result.work) in result.text
-        assert await world.value("SELECT state FROM dispatcher.work_queue") == "waiting"
-        assert (await client.cancel(result.work)).result == "settled"
+    result = await client.cancel(run)
+    assert (result.result, result.outcome) == ("already_settled", "failed")
+    assert str(result.work) in result.text
+    assert await world.value("SELECT state FROM dispatcher.work_queue") == "waiting"
+    assert (await client.cancel(result.work)).result == "settled"
     await world.until_settled()
 
 
-async def test_work_that_is_still_on_its_way_never_starts(world):
+async def test_work_that_is_still_on_its_way_never_starts(world, client):
     """The work is in the scheduler's outbox and has not reached the dispatcher."""
     scheduler = await world.fire(app_with(idle))
     await scheduler.end_pass("relay")
     await world.dispatcher()
-    async with world.client("ada") as client:
-        await client.trigger("m")
-        work = await world.until("SELECT id FROM scheduler.work")
-        assert await world.value("SELECT count(*) FROM dispatcher.work_queue") == 0
-        result = await client.cancel(work)
-        assert (result.result, "had not arrived" in result.text) == ("settled", True)
-        row = (await world.rows("SELECT state, outcome FROM dispatcher.work_queue"))[0]
-        assert tuple(row) == ("settled", "cancelled")
+    await client.trigger("m")
+    work = await world.until("SELECT id FROM scheduler.work")
+    assert await world.value("SELECT count(*) FROM dispatcher.work_queue") == 0
+    result = await client.cancel(work)
+    assert (result.result, "had not arrived" in result.text) == ("settled", True)
+    row = (await world.rows("SELECT state, outcome FROM dispatcher.work_queue"))[0]
+    assert tuple(row) == ("settled", "cancelled")
     # The messages arrive later and do not change the work.
     await world.scheduler()
     await world.worker(app_with(idle))
@@ -121,12 +117,11 @@ async def test_work_that_is_still_on_its_way_never_starts(world):
     await check_invariants(world.database)
 
 
-async def test_without_a_dispatcher_the_cancel_is_recorded_and_applied_later(world):
+async def test_without_a_dispatcher_the_cancel_is_recorded_and_applied_later(world, client):
     await world.provision()
     await world.fire(app_with(idle))
     work = await world.until("SELECT id FROM scheduler.work")
-    async with world.client() as client:
-        answer = await client.cancel_manifest("m")
+    answer = await client.cancel_manifest("m")
     assert answer.counts == {"asked": 1}
     assert answer.results[0].work == work
     await world.worker(app_with(idle))
@@ -136,34 +131,31 @@ async def test_without_a_dispatcher_the_cancel_is_recorded_and_applied_later(wor
     assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 0
 
 
-async def test_a_manifest_cancel_ends_its_work_and_its_pending_trigger(world):
+async def test_a_manifest_cancel_ends_its_work_and_its_pending_trigger(world, client):
     app = app_with(forever, overlap="queue_one", manifests=("m", "other"))
-    await world.dispatcher()
-    await world.worker(app)
-    await world.fire(app)
+    await world.run(app)
     await world.until("SELECT count(*) = 2 FROM dispatcher.metadata WHERE state = 'in_progress'")
-    async with world.client("ada") as client:
-        assert (await client.trigger("m")).result == "owed"
-        answer = await client.cancel_manifest("m", reason="stop it all")
-        assert (answer.counts, answer.dropped) == ({"asked_to_stop": 1}, 1)
-        await world.until(
-            "SELECT last_outcome = 'cancelled' FROM scheduler.manifest WHERE external_id = 'm'"
-        )
-        owed = await world.rows(
-            "SELECT decision, reason FROM scheduler.occurrence WHERE cause LIKE 'trigger:%'"
-        )
-        assert [tuple(row) for row in owed] == [("skipped", "cancelled")]
-        assert await world.value("SELECT count(*) FROM scheduler.work") == 1, "the other continues"
-        again = await client.cancel_manifest("m")
-        assert (again.results, again.counts, again.dropped) == ([], {}, 0)
-        with pytest.raises(RequestFailed, match="there is no manifest 'n'"):
-            await client.cancel_manifest("n")
-        await client.cancel_manifest("other")
+    assert (await client.trigger("m")).result == "owed"
+    answer = await client.cancel_manifest("m", reason="stop it all")
+    assert (answer.counts, answer.dropped) == ({"asked_to_stop": 1}, 1)
+    await world.until(
+        "SELECT last_outcome = 'cancelled' FROM scheduler.manifest WHERE external_id = 'm'"
+    )
+    owed = await world.rows(
+        "SELECT decision, reason FROM scheduler.occurrence WHERE cause LIKE 'trigger:%'"
+    )
+    assert [tuple(row) for row in owed] == [("skipped", "cancelled")]
+    assert await world.value("SELECT count(*) FROM scheduler.work") == 1, "the other continues"
+    again = await client.cancel_manifest("m")
+    assert (again.results, again.counts, again.dropped) == ([], {}, 0)
+    with pytest.raises(RequestFailed, match="there is no manifest 'n'"):
+        await client.cancel_manifest("n")
+    await client.cancel_manifest("other")
     await world.until_settled(at_least=2)
     await check_invariants(world.database)
 
 
-async def test_a_groups_work_ends_with_or_without_a_manifest(world):
+async def test_a_groups_work_ends_with_or_without_a_manifest(world, client):
     app = app_with(forever, manifests=tuple(f"m{number}" for number in range(5)))
     await world.dispatcher(max_active=3)
     await world.worker(app)
@@ -178,15 +170,14 @@ async def test_a_groups_work_ends_with_or_without_a_manifest(world):
     )
     await _publish(world, without_manifest)
     await world.until("SELECT count(*) = 6 FROM dispatcher.work_queue")
-    async with world.client() as client:
-        [room] = await client.occupancy("ops")
-        assert (room.in_progress, sum(room.waiting.values())) == (3, 3)
-        answer = await client.cancel_group("ops")
-        # One transaction cancels all, so that no waiting work takes a freed slot.
-        assert answer.counts == {"asked_to_stop": 3, "settled": 3}
-        assert without_manifest.work in {result.work for result in answer.results}
-        with pytest.raises(RequestFailed, match="no group 'nobody'"):
-            await client.cancel_group("nobody")
+    [room] = await client.occupancy("ops")
+    assert (room.in_progress, sum(room.waiting.values())) == (3, 3)
+    answer = await client.cancel_group("ops")
+    # One transaction cancels all, so that no waiting work takes a freed slot.
+    assert answer.counts == {"asked_to_stop": 3, "settled": 3}
+    assert without_manifest.work in {result.work for result in answer.results}
+    with pytest.raises(RequestFailed, match="no group 'nobody'"):
+        await client.cancel_group("nobody")
     await world.until_settled(at_least=6)
     outcomes = await world.rows("SELECT DISTINCT outcome FROM dispatcher.work_queue")
     assert [row["outcome"] for row in outcomes] == ["cancelled"]
@@ -194,7 +185,7 @@ async def test_a_groups_work_ends_with_or_without_a_manifest(world):
 
 
 async def test_a_group_cancel_in_several_requests_counts_each_work_once(
-    world, nats_url, monkeypatch
+    world, client, nats_url, monkeypatch
 ):
     """The work does not fit into one request; no work is cancelled twice."""
     monkeypatch.setattr(cancel, "_BATCH", 2)
@@ -215,14 +206,13 @@ async def test_a_group_cancel_in_several_requests_counts_each_work_once(
     await world.fire(app_with(idle, manifests=("a", "b", "c", "d")))
     await world.until("SELECT count(*) = 4 FROM scheduler.work")
     meant = [row["id"] for row in await world.rows("SELECT id FROM scheduler.work ORDER BY id")]
-    async with world.client() as client:
-        answered = await client.cancel_group("ops")
+    answered = await client.cancel_group("ops")
     assert answered.counts == {"settled": 4}
     assert [(request.group, len(request.works)) for request in requests] == [("ops", 2), ("ops", 1)]
     assert [named.work for request in requests for named in request.works] == meant[:3]
 
 
-async def test_a_dead_letter_that_was_just_retried_ends_with_its_manifest(world, nats_url):
+async def test_a_dead_letter_that_was_just_retried_ends_with_its_manifest(world, client, nats_url):
     """The dispatcher has begun the next round, but the scheduler does not know it yet."""
     app = App("test")
 
@@ -231,9 +221,7 @@ async def test_a_dead_letter_that_was_just_retried_ends_with_its_manifest(world,
 
     app.job("job", group="ops")(fail)
     app.schedule("m", job="job", when=when_made_due(), retry=RetryPolicy(attempts=1))
-    await world.dispatcher()
-    await world.worker(app)
-    await world.fire(app)
+    await world.run(app)
     letter = await world.until("SELECT id FROM dispatcher.dead_letter")
     await world.until("SELECT count(*) FROM scheduler.manifest WHERE blocked_by IS NOT NULL")
     await world.stop_workers()
@@ -244,8 +232,7 @@ async def test_a_dead_letter_that_was_just_retried_ends_with_its_manifest(world,
         # Without this message the scheduler does not learn of the retry before the cancel.
         await connection.execute("DELETE FROM dispatcher.outbox")
     assert await world.value("SELECT count(*) FROM scheduler.work") == 0
-    async with world.client() as client:
-        answer = await client.cancel_manifest("m")
+    answer = await client.cancel_manifest("m")
     assert answer.counts == {"settled": 1}
     state = "SELECT state = 'settled' AND outcome = 'cancelled' FROM dispatcher.work_queue"
     assert await world.value(state)
@@ -316,27 +303,26 @@ class TestUnprocessedEnqueuedWork:
         assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 0
         await check_invariants(world.database)
 
-    async def test_a_cancel_of_refused_work_names_the_remedy(self, world):
+    async def test_a_cancel_of_refused_work_names_the_remedy(self, world, client):
         work = await self.enqueue(world)
         await world.value("DELETE FROM scheduler.job")
         await world.dispatcher()
         await world.scheduler()
         await world.until("SELECT count(*) FROM scheduler.enqueued WHERE state = 'refused'")
-        async with world.client() as client:
-            with pytest.raises(RequestFailed, match=f"headway dismiss {work}"):
-                await client.cancel(work)
+        with pytest.raises(RequestFailed, match=f"headway dismiss {work}"):
+            await client.cancel(work)
 
 
 async def test_a_second_cancel_answers_already_settled(
     world,
+    client,
 ):
     await world.dispatcher()
     scheduler = await world.fire(app_with(idle))
     work = await world.until("SELECT id FROM dispatcher.work_queue WHERE state = 'queued'")
     await scheduler.end_pass("intake")
-    async with world.client("ada") as client:
-        [first] = (await client.cancel_manifest("m")).results
-        [again] = (await client.cancel_manifest("m")).results
+    [first] = (await client.cancel_manifest("m")).results
+    [again] = (await client.cancel_manifest("m")).results
     assert (first.work, first.result) == (work, "settled")
     assert (again.work, again.result) == (work, "already_settled")
 

@@ -10,12 +10,6 @@ from support.cadences import when_made_due
 from support.invariants import check_invariants
 
 
-@pytest.fixture
-async def client(world):
-    async with world.client("ada") as made:
-        yield made
-
-
 class Bodies:
     """Job bodies that wait until they are released, and count how many ran at once."""
 
@@ -50,9 +44,7 @@ async def test_a_job_and_its_keys_are_limited_over_all_groups(world):
             input={"id": number % 3},
             group=f"group-{number % 2}",
         )
-    await world.dispatcher()
-    await world.worker(app)
-    await world.fire(app)
+    await world.run(app)
     await world.until_settled(at_least=12)
     assert 1 <= bodies.most <= 3
     assert bodies.clashes == []
@@ -73,9 +65,7 @@ async def test_a_disabled_manifest_holds_its_waiting_work_until_it_is_enabled(wo
 
     for number in range(2):
         app.schedule(f"slow-{number}", job=slow, when=when_made_due(), input=number)
-    await world.dispatcher()
-    await world.worker(app)
-    await world.fire(app)
+    await world.run(app)
     await world.until("SELECT count(*) = 1 FROM dispatcher.waiting")
     waiting = await world.value("SELECT manifest FROM dispatcher.waiting")
     await client.disable(waiting)

@@ -31,11 +31,10 @@ def app_with(count: int = 0) -> App:
     return app
 
 
-async def test_manifests_come_in_pages_and_in_order(world, monkeypatch):
+async def test_manifests_come_in_pages_and_in_order(world, client, monkeypatch):
     monkeypatch.setattr("headway.client.http_control._PAGE", 10)
     await world.scheduler(app_with(25))
-    async with world.client() as client:
-        found = await client.manifests()
+    found = await client.manifests()
     assert [manifest.external_id for manifest in found] == [
         f"m-{number:04}" for number in range(25)
     ]
@@ -46,11 +45,10 @@ async def test_manifests_come_in_pages_and_in_order(world, monkeypatch):
     assert all(manifest.next_due_at is not None for manifest in found)
 
 
-async def test_connection_errors_are_reported(world):
-    async with world.client() as client:
-        assert await client.manifests() == [], "the console reads the database"
-        with pytest.raises(RequestFailed, match="no service answers"):
-            await client.preview("m")
+async def test_connection_errors_are_reported(world, client):
+    assert await client.manifests() == [], "the console reads the database"
+    with pytest.raises(RequestFailed, match="no service answers"):
+        await client.preview("m")
     with pytest.raises(RequestFailed, match="not connected"):
         await Client("http://127.0.0.1:1").manifests()
 
@@ -61,28 +59,26 @@ def test_a_url_that_is_not_of_a_console_is_refused_with_the_remedy(url):
         Client(url, token="t")
 
 
-async def test_all_problems_of_a_request_are_reported_at_once(world):
+async def test_all_problems_of_a_request_are_reported_at_once(world, client):
     await world.scheduler(App("test"), tick="off")
-    async with world.client() as client:
-        with pytest.raises(Invalid) as refused:
-            await client.change("a", attempts=0, jitter=-1)
-        assert str(refused.value).splitlines() == [
-            "attempts 0 is not valid: use a whole number from 1 to 1000000",
-            "jitter_seconds -1 is not valid: use a number of seconds from 0 to 86400",
-        ]
-        with pytest.raises(Invalid, match=r"^priority 77 is not valid: use a whole number from 0"):
-            await client.trigger("a", priority=77)
+    with pytest.raises(Invalid) as refused:
+        await client.change("a", attempts=0, jitter=-1)
+    assert str(refused.value).splitlines() == [
+        "attempts 0 is not valid: use a whole number from 1 to 1000000",
+        "jitter_seconds -1 is not valid: use a number of seconds from 0 to 86400",
+    ]
+    with pytest.raises(Invalid, match=r"^priority 77 is not valid: use a whole number from 0"):
+        await client.trigger("a", priority=77)
 
 
-async def test_code_cannot_declare_a_runtime_manifest(world):
+async def test_code_cannot_declare_a_runtime_manifest(world, client):
     app = App("test")
     app.job("job")(lambda ctx: None)
     await world.scheduler_of_files(app, tick="off")
     app.schedule("a", job="job", when=manual())
-    async with world.client() as client:
-        await client.schedule("a", job="job", when=manual())
-        with pytest.raises(Rejected, match=r"'a' was made at run time .* \('headway delete a'\)"):
-            await client.apply(app.definitions())
+    await client.schedule("a", job="job", when=manual())
+    with pytest.raises(Rejected, match=r"'a' was made at run time .* \('headway delete a'\)"):
+        await client.apply(app.definitions())
 
 
 async def test_a_runtime_manifest_belongs_to_no_application(world):
@@ -114,58 +110,54 @@ async def test_a_runtime_manifest_belongs_to_no_application(world):
     assert [row["source"] for row in sources] == ["operator/alice"]
 
 
-async def test_runtime_batches_prune_removed_items(world):
+async def test_runtime_batches_prune_removed_items(world, client):
     await world.scheduler(app_with(), tick="off")
-    async with world.client() as client:
-        await client.schedule("other", job="sync", when=manual(), input=1)
-        made = await client.schedule_many(
-            "many", job="sync", items={"a": 1, "b": 2}, when=every(minutes=5)
-        )
-        assert made.created == ["many-a", "many-b"]
-        again = await client.schedule_many(
-            "many", job="sync", items=[Item("b", 2), Item("c", 3)], when=every(minutes=5)
-        )
-        assert (again.created, again.unchanged, again.pruned) == (["many-c"], 1, ["many-a"])
-        kept = await client.schedule_many(
-            "many", job="sync", items={"d": 4}, when=every(minutes=5), prune=False
-        )
-        assert kept.pruned == []
-        left = [manifest.external_id for manifest in await client.manifests()]
+    await client.schedule("other", job="sync", when=manual(), input=1)
+    made = await client.schedule_many(
+        "many", job="sync", items={"a": 1, "b": 2}, when=every(minutes=5)
+    )
+    assert made.created == ["many-a", "many-b"]
+    again = await client.schedule_many(
+        "many", job="sync", items=[Item("b", 2), Item("c", 3)], when=every(minutes=5)
+    )
+    assert (again.created, again.unchanged, again.pruned) == (["many-c"], 1, ["many-a"])
+    kept = await client.schedule_many(
+        "many", job="sync", items={"d": 4}, when=every(minutes=5), prune=False
+    )
+    assert kept.pruned == []
+    left = [manifest.external_id for manifest in await client.manifests()]
     assert left == ["many-b", "many-c", "many-d", "other"]
 
 
-async def test_bad_definitions_are_refused_by_client_or_server(world):
+async def test_bad_definitions_are_refused_by_client_or_server(world, client):
     await world.scheduler(app_with(), tick="off")
-    async with world.client() as client:
-        with pytest.raises(InvalidDefinitions, match="cron expression"):
-            await client.schedule("x", job="sync", when=cron("99 * * * *"))
-        with pytest.raises(TypeError, match="takes no keyword 'proirity'"):
-            await client.schedule("x", job="sync", when=manual(), proirity=1)
-        with pytest.raises(RequestFailed, match="does not fit job 'sync'"):
-            await client.schedule("x", job="sync", when=manual(), input="text")
-        with pytest.raises(RequestFailed, match="'nobody', which is not declared"):
-            await client.schedule("x", job="nobody", when=manual())
-        assert await client.manifests() == []
+    with pytest.raises(InvalidDefinitions, match="cron expression"):
+        await client.schedule("x", job="sync", when=cron("99 * * * *"))
+    with pytest.raises(TypeError, match="takes no keyword 'proirity'"):
+        await client.schedule("x", job="sync", when=manual(), proirity=1)
+    with pytest.raises(RequestFailed, match="does not fit job 'sync'"):
+        await client.schedule("x", job="sync", when=manual(), input="text")
+    with pytest.raises(RequestFailed, match="'nobody', which is not declared"):
+        await client.schedule("x", job="nobody", when=manual())
+    assert await client.manifests() == []
 
 
-async def test_a_one_shot_runs_once(world):
+async def test_a_one_shot_runs_once(world, client):
     app = app_with()
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     await world.scheduler(app)
-    async with world.client() as client:
-        soon = await client.once("sync", input=1, delay=0.2)
-        assert soon.startswith("once-")
-        later = datetime(2099, 1, 1, 12, tzinfo=UTC)
-        assert await client.once("sync", input=2, at=later, id="later") == "later"
-        assert (await client.manifest("later")).status.next_due_at == later
-        await world.until("SELECT outcome = 'completed' FROM scheduler.occurrence")
-        await world.until("SELECT NOT enabled FROM scheduler.manifest WHERE external_id = $1", soon)
-        text = (await client.explain(soon)).text
-        assert "one-shot whose time is over" in text
-        for wrong in ({}, {"at": later, "delay": 1}, {"at": datetime(2099, 1, 1)}):
-            with pytest.raises(ValueError, match="once"):
-                await client.once("sync", input=1, **wrong)
+    soon = await client.once("sync", input=1, delay=0.2)
+    assert soon.startswith("once-")
+    later = datetime(2099, 1, 1, 12, tzinfo=UTC)
+    assert await client.once("sync", input=2, at=later, id="later") == "later"
+    assert (await client.manifest("later")).status.next_due_at == later
+    await world.until("SELECT outcome = 'completed' FROM scheduler.occurrence")
+    await world.until("SELECT NOT enabled FROM scheduler.manifest WHERE external_id = $1", soon)
+    text = (await client.explain(soon)).text
+    assert "one-shot whose time is over" in text
+    for wrong in ({}, {"at": later, "delay": 1}, {"at": datetime(2099, 1, 1)}):
+        with pytest.raises(ValueError, match="once"):
+            await client.once("sync", input=1, **wrong)
 
 
 async def test_operators_change_manifests_and_groups(world):
@@ -209,11 +201,10 @@ async def test_operators_change_manifests_and_groups(world):
     )
 
 
-async def test_a_request_that_is_too_large_for_nats_is_refused(world):
-    async with world.client() as client:
-        job = JobDefinition(name="big", description=os.urandom(1_000_000).hex())
-        with pytest.raises(RequestFailed, match=r"NATS accepts 1048576 at most.*max_payload"):
-            await client.apply(Definitions(owner="big", jobs=(job,)))
+async def test_a_request_that_is_too_large_for_nats_is_refused(world, client):
+    job = JobDefinition(name="big", description=os.urandom(1_000_000).hex())
+    with pytest.raises(RequestFailed, match=r"NATS accepts 1048576 at most.*max_payload"):
+        await client.apply(Definitions(owner="big", jobs=(job,)))
 
 
 def document_paths() -> dict[tuple[str, str], set[str]]:
@@ -303,10 +294,9 @@ async def test_the_clients_calls_fit_the_document(method):
     assert any(sent <= names for names in fitting), (request.method, request.url, body)
 
 
-async def test_the_ledger_is_read_in_pages(world):
+async def test_the_ledger_is_read_in_pages(world, client):
     await world.scheduler(app_with(205), tick="off")
-    async with world.client() as client:
-        checked = await client.ledger(since=datetime(2020, 1, 1, tzinfo=UTC) + timedelta(1))
+    checked = await client.ledger(since=datetime(2020, 1, 1, tzinfo=UTC) + timedelta(1))
     assert (checked.manifests, checked.gaps, checked.last) == (205, [], "m-0204")
 
 

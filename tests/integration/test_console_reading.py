@@ -7,7 +7,6 @@ from uuid import uuid4
 import pytest
 from headway import App
 from headway_clock import monotonic, utc_now
-from headway_console.reading import connect_reader
 from headway_console.reading.applications import page_of_jobs
 from headway_console.reading.audit import AuditFilter, page_of_audit
 from headway_console.reading.dead_letters import page_of_failures, page_of_letters, read_letter
@@ -19,7 +18,6 @@ from headway_console.reading.events import (
     read_position,
 )
 from headway_console.reading.groups import page_of_groups
-from headway_console.reading.lists import BadCursor
 from headway_console.reading.manifests import (
     ManifestFilter,
     find_id,
@@ -36,16 +34,6 @@ from headway_contract.work import RetryPolicy
 from headway_errors import NotFound
 from support.cadences import when_made_due
 from support.invariants import check_invariants
-
-HOURLY = when_made_due()
-
-
-@pytest.fixture
-async def reader(database_url):
-    pool = await connect_reader(database_url)
-    async with pool.acquire() as connection:
-        yield connection
-    await pool.close()
 
 
 def demo_app(slow_may_end: asyncio.Event) -> App:
@@ -74,15 +62,19 @@ def demo_app(slow_may_end: asyncio.Event) -> App:
         ctx.progress(40.0, "two of five")
         await slow_may_end.wait()
 
-    app.schedule("fine-1", job="fine", when=HOURLY, input={"order": "A_7"})
-    app.schedule("fine-2", job="fine", when=HOURLY, input={"order": "B-8"})
+    app.schedule("fine-1", job="fine", when=when_made_due(), input={"order": "A_7"})
+    app.schedule("fine-2", job="fine", when=when_made_due(), input={"order": "B-8"})
     app.manifest("fine-1").then(
         "after-fine", job="flaky", retry=RetryPolicy(attempts=2, interval_seconds=0.05)
     )
     app.schedule(
-        "bad-1", job="bad", when=HOURLY, retry=RetryPolicy(attempts=1), labels={"team": "mail"}
+        "bad-1",
+        job="bad",
+        when=when_made_due(),
+        retry=RetryPolicy(attempts=1),
+        labels={"team": "mail"},
     )
-    app.schedule("slow-1", job="slow", when=HOURLY, retry=RetryPolicy(attempts=1))
+    app.schedule("slow-1", job="slow", when=when_made_due(), retry=RetryPolicy(attempts=1))
     return app
 
 
@@ -91,8 +83,7 @@ async def settled(world):
     """A system with completed, retried, dead-lettered, skipped and running work."""
     may_end = asyncio.Event()
     app = demo_app(may_end)
-    await world.dispatcher()
-    await world.worker(app, worker_name="w1", worker_slots=6)
+    await world.serve(app, worker_name="w1", worker_slots=6)
     await world.declare(app)
     await world.make_due("fine-1", "fine-2", "bad-1", "slow-1")
     await world.scheduler(app)
@@ -381,73 +372,3 @@ class TestLists:
             event.number for event in reversed(events)
         ]
         await check_invariants(world.database)
-
-
-async def test_filters_of_events_can_be_combined(world, reader):
-    app = App("test")
-    app.job("job", group="ops")(_nothing)
-    app.job("other", group="ops")(_nothing)
-    for name, job in (("a", "job"), ("b", "job"), ("c", "other")):
-        app.schedule(name, job=job, when=HOURLY, input={})
-    await world.dispatcher()
-    await world.worker(app)
-    await world.fire(app)
-    await world.until_settled(at_least=3)
-    everything = (await page_of_events(reader, EventFilter())).items
-    manifests = {
-        row["id"]: row["manifest"]
-        for row in await world.rows("SELECT id, manifest FROM dispatcher.work_queue")
-    }
-    of_a = [event for event in everything if manifests.get(event.work) == "a"]
-    run = next(event.run for event in of_a if event.run)
-    for filters, expected in (
-        (EventFilter(manifest="a"), of_a),
-        (EventFilter(manifest="a", group="ops", job="job", accepted=True), of_a),
-        (EventFilter(manifest="a", job="other"), []),
-        (EventFilter(manifest="nobody"), []),
-        (
-            EventFilter(manifest="a", type=("run.*",)),
-            [event for event in of_a if event.type.startswith("headway.run.")],
-        ),
-        (EventFilter(run=run), [event for event in of_a if event.run == run]),
-        (EventFilter(run=run, manifest="b"), []),
-    ):
-        assert (await page_of_events(reader, filters)).items == expected, filters
-        first = await page_of_events(reader, filters, limit=2)
-        rest = await page_of_events(reader, filters, cursor=first.next) if first.next else None
-        assert first.items + (rest.items if rest else []) == expected, filters
-
-
-async def test_pages_follow_each_other_without_gap_or_repeat(world, reader):
-    app = App("test")
-    app.job("job")(_nothing)
-    app.schedule_many("m", job="job", items=[(str(n), {"n": n}) for n in range(7)], when=HOURLY)
-    await world.dispatcher()
-    await world.fire(app)
-    await world.until("SELECT count(*) = 7 FROM dispatcher.work_queue")
-    lists = {
-        "work": lambda cursor: page_of_works(reader, WorkFilter(), cursor=cursor, limit=3),
-        "manifests": lambda cursor: page_of_manifests(
-            reader, ManifestFilter(), cursor=cursor, limit=3
-        ),
-        "events": lambda cursor: page_of_events(reader, EventFilter(), cursor=cursor, limit=3),
-        "audit": lambda cursor: page_of_audit(reader, AuditFilter(), cursor=cursor, limit=3),
-    }
-    for name, page_at in lists.items():
-        seen, cursor = [], None
-        while True:
-            page = await page_at(cursor)
-            seen += [str(item) for item in page.items]
-            if page.next is None:
-                break
-            cursor = page.next
-        assert len(seen) == len(set(seen)) >= 7, name
-    for wrong in ("nonsense", "ä", "W10"):
-        with pytest.raises(BadCursor):
-            await page_of_works(reader, WorkFilter(), cursor=wrong)
-    first = await page_of_manifests(reader, ManifestFilter(), limit=3)
-    with pytest.raises(BadCursor, match="another list"):
-        await page_of_works(reader, WorkFilter(), cursor=first.next)
-
-
-async def _nothing(ctx, given: dict): ...

@@ -59,9 +59,7 @@ async def _is(value):
 
 
 async def run_once(world, app, **due):
-    await world.dispatcher()
-    await world.worker(app)
-    await world.fire(app)
+    await world.run(app)
     await world.until_settled(at_least=2)
 
 

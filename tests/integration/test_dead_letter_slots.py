@@ -47,7 +47,7 @@ class TestSlots:
         assert rows[1]["finished_at"] <= rows[2]["started_at"], "one after the other"
         await check_invariants(ops.world.database)
 
-    async def test_a_waiting_retry_runs_before_the_next_work_of_its_manifest(self, world):
+    async def test_a_waiting_retry_runs_before_the_next_work_of_its_manifest(self, world, client):
         """Otherwise a manifest that fires all the time would block the retry forever."""
         fixed, release, ran = asyncio.Event(), asyncio.Event(), []
         app = App("test")
@@ -67,12 +67,11 @@ class TestSlots:
         letter = await world.until("SELECT id FROM dispatcher.dead_letter")
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.work)")
         fixed.set()
-        async with world.client() as client:
-            assert (await client.trigger("m")).result == "queued"
-            await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state='in_progress'")
-            assert (await client.trigger("m")).result == "owed", "the next work waits"
-            [result] = await client.retry(letter)
-            assert result.result == "waits"
+        assert (await client.trigger("m")).result == "queued"
+        await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state='in_progress'")
+        assert (await client.trigger("m")).result == "owed", "the next work waits"
+        [result] = await client.retry(letter)
+        assert result.result == "waits"
         # Stop the pass for waiting retries, so that only the settlement can start the retry.
         await dispatcher.end_pass("letters")
         release.set()
@@ -176,7 +175,9 @@ class TestSlots:
         assert (left.dead_letter, left.retry_asked_at) == (letter, None)
 
     @pytest.mark.parametrize("whole", ["manifest", "group"])
-    async def test_a_cancel_of_a_manifest_or_group_withdraws_a_waiting_retry(self, world, whole):
+    async def test_a_cancel_of_a_manifest_or_group_withdraws_a_waiting_retry(
+        self, world, client, whole
+    ):
         ran = []
         app = App("test")
 
@@ -189,23 +190,18 @@ class TestSlots:
             await asyncio.Event().wait()
 
         app.schedule("m", job=job, when=when_made_due())
-        await world.dispatcher()
-        await world.worker(app)
-        await world.fire(app)
+        await world.run(app)
         letter = await world.until("SELECT id FROM dispatcher.dead_letter")
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.work)")
-        async with world.client() as client:
-            await client.trigger("m")
-            await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state='in_progress'")
-            assert [result.result for result in await client.retry(letter)] == ["waits"]
-            cancel = (
-                client.cancel_manifest("m") if whole == "manifest" else client.cancel_group("ops")
-            )
-            answer = await cancel
-            assert answer.counts == {"asked_to_stop": 1, "already_settled": 1}
-            assert any("withdrawn" in result.text for result in answer.results)
-            await world.until_settled(at_least=2)
-            [left] = await client.dead_letters()
+        await client.trigger("m")
+        await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state='in_progress'")
+        assert [result.result for result in await client.retry(letter)] == ["waits"]
+        cancel = client.cancel_manifest("m") if whole == "manifest" else client.cancel_group("ops")
+        answer = await cancel
+        assert answer.counts == {"asked_to_stop": 1, "already_settled": 1}
+        assert any("withdrawn" in result.text for result in answer.results)
+        await world.until_settled(at_least=2)
+        [left] = await client.dead_letters()
         assert (left.dead_letter, left.retry_asked_at) == (letter, None)
         assert len(ran) == 2, "the retry never starts"
         await check_invariants(world.database)
@@ -295,7 +291,7 @@ class TestManifests:
     """The effect of a dead letter on its manifest, with a scheduler."""
 
     @pytest.mark.parametrize("retried", [True, False])
-    async def test_a_letter_blocks_its_manifest_until_it_is_resolved(self, world, retried):
+    async def test_a_letter_blocks_its_manifest_until_it_is_resolved(self, world, client, retried):
         fixed = asyncio.Event()
         app = App("test")
 
@@ -306,27 +302,24 @@ class TestManifests:
             if not fixed.is_set():
                 raise ValueError("boom")
 
-        await world.dispatcher()
-        await world.worker(app)
-        await world.fire(app)
+        await world.run(app)
         letter = await world.until("SELECT blocked_by FROM scheduler.manifest")
         fixed.set()
-        async with world.client("ada") as client:
-            name = (await client.manifests())[0].external_id
-            with pytest.raises(RequestFailed, match=str(letter)):
-                await client.trigger(name)
-            act = client.retry if retried else client.acknowledge
-            [result] = await act(letter)
-            assert result.result == ("retried" if retried else "acknowledged")
-            await world.until("SELECT blocked_by IS NULL FROM scheduler.manifest")
-            await world.until_settled()
-            outcome = await world.value("SELECT outcome FROM scheduler.occurrence")
-            assert outcome == ("completed" if retried else "dead_lettered")
-            assert (await client.trigger(name)).result == "queued"
-            await world.until_settled(at_least=2)
+        name = (await client.manifests())[0].external_id
+        with pytest.raises(RequestFailed, match=str(letter)):
+            await client.trigger(name)
+        act = client.retry if retried else client.acknowledge
+        [result] = await act(letter)
+        assert result.result == ("retried" if retried else "acknowledged")
+        await world.until("SELECT blocked_by IS NULL FROM scheduler.manifest")
+        await world.until_settled()
+        outcome = await world.value("SELECT outcome FROM scheduler.occurrence")
+        assert outcome == ("completed" if retried else "dead_lettered")
+        assert (await client.trigger(name)).result == "queued"
+        await world.until_settled(at_least=2)
         await check_invariants(world.database)
 
-    async def test_a_policy_lets_the_manifest_continue(self, world):
+    async def test_a_policy_lets_the_manifest_continue(self, world, client):
         app = App("test")
 
         @app.job("job", group="ops", on_dead_letter="go_on")
@@ -335,18 +328,15 @@ class TestManifests:
         async def job(ctx):
             raise ValueError("boom")
 
-        await world.dispatcher()
-        await world.worker(app)
-        await world.fire(app)
+        await world.run(app)
         await world.until("SELECT last_outcome = 'dead_lettered' FROM scheduler.manifest")
         assert await world.value("SELECT blocked_by FROM scheduler.manifest") is None
-        async with world.client() as client:
-            [letter] = await client.dead_letters()
-            answer = await client.trigger(letter.manifest)
-            assert answer.result == "queued"
+        [letter] = await client.dead_letters()
+        answer = await client.trigger(letter.manifest)
+        assert answer.result == "queued"
 
-            async def two_letters():
-                return len(await client.dead_letters(manifest=letter.manifest)) == 2
+        async def two_letters():
+            return len(await client.dead_letters(manifest=letter.manifest)) == 2
 
-            await until(two_letters, within=20, what="a second dead letter")
+        await until(two_letters, within=20, what="a second dead letter")
         await check_invariants(world.database)

@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-import pytest_asyncio
 from headway import App, Client, every, manual
 from headway.define.definitions import API_OWNER, Definitions, ManifestDefinition
 from headway_contract.manifests import ChangeRequest, DeleteRequest, TriggerRequest
@@ -12,14 +11,8 @@ from headway_decisions.timing.timing import Timing
 from headway_errors import NotFound, Rejected
 from headway_scheduler.operate import changes, triggers
 from headway_scheduler.store import DECLARE_LOCK
-from support.timeline import Timeline
 
 pytestmark = pytest.mark.thorough
-
-
-@pytest_asyncio.fixture
-async def timeline(database) -> Timeline:
-    return Timeline(database)
 
 
 def app_with(*names: str) -> App:
@@ -68,9 +61,9 @@ async def test_a_manifest_that_its_application_dropped_names_the_application(tim
     await timeline.declare(app_with("x", "y"))
     await timeline.declare(app_with("y"))
     with pytest.raises(NotFound, match=r"12:00:00 UTC by the application 'billing'$"):
-        await timeline.do(triggers.trigger, TriggerRequest(manifest="x"))
+        await timeline.trigger("x")
     with pytest.raises(NotFound, match="no manifest 'yy': did you mean 'y'"):
-        await timeline.do(triggers.trigger, TriggerRequest(manifest="yy"))
+        await timeline.trigger("yy")
 
 
 async def test_a_manifest_that_is_declared_again_is_not_deleted(timeline):
@@ -92,21 +85,20 @@ async def test_a_manifest_that_is_declared_again_is_not_deleted(timeline):
         await deleting
 
 
-async def test_the_same_key_deletes_once(world):
+async def test_the_same_key_deletes_once(world, client):
     await world.scheduler(app_with(), tick="off")
-    async with world.client("ada") as client:
-        for name in ("x", "y"):
-            await client.schedule(name, job="job", when=manual())
-        first = await client.delete("x", key="k")
-        assert await client.delete("x", key="k") == first
-        await client.schedule("x", job="job", when=manual())
-        assert await client.delete("x", key="k") == first
-        assert (await client.manifest("x")).status.enabled, "the new manifest stays"
-        with pytest.raises(Rejected, match=r"the key 'k' was used at .* with other parameters"):
-            await client.delete("y", key="k")
-        await client.delete("x", key="another")
-        with pytest.raises(NotFound, match=r"'x': it was deleted at .* UTC by ada"):
-            await client.delete("x")
+    for name in ("x", "y"):
+        await client.schedule(name, job="job", when=manual())
+    first = await client.delete("x", key="k")
+    assert await client.delete("x", key="k") == first
+    await client.schedule("x", job="job", when=manual())
+    assert await client.delete("x", key="k") == first
+    assert (await client.manifest("x")).status.enabled, "the new manifest stays"
+    with pytest.raises(Rejected, match=r"the key 'k' was used at .* with other parameters"):
+        await client.delete("y", key="k")
+    await client.delete("x", key="another")
+    with pytest.raises(NotFound, match=r"'x': it was deleted at .* UTC by ada"):
+        await client.delete("x")
 
 
 async def test_over_http_the_key_is_a_header_or_a_parameter(world, console):

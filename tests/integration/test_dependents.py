@@ -4,21 +4,16 @@ from uuid import uuid4
 
 import msgspec
 import pytest
-import pytest_asyncio
 from headway import App, every
 from headway.define.definitions import API_OWNER, Definitions, ManifestDefinition
-from headway_contract import decode
 from headway_contract.lifecycle import Activation
-from headway_contract.manifests import ChangeRequest, TriggerRequest
-from headway_contract.operations import ChangeGroupRequest
+from headway_contract.work import WorkQueued
 from headway_decisions.timing.cadence import Manual
 from headway_decisions.timing.timing import Timing
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.lookup import find_manifest
-from headway_scheduler.operate import changes, triggers
 from headway_scheduler.outcomes import activate
 from headway_scheduler.retention import Retention
-from support.timeline import Timeline
 
 pytestmark = pytest.mark.thorough
 
@@ -27,11 +22,6 @@ MANUAL = Timing(cadence=Manual())
 
 class Page(msgspec.Struct):
     number: int
-
-
-@pytest_asyncio.fixture
-async def timeline(database) -> Timeline:
-    return Timeline(database)
 
 
 def family(**child) -> App:
@@ -52,24 +42,21 @@ def family(**child) -> App:
 
 async def run_parent(timeline, minute: float) -> None:
     timeline.at(minutes=minute)
-    await timeline.do(triggers.trigger, TriggerRequest(manifest="parent", actor="me"))
+    await timeline.trigger("parent", actor="me")
     await timeline.settle("parent")
 
 
 async def queued_inputs(timeline, manifest: str) -> list:
-    rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
-    events = [item for row in rows for item in decode(row["body"])]
     return [
-        (item.data.input, item.data.priority)
-        for item in events
-        if item.type == "headway.work.queued.v1" and item.data.manifest == manifest
+        (work.input, work.priority)
+        for work in await timeline.outbox(WorkQueued)
+        if work.manifest == manifest
     ]
 
 
 async def test_every_success_of_the_parent_queues_the_dependent(timeline):
     await timeline.declare(family(priority=20))
-    timeline.at(hours=1)
-    await timeline.tick()
+    await timeline.tick(hours=1)
     await timeline.settle("parent")
     assert [row["cause"] for row in await timeline.under_way("child")] == ["success:1"]
     await timeline.settle("child")
@@ -82,7 +69,7 @@ async def test_every_success_of_the_parent_queues_the_dependent(timeline):
 async def test_only_a_success_counts(timeline):
     await timeline.declare(family())
     for outcome in ("cancelled", "coalesced"):
-        await timeline.do(triggers.trigger, TriggerRequest(manifest="parent"))
+        await timeline.trigger("parent")
         await timeline.settle("parent", outcome)
         await timeline.rows("DELETE FROM scheduler.occurrence WHERE decision = 'owed'")
         await timeline.rows("DELETE FROM scheduler.work")
@@ -106,7 +93,7 @@ async def test_successes_during_a_run_are_neither_lost_nor_repeated(timeline):
 
 async def test_a_repeated_outcome_queues_no_second_dependent(timeline):
     await timeline.declare(family())
-    await timeline.do(triggers.trigger, TriggerRequest(manifest="parent"))
+    await timeline.trigger("parent")
     [work] = await timeline.under_way("parent")
     await timeline.settle("parent")
     await timeline.settle("child")
@@ -146,9 +133,9 @@ async def test_coalesced_work_is_queued_again(timeline):
 
 async def test_a_disabled_dependent_skips_a_success_and_a_blocked_one_runs_later(timeline):
     await timeline.declare(family())
-    await timeline.do(changes.change, ChangeRequest(manifest="child", enabled=False))
+    await timeline.change("child", enabled=False)
     await run_parent(timeline, 1)
-    await timeline.do(changes.change, ChangeRequest(manifest="child", enabled=True))
+    await timeline.change("child", enabled=True)
     assert await timeline.ledger("child") == [("success:1", "skipped", "manifest_disabled")]
     await run_parent(timeline, 2)
     work, letter = await timeline.dead_letter("child")
@@ -159,8 +146,7 @@ async def test_a_disabled_dependent_skips_a_success_and_a_blocked_one_runs_later
 
 
 async def switch_group(timeline, *, enabled: bool) -> None:
-    request = ChangeGroupRequest(group="job", enabled=enabled, actor="me")
-    await timeline.do(changes.change_group, request)
+    await timeline.change_group("job", enabled=enabled, actor="me")
 
 
 async def explained(timeline) -> str:
@@ -192,10 +178,10 @@ async def test_a_disabled_group_runs_once_for_all_successes_later(timeline):
 
 async def test_a_disabled_dependent_skips_a_success_in_a_disabled_group_too(timeline):
     await timeline.declare(family())
-    await timeline.do(changes.change, ChangeRequest(manifest="child", enabled=False))
+    await timeline.change("child", enabled=False)
     await switch_group(timeline, enabled=False)
     await run_parent(timeline, 1)
-    await timeline.do(changes.change, ChangeRequest(manifest="child", enabled=True))
+    await timeline.change("child", enabled=True)
     await switch_group(timeline, enabled=True)
     assert await timeline.ledger("child") == [("success:1", "skipped", "manifest_disabled")]
 
@@ -272,13 +258,12 @@ async def test_a_success_is_not_lost_when_the_parent_is_pruned(timeline):
 
 async def test_a_trigger_runs_before_a_hundred_pending_activations(timeline):
     await timeline.declare(family())
-    await timeline.do(changes.change, ChangeRequest(manifest="sleeper", enabled=False))
+    await timeline.change("sleeper", enabled=False)
     owed = [Activation(manifest="sleeper", key=f"{n}", input={"number": n}) for n in range(120)]
     await timeline.activate("parent", uuid4(), *owed)
     assert await timeline.under_way("sleeper") == []
     timeline.at(minutes=1)
-    request = TriggerRequest(manifest="sleeper", input={"number": 500}, actor="me")
-    await timeline.do(triggers.trigger, request)
+    await timeline.trigger("sleeper", input={"number": 500}, actor="me")
     assert [given["number"] for given, _ in await queued_inputs(timeline, "sleeper")] == [500]
 
 
@@ -304,7 +289,7 @@ async def test_a_dormant_dependent_runs_once_per_activation(timeline):
 
 async def test_a_lost_activation_is_repeated_by_the_outcome(timeline):
     await timeline.declare(family())
-    await timeline.do(triggers.trigger, TriggerRequest(manifest="parent"))
+    await timeline.trigger("parent")
     await timeline.settle(
         "parent", activations=[Activation(manifest="sleeper", input={"number": 7})]
     )
@@ -314,7 +299,7 @@ async def test_a_lost_activation_is_repeated_by_the_outcome(timeline):
 async def test_the_outcome_of_a_long_run_does_not_repeat_its_activations(timeline):
     """Activations are stored until the run has ended and are repeated with its outcome."""
     await timeline.declare(family())
-    await timeline.do(triggers.trigger, TriggerRequest(manifest="parent"))
+    await timeline.trigger("parent")
     [parent] = await timeline.under_way("parent")
     woken = Activation(manifest="sleeper", key="k", input={"number": 7})
     await timeline.activate("parent", parent["id"], woken)
@@ -335,10 +320,10 @@ async def test_an_activation_without_an_input_uses_the_declared_input(timeline):
 
 async def test_an_activation_of_a_disabled_dependent_waits_with_its_input(timeline):
     await timeline.declare(family())
-    await timeline.do(changes.change, ChangeRequest(manifest="sleeper", enabled=False))
+    await timeline.change("sleeper", enabled=False)
     await timeline.activate("parent", uuid4(), Activation(manifest="sleeper", input={"number": 5}))
     assert await timeline.under_way("sleeper") == []
-    await timeline.do(changes.change, ChangeRequest(manifest="sleeper", enabled=True))
+    await timeline.change("sleeper", enabled=True)
     assert [given for given, _ in await queued_inputs(timeline, "sleeper")] == [{"number": 5}]
 
 

@@ -19,7 +19,7 @@ def app_with(body, names=("m0", "m1", "m2"), **options) -> App:
     return app
 
 
-async def test_work_runs_and_workers_are_read(world, nats_url):
+async def test_work_runs_and_workers_are_read(world, client, nats_url):
     release = asyncio.Event()
 
     async def job(ctx, given: dict):
@@ -34,45 +34,42 @@ async def test_work_runs_and_workers_are_read(world, nats_url):
     await world.fire(app)
     await world.until("SELECT count(*) = 2 FROM dispatcher.metadata WHERE state = 'in_progress'")
     await world.until("SELECT reason = 'global_cap' FROM dispatcher.waiting")
-    async with world.client() as client:
-        found = await client.works()
-        assert len(found) == 3
-        assert {work.state for work in found} == {"queued", "dispatched"}
-        [waiting] = await client.works(state="queued", group="ops", job="job")
-        assert waiting.wait_reason == "global_cap"
-        assert [work.work for work in await client.works(reason="global_cap")] == [waiting.work]
-        assert [work.work for work in await client.works(manifest=waiting.manifest)] == [
-            waiting.work
-        ]
-        assert await client.works(group="nobody") == []
-        [worker] = await client.workers()
-        assert (worker.worker, worker.alive, worker.slots, worker.jobs) == ("w1", True, 4, ["job"])
-        running = {run.run for run in await client.runs(state="in_progress")}
-        assert set(worker.runs) == running
-        [room] = await client.occupancy()
-        assert (room.group, room.in_progress, room.waiting) == ("ops", 2, {"global_cap": 1})
-        release.set()
-        await world.until("SELECT count(*) = 2 FROM dispatcher.work_queue WHERE state = 'settled'")
-        settled = await client.works(state="settled", reason="completed")
-        assert {work.outcome for work in settled} == {"completed"}
-        [run] = await client.runs(manifest="m1")
-        full = await client.run(run.run)
-        assert (full.output, full.input, full.status.state) == ("m1", {"name": "m1"}, "completed")
-        await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'failed'")
-        [failed] = await client.runs(state="failed", job="job", worker="w1")
-        details = await client.run(failed.run)
-        assert (details.failure.kind, failed.failure_message) == ("ValueError", "boom")
-        work = await client.work(failed.run)
-        assert (work.status.work, work.status.manifest) == (failed.work, "m0")
-        assert [run.run for run in work.runs] == [failed.run]
-        assert [run.run for run in await client.runs(work=failed.work)] == [failed.run]
-        for ask in (client.work, client.run, client.dead_letter):
-            with pytest.raises(RequestFailed, match="no"):
-                await ask(uuid4())
+    found = await client.works()
+    assert len(found) == 3
+    assert {work.state for work in found} == {"queued", "dispatched"}
+    [waiting] = await client.works(state="queued", group="ops", job="job")
+    assert waiting.wait_reason == "global_cap"
+    assert [work.work for work in await client.works(reason="global_cap")] == [waiting.work]
+    assert [work.work for work in await client.works(manifest=waiting.manifest)] == [waiting.work]
+    assert await client.works(group="nobody") == []
+    [worker] = await client.workers()
+    assert (worker.worker, worker.alive, worker.slots, worker.jobs) == ("w1", True, 4, ["job"])
+    running = {run.run for run in await client.runs(state="in_progress")}
+    assert set(worker.runs) == running
+    [room] = await client.occupancy()
+    assert (room.group, room.in_progress, room.waiting) == ("ops", 2, {"global_cap": 1})
+    release.set()
+    await world.until("SELECT count(*) = 2 FROM dispatcher.work_queue WHERE state = 'settled'")
+    settled = await client.works(state="settled", reason="completed")
+    assert {work.outcome for work in settled} == {"completed"}
+    [run] = await client.runs(manifest="m1")
+    full = await client.run(run.run)
+    assert (full.output, full.input, full.status.state) == ("m1", {"name": "m1"}, "completed")
+    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'failed'")
+    [failed] = await client.runs(state="failed", job="job", worker="w1")
+    details = await client.run(failed.run)
+    assert (details.failure.kind, failed.failure_message) == ("ValueError", "boom")
+    work = await client.work(failed.run)
+    assert (work.status.work, work.status.manifest) == (failed.work, "m0")
+    assert [run.run for run in work.runs] == [failed.run]
+    assert [run.run for run in await client.runs(work=failed.work)] == [failed.run]
+    for ask in (client.work, client.run, client.dead_letter):
+        with pytest.raises(RequestFailed, match="no"):
+            await ask(uuid4())
     await check_invariants(world.database)
 
 
-async def test_pages_follow_each_other_without_gap_or_repeat(world, console):
+async def test_pages_follow_each_other_without_gap_or_repeat(world, client, console):
     async def job(ctx, given: dict): ...
 
     names = tuple(f"m{number}" for number in range(7))
@@ -91,9 +88,8 @@ async def test_pages_follow_each_other_without_gap_or_repeat(world, console):
         bad = await browser.get("/api/v1/work", params={"cursor": "yesterday"})
         assert (bad.status_code, "invalid cursor" in bad.text) == (422, True)
     assert len(seen) == len(set(seen)) == 7
-    async with world.client() as client:
-        assert [work.work for work in await client.works()] == seen
-        assert [work.work for work in await client.works(most=2)] == seen[:2]
+    assert [work.work for work in await client.works()] == seen
+    assert [work.work for work in await client.works(most=2)] == seen[:2]
 
 
 FILL = """

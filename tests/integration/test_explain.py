@@ -3,7 +3,6 @@
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-import pytest
 from headway import App, daily, every, exclude_times, manual
 
 HOUR = timedelta(hours=1)
@@ -55,40 +54,40 @@ async def explain(world, at=None) -> str:
     return text
 
 
-async def test_a_fired_time_names_its_work_and_outcome(world):
+async def test_a_fired_time_names_its_work_and_outcome(world, client):
     last = await declare(world)
     await decide(world, last - HOUR, decision="queued", outcome="dead_lettered")
-    async with world.client() as client:
-        answer = await client.explain("m", at=last - HOUR)
+    answer = await client.explain("m", at=last - HOUR)
     [entry] = answer.entries
     assert "fired: work" in answer.text
     assert str(entry.work) in answer.text
     assert "failed for good and became a dead letter" in answer.text
 
 
-@pytest.mark.parametrize(
-    ("reason", "words"),
-    [
-        ("missed", "no scheduler decided it in time"),
-        ("excluded: dates 2026-12-25", "its timing leaves that out (dates 2026-12-25)"),
-        ("still_outstanding", "earlier work of it was still under way"),
-        ("one_already_waits", "one more was waiting already"),
-        ("manifest_disabled", "it was disabled. It is enabled again."),
-        ("group_disabled", "its group 'ops' was disabled. It is enabled again."),
-        ("blocked_by_dead_letter", "a dead letter blocked it"),
-        ("collapsed_into_a_later_success", "one run stands for all of them"),
-        ("invalid_input: at x: 1 is not a string", "at x: 1 is not a string"),
-        ("invalid_key: it is empty", "its input makes no concurrency key (it is empty)"),
-        ("something_new", "the reason on record is 'something_new'"),
-    ],
-)
-async def test_every_reason_is_a_sentence(world, nats_url, reason, words):
+REASONS = {
+    "missed": "no scheduler decided it in time",
+    "excluded: dates 2026-12-25": "its timing leaves that out (dates 2026-12-25)",
+    "still_outstanding": "earlier work of it was still under way",
+    "one_already_waits": "one more was waiting already",
+    "manifest_disabled": "it was disabled. It is enabled again.",
+    "group_disabled": "its group 'ops' was disabled. It is enabled again.",
+    "blocked_by_dead_letter": "a dead letter blocked it",
+    "collapsed_into_a_later_success": "one run stands for all of them",
+    "invalid_input: at x: 1 is not a string": "at x: 1 is not a string",
+    "invalid_key: it is empty": "its input makes no concurrency key (it is empty)",
+    "something_new": "the reason on record is 'something_new'",
+}
+
+
+async def test_every_reason_is_a_sentence(world):
     last = await declare(world)
-    await decide(world, last - 3 * HOUR, last - HOUR, reason=reason)
-    text = await explain(world, last - 2 * HOUR)
-    assert text.startswith("Everything from ")
-    assert words in text
-    assert text.endswith((".", "?"))
+    for reason, words in REASONS.items():
+        await decide(world, last - 3 * HOUR, last - HOUR, reason=reason)
+        text = await explain(world, last - 2 * HOUR)
+        assert text.startswith("Everything from ")
+        assert words in text
+        assert text.endswith((".", "?"))
+        await world.value("DELETE FROM scheduler.occurrence")
 
 
 async def test_the_actor_who_disabled_it_is_named(world):
@@ -108,15 +107,18 @@ async def test_the_actor_who_disabled_it_is_named(world):
     assert "by alice" in text
 
 
-async def test_a_time_that_is_not_due_names_the_nearest_due_times(world, nats_url):
+async def test_times_without_a_decision(world):
     last = await declare(world)
+    assert "there was no manifest 'm' yet" in await explain(world, last - 48 * HOUR)
+    assert "kept for 30 days" in await explain(world, last - timedelta(days=90))
+    # A time that is not due names the nearest due times.
     await decide(world, last - HOUR, reason="still_outstanding")
     text = await explain(world, last - HOUR + timedelta(minutes=10))
     assert "is no due time of m (every hour (UTC)). The nearest are " in text
     assert "earlier work of it was still under way" in text
 
 
-async def test_the_timing_in_force_at_that_time_counts(world, nats_url):
+async def test_the_timing_in_force_at_that_time_counts(world):
     last = await declare(world)
     await world.value(
         "INSERT INTO scheduler.timing SELECT manifest_id, $1,"
@@ -129,36 +131,22 @@ async def test_the_timing_in_force_at_that_time_counts(world, nats_url):
     assert "no decision about it is in the ledger" in text
 
 
-async def test_times_before_the_manifest_and_before_the_retention(world, nats_url):
-    last = await declare(world)
-    assert "there was no manifest 'm' yet" in await explain(world, last - 48 * HOUR)
-    assert "kept for 30 days" in await explain(world, last - timedelta(days=90))
-
-
-async def test_a_future_time(world):
+async def test_a_future_time_and_a_past_one_without_a_tick(world, client):
     last = await declare(world)
     assert "lies ahead and will fire." in await explain(world, last + 5 * HOUR)
-    async with world.client() as client:
-        await client.change("m", jitter=1800.0)
-    text = await explain(world, last + 5 * HOUR)
-    assert "its jitter lets it go at" in text
+    await client.change("m", jitter=1800.0)
+    assert "its jitter lets it go at" in await explain(world, last + 5 * HOUR)
+    await world.value("UPDATE scheduler.manifest SET next_due_at = $1", last - HOUR)
+    assert "no scheduler ticks" in await explain(world, last - HOUR)
 
 
-async def test_an_excluded_future_time(world, nats_url):
+async def test_an_excluded_future_time(world):
     when = daily("12:00", exclude=exclude_times("11:00-13:00"), tz="Europe/Berlin")
-    app = App("test")
-    app.job("job", group="ops")(lambda ctx: None)
-    app.schedule("m", job="job", when=every(hours=1, exclude=exclude_times("11:00-13:00")))
+    app = app_with(every(hours=1, exclude=exclude_times("11:00-13:00")))
     await world.scheduler(app, tick="off")
     assert when.problems == ()
     noon = datetime(2099, 1, 1, 12, tzinfo=UTC)
     assert "will not fire: its timing leaves that out" in await explain(world, noon)
-
-
-async def test_no_scheduler_ticks(world, nats_url):
-    last = await declare(world)
-    await world.value("UPDATE scheduler.manifest SET next_due_at = $1", last - HOUR)
-    assert "no scheduler ticks" in await explain(world, last - HOUR)
 
 
 async def test_outstanding_work_holds_the_next(world):
@@ -172,7 +160,7 @@ async def test_outstanding_work_holds_the_next(world):
     assert "Work of it is under way since " in text
 
 
-async def test_a_manual_manifest(world, nats_url):
+async def test_a_manual_manifest(world):
     last = await declare(world, manual())
     await decide(
         world, last, cause="trigger:x", decision="queued", outcome="completed", actor="eve"
@@ -184,10 +172,9 @@ async def test_a_manual_manifest(world, nats_url):
     assert "It has no times: it runs when it is triggered." in await explain(world)
 
 
-async def test_a_real_fire_is_explained(world, nats_url):
-    await world.dispatcher()
+async def test_a_real_fire_is_explained(world):
     app = app_with(every(seconds=1))
-    await world.worker(app)
+    await world.serve(app)
     await world.scheduler(app)
     fired = await world.until(
         "SELECT first_due_at FROM scheduler.occurrence WHERE outcome = 'completed' LIMIT 1"

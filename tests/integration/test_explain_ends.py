@@ -9,17 +9,12 @@ from headway_dispatcher.letters import letters
 from headway_dispatcher.operate.cancel import cancel as cancel_work
 from headway_dispatcher.operate.explain import Explanations
 from headway_dispatcher.store import read_times
-from support.gates import SECOND, START, Gates, SetClock, work
+from support.gates import SECOND, START, Gates, work
 
 pytestmark = pytest.mark.thorough
 
 MINUTE = 60 * SECOND
 ONCE = RetryPolicy(attempts=1)
-
-
-@pytest.fixture
-async def clock():
-    return SetClock()
 
 
 @pytest.fixture

@@ -16,11 +16,6 @@ HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
-async def clock():
-    return SetClock()
-
-
-@pytest.fixture
 async def gates(database, clock):
     return Gates(database, clock=clock, max_active=2)
 

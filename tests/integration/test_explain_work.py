@@ -10,16 +10,11 @@ from headway_contract.work import GroupChanged, ManifestChanged
 from headway_contract.work_queue import ExplainWorkAnswer, WorkQuestion
 from headway_dispatcher.operate.explain import Explanations
 from support.cadences import when_made_due
-from support.gates import START, Gates, SetClock, work
+from support.gates import START, Gates, work
 
 pytestmark = pytest.mark.thorough
 
 SECOND = timedelta(seconds=1)
-
-
-@pytest.fixture
-async def clock():
-    return SetClock()
 
 
 @pytest.fixture
@@ -129,7 +124,7 @@ async def test_work_is_explained_in_every_state(gates, clock):
     )
 
 
-async def test_a_client_explains_work(world):
+async def test_a_client_explains_work(world, client):
     app = App("test")
     app.group("closed", max_active=0)
 
@@ -137,15 +132,12 @@ async def test_a_client_explains_work(world):
     @when_made_due()
     async def job(ctx): ...
 
-    await world.dispatcher()
-    await world.worker(app)
-    await world.fire(app)
+    await world.run(app)
     waits = await world.until("SELECT id FROM dispatcher.waiting")
-    async with world.client("ada") as client:
-        answer = await client.explain_work(waits)
-        assert answer.reason == "group_cap"
-        assert (await client.explain_work(str(waits))).work == waits
-        with pytest.raises(RequestFailed, match="is not known to the dispatcher"):
-            await client.explain_work(uuid4())
-        with pytest.raises(RequestFailed, match="is not a work id"):
-            await client.explain_work("sync-ada")
+    answer = await client.explain_work(waits)
+    assert answer.reason == "group_cap"
+    assert (await client.explain_work(str(waits))).work == waits
+    with pytest.raises(RequestFailed, match="is not known to the dispatcher"):
+        await client.explain_work(uuid4())
+    with pytest.raises(RequestFailed, match="is not a work id"):
+        await client.explain_work("sync-ada")

@@ -3,27 +3,14 @@
 from datetime import timedelta
 
 import pytest
-import pytest_asyncio
-from headway import App, catch_up, every, exclude_times, once, spaced
-from headway_contract.manifests import ChangeRequest, PauseRequest, ResumeRequest
+from headway import catch_up, exclude_times, once, spaced
+from headway_contract.manifests import PauseRequest, ResumeRequest
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.lookup import find_manifest
-from headway_scheduler.operate import changes, pause
-from support.timeline import START, Timeline
+from headway_scheduler.operate import pause
+from support.timeline import START, Timeline, minutely
 
 pytestmark = pytest.mark.thorough
-
-
-@pytest_asyncio.fixture
-async def timeline(database) -> Timeline:
-    return Timeline(database)
-
-
-def app_with(when=None, **options) -> App:
-    app = App("test")
-    app.job("job", group="ops")(lambda ctx: None)
-    app.schedule("a", job="job", when=when or every(minutes=1), **options)
-    return app
 
 
 async def explain_at(timeline: Timeline, minute: float | None = None, *, of: str = "a") -> str:
@@ -35,14 +22,10 @@ async def explain_at(timeline: Timeline, minute: float | None = None, *, of: str
     return answer.text
 
 
-async def disable(timeline: Timeline) -> None:
-    await timeline.do(changes.change, ChangeRequest(manifest="a", enabled=False, actor="me"))
-
-
 async def test_a_future_time_of_a_disabled_manifest_would_fire(timeline):
-    await timeline.declare(app_with())
+    await timeline.declare(minutely())
     assert (await explain_at(timeline, 40)).endswith("lies ahead and will fire.")
-    await disable(timeline)
+    await timeline.change(enabled=False, actor="me")
     assert "lies ahead and would fire. It is held: it is disabled" in await explain_at(timeline, 40)
 
 
@@ -59,7 +42,7 @@ async def test_a_future_time_of_a_disabled_manifest_would_fire(timeline):
     ids=["fire_once", "skip", "catch_up"],
 )
 async def test_times_in_a_pause_are_decided_when_it_ends(timeline, misfire, made_good):
-    await timeline.declare(app_with(misfire=misfire))
+    await timeline.declare(minutely(misfire=misfire))
     await timeline.do(pause.pause, PauseRequest(manifests=["a"], reason="upgrade", actor="me"))
     timeline.at(minutes=5.5)
     assert "has not fired; it will be decided when the pause ends." in await explain_at(timeline, 5)
@@ -70,9 +53,8 @@ async def test_times_in_a_pause_are_decided_when_it_ends(timeline, misfire, made
 
 
 async def test_an_excluded_time_in_an_outage_is_named(timeline):
-    await timeline.declare(app_with(exclude=[exclude_times("12:05-12:30")]))
-    timeline.at(minutes=45.5)
-    await timeline.tick()
+    await timeline.declare(minutely(exclude=[exclude_times("12:05-12:30")]))
+    await timeline.tick(minutes=45.5)
     assert (await explain_at(timeline, 3)).endswith("Was the scheduler down then?")
     assert (await explain_at(timeline, 7)).endswith(
         "12:07:00+00:00 would not have fired anyway: its timing leaves it out (between 12:05-12:30)."
@@ -80,7 +62,7 @@ async def test_an_excluded_time_in_an_outage_is_named(timeline):
 
 
 async def test_a_one_shot_that_was_declared_too_late_was_not_made_up_for(timeline):
-    await timeline.declare(app_with(once("2027-03-01 11:00")))
+    await timeline.declare(minutely(once("2027-03-01 11:00")))
     text = await explain_at(timeline, -60)
     assert "did not fire: it was past by more than the misfire threshold when it was" in text
     assert "made up for" not in text
@@ -88,9 +70,9 @@ async def test_a_one_shot_that_was_declared_too_late_was_not_made_up_for(timelin
 
 @pytest.mark.parametrize("hold", ["disabled", "declared disabled"])
 async def test_a_one_shot_that_was_disabled_at_its_time_needs_another_time(timeline, hold):
-    await timeline.declare(app_with(once("2027-03-01 12:10"), enabled=hold == "disabled"))
+    await timeline.declare(minutely(once("2027-03-01 12:10"), enabled=hold == "disabled"))
     if hold == "disabled":
-        await disable(timeline)
+        await timeline.change(enabled=False, actor="me")
     assert "headway enable a" in await explain_at(timeline), "its time has not passed"
     timeline.at(minutes=30)
     remedy = "Its one time has passed: give it another time, or run it with 'headway trigger a'."
@@ -100,11 +82,11 @@ async def test_a_one_shot_that_was_disabled_at_its_time_needs_another_time(timel
 
 
 async def test_a_skipped_one_shot_names_the_reason_after_its_time(timeline):
-    await timeline.declare(app_with(once("2027-03-01 12:10")))
-    await disable(timeline)
+    await timeline.declare(minutely(once("2027-03-01 12:10")))
+    await timeline.change(enabled=False, actor="me")
     timeline.at(minutes=30)
-    await timeline.do(changes.change, ChangeRequest(manifest="a", give_back=["enabled"]))
-    await timeline.declare(app_with(once("2027-03-01 12:10")))
+    await timeline.change("a", give_back=["enabled"])
+    await timeline.declare(minutely(once("2027-03-01 12:10")))
     assert (await timeline.manifest("a"))["disabled_by"] == "once"
     text = await explain_at(timeline, 10)
     assert "did not fire: it was disabled (by me at 2027-03-01 12:00:00+00:00)." in text
@@ -112,7 +94,7 @@ async def test_a_skipped_one_shot_names_the_reason_after_its_time(timeline):
 
 
 async def test_a_one_shot_that_is_overdue_in_a_pause_is_not_called_decided(timeline):
-    await timeline.declare(app_with(once("2027-03-01 12:10")))
+    await timeline.declare(minutely(once("2027-03-01 12:10")))
     await timeline.do(pause.pause, PauseRequest(manifests=["a"], actor="me"))
     timeline.at(minutes=30)
     text = await explain_at(timeline)
@@ -126,31 +108,28 @@ async def test_a_one_shot_that_is_overdue_in_a_pause_is_not_called_decided(timel
 
 
 async def test_a_one_shot_with_a_new_past_time_was_not_made_up_for(timeline):
-    await timeline.declare(app_with(once("2027-03-01 12:10")))
-    timeline.at(minutes=10)
-    await timeline.tick()
+    await timeline.declare(minutely(once("2027-03-01 12:10")))
+    await timeline.tick(minutes=10)
     await timeline.settle("a")
     timeline.at(minutes=90)
-    await timeline.declare(app_with(once("2027-03-01 13:00")))
+    await timeline.declare(minutely(once("2027-03-01 13:00")))
     text = await explain_at(timeline, 60)
     assert "did not fire: it was past by more than the misfire threshold when it was" in text
     assert "made up for" not in text
 
 
 async def test_a_one_shot_that_was_missed_in_an_outage_was_not_declared_too_late(timeline):
-    await timeline.declare(app_with(once("2027-03-01 12:10"), misfire="skip"))
-    timeline.at(minutes=90)
-    await timeline.tick()
+    await timeline.declare(minutely(once("2027-03-01 12:10"), misfire="skip"))
+    await timeline.tick(minutes=90)
     assert "its misfire policy was 'skip'" in await explain_at(timeline, 10)
 
 
 async def test_outstanding_work_skips_only_scheduled_times(timeline):
-    app = app_with()
+    app = minutely()
     app.manifest("a").then("child", job="job")
     app.schedule("b", job="job", when=spaced(minutes=10))
     await timeline.declare(app)
-    timeline.at(minutes=1)
-    await timeline.tick()
+    await timeline.tick(minutes=1)
     assert "its times are skipped until that has ended" in await explain_at(timeline)
     text = await explain_at(timeline, of="b")
     assert text.startswith("b runs job 'job' in group 'ops': 10 minutes after its last work")

@@ -3,15 +3,13 @@
 from datetime import timedelta
 
 import pytest
-import pytest_asyncio
 from headway import App, allow, catch_up, every, skip_missed
 from headway_contract.manifests import PauseRequest, ResumeRequest
-from headway_contract.operations import ChangeGroupRequest
 from headway_contract.work_queue import CancelOutstandingRequest
 from headway_scheduler.declare.startup import apply
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.lookup import find_manifest
-from headway_scheduler.operate import changes, pause
+from headway_scheduler.operate import pause
 from headway_scheduler.operate.cancel import cancel
 from support.timeline import START, Timeline
 
@@ -24,11 +22,6 @@ POLICIES = {
     "catch_up": (catch_up(2), "its misfire policy, 'catch_up', made up for the latest ones only"),
 }
 CHANGES = [(then, now) for then in POLICIES for now in POLICIES if then != now]
-
-
-@pytest_asyncio.fixture
-async def timeline(database) -> Timeline:
-    return Timeline(database)
 
 
 def app_with(*, group: str = "ops", step: int = 1, **options) -> App:
@@ -49,8 +42,7 @@ async def explain_at(timeline: Timeline, minute: float | None) -> str:
 async def outage(timeline: Timeline, **options) -> None:
     """Stop ticking for five minutes."""
     await timeline.declare(app_with(**options))
-    timeline.at(minutes=5.5)
-    await timeline.tick()
+    await timeline.tick(minutes=5.5)
 
 
 async def pause_manifest(timeline: Timeline, **options) -> None:
@@ -89,8 +81,7 @@ async def test_a_deployment_decides_past_times_by_the_old_definition(timeline):
 )
 async def test_the_overlap_policy_of_that_time_is_named(timeline, then, now):
     await timeline.declare(app_with(overlap=then))
-    timeline.at(minutes=1)
-    await timeline.tick()
+    await timeline.tick(minutes=1)
     timeline.at(minutes=3.5)
     await timeline.settle("a")
     was = "skip" if then == "skip" else "allow"
@@ -105,8 +96,7 @@ async def test_the_overlap_policy_of_that_time_is_named(timeline, then, now):
 async def test_the_queue_one_policy_of_that_time_is_named(timeline):
     await timeline.declare(app_with(overlap="queue_one"))
     for minute in (1, 2):
-        timeline.at(minutes=minute)
-        await timeline.tick()
+        await timeline.tick(minutes=minute)
     timeline.at(minutes=4.5)
     await timeline.settle("a")
     await timeline.declare(app_with(overlap="skip"))
@@ -117,8 +107,7 @@ async def test_the_queue_one_policy_of_that_time_is_named(timeline):
 
 async def test_the_group_of_that_time_is_named(timeline):
     await timeline.declare(app_with(group="old"))
-    change = ChangeGroupRequest(group="old", enabled=False, actor="ada")
-    await timeline.do(changes.change_group, change)
+    await timeline.change_group("old", enabled=False, actor="ada")
     timeline.at(minutes=5.5)
     await timeline.declare(app_with(group="new"))
     text = await explain_at(timeline, 2)
@@ -170,10 +159,8 @@ async def test_a_timing_changed_without_a_tick_has_no_later_fire(timeline, polic
 async def test_a_cancelled_later_fire_is_not_named(timeline):
     """An operator cancelled the manifest while the later fire waited."""
     await timeline.declare(app_with(overlap="queue_one"))
-    timeline.at(minutes=1)
-    await timeline.tick()
-    timeline.at(minutes=5.5)
-    await timeline.tick()
+    await timeline.tick(minutes=1)
+    await timeline.tick(minutes=5.5)
     assert FIRE_ONCE in await explain_at(timeline, 3)
     await timeline.do(cancel, CancelOutstandingRequest(manifest="a", actor="me"))
     assert NOTHING["fire_once"] in await explain_at(timeline, 3)
@@ -191,6 +178,5 @@ async def test_a_fire_behind_many_triggers_is_found(timeline):
             f"trigger:{number}",
             timeline.clock.at,
         )
-    timeline.at(minutes=5.5)
-    await timeline.tick()
+    await timeline.tick(minutes=5.5)
     assert FIRE_ONCE in await explain_at(timeline, 2)

@@ -3,21 +3,13 @@
 from datetime import timedelta
 
 import pytest
-import pytest_asyncio
 from headway import App, every
-from headway_contract.manifests import ChangeRequest, TriggerRequest
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.lookup import find_manifest
-from headway_scheduler.operate import changes, triggers
 from headway_scheduler.retention import Retention
 from support.timeline import START, Timeline
 
 pytestmark = pytest.mark.thorough
-
-
-@pytest_asyncio.fixture
-async def timeline(database) -> Timeline:
-    return Timeline(database)
 
 
 def app_with(when) -> App:
@@ -36,11 +28,10 @@ async def explain_at(timeline: Timeline, at=None) -> str:
 
 async def test_a_stretch_is_found_behind_any_number_of_triggers(timeline):
     await timeline.declare(app_with(every(minutes=1)))
-    timeline.at(minutes=1)
-    await timeline.tick()
+    await timeline.tick(minutes=1)
     for number in range(25):
         timeline.at(minutes=3, seconds=number)
-        await timeline.do(triggers.trigger, TriggerRequest(manifest="a", actor="me"))
+        await timeline.trigger("a", actor="me")
     timeline.at(minutes=6.5)
     await timeline.settle("a")
     await timeline.tick()
@@ -52,10 +43,8 @@ async def test_a_stretch_is_found_behind_any_number_of_triggers(timeline):
 async def test_past_and_current_actors_are_distinguished(timeline):
     await timeline.declare(app_with(every(minutes=1)))
     for seconds, enabled, actor in ((90, False, "ada"), (270, True, "ada"), (280, False, "bob")):
-        timeline.at(seconds=seconds)
-        await timeline.tick()
-        change = ChangeRequest(manifest="a", enabled=enabled, actor=actor)
-        await timeline.do(changes.change, change)
+        await timeline.tick(seconds=seconds)
+        await timeline.change("a", enabled=enabled, actor=actor)
         await timeline.settle("a") if await timeline.under_way("a") else None
     timeline.at(seconds=290)
     for text in (
@@ -71,8 +60,7 @@ async def test_past_and_current_actors_are_distinguished(timeline):
 async def test_purged_decisions_are_named_as_purged(timeline):
     await timeline.declare(app_with(every(days=50, start="2027-03-02")))
     assert "Nothing was decided about it yet." in await explain_at(timeline)
-    timeline.at(hours=12)
-    await timeline.tick()
+    await timeline.tick(hours=12)
     await timeline.settle("a")
     timeline.at(days=40)
     await Retention(timeline.database, days=30).run_once()

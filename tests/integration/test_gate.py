@@ -1,62 +1,18 @@
 """The gate on a real database: limits, keys, rates, holds, expiry, order and run orders."""
 
 from datetime import timedelta
-from uuid import UUID, uuid4
 
 import pytest
 from headway_contract.fields import Rate
 from headway_contract.work import (
     GroupChanged,
     JobChanged,
-    ManifestChanged,
     RetryPolicy,
-    WorkBroughtForward,
-    WorkCancelRequested,
 )
 from headway_dispatcher.history.verify import verify
-from headway_dispatcher.intake import work_intake
-from headway_dispatcher.operate.cancel import request_cancels
-from headway_dispatcher.runs.settle import Changes
-from headway_dispatcher.store import HISTORY
-from support.gates import SECOND, START, Gates, SetClock, waiting_reasons, work
+from support.gates import SECOND, START, Gates, waiting_reasons, work
 
 pytestmark = pytest.mark.thorough
-
-
-@pytest.fixture
-async def clock():
-    return SetClock()
-
-
-@pytest.fixture
-async def gates(database, clock):
-    made = Gates(database, clock=clock, max_active=100)
-    await made.watch_caps()
-    await made.worker("etl", "mail")
-    return made
-
-
-async def cancel(gates, *works: UUID) -> None:
-    changes = Changes()
-    async with gates.database.transaction() as connection:
-        await request_cancels(
-            connection,
-            [
-                WorkCancelRequested(work=work_id, group="etl", reason="enough", requested_at=START)
-                for work_id in works
-            ],
-            START,
-            changes,
-        )
-        await changes.write(connection, now=START)
-
-
-async def bring_forward(gates, wanted: UUID) -> None:
-    records = []
-    async with gates.database.transaction() as connection:
-        requests = [WorkBroughtForward(work=wanted, group="etl", at=START)]
-        await work_intake.bring_forward(connection, requests, START, records)
-        await HISTORY.append(connection, records)
 
 
 class TestCaps:
@@ -105,89 +61,6 @@ class TestCaps:
         assert set(await waiting_reasons(gates)) == {"no_worker"}
 
 
-class TestKeys:
-    async def test_one_at_a_time_in_the_order_of_their_rank(self, gates):
-        works = [work(concurrency_key="customer:1", queued_at=START - n * SECOND) for n in range(3)]
-        await gates.queue(*works, work(concurrency_key="customer:2"))
-        assert await gates.drain() == 2
-        for expected in (works[2], works[1], works[0]):
-            running = await gates.active()
-            assert expected.work in running
-            assert await gates.end(expected.work) == 1
-            await gates.drain()
-        assert await gates.value("SELECT count(*) FROM dispatcher.waiting") == 0
-
-    async def test_a_key_is_shared_over_jobs_and_groups(self, gates):
-        await gates.queue(
-            work(concurrency_key="k"), work(concurrency_key="k", job="mail", group="other")
-        )
-        assert await gates.drain() == 1
-        assert await waiting_reasons(gates) == ["key"]
-
-    async def test_a_limit_above_one(self, gates):
-        await gates.queue(*(work(concurrency_key="k", concurrency_limit=3) for _ in range(5)))
-        assert await gates.drain() == 3
-        await gates.end(*(await gates.active())[:2])
-        assert await gates.drain() == 2
-
-    async def test_different_limits_of_a_key_hold_for_the_work_that_states_them(self, gates):
-        await gates.queue(
-            work(concurrency_key="k", concurrency_limit=2, queued_at=START),
-            work(concurrency_key="k", concurrency_limit=1, queued_at=START + SECOND),
-            work(concurrency_key="k", concurrency_limit=2, queued_at=START + 2 * SECOND),
-        )
-        assert await gates.drain() == 1
-        await gates.end()
-        assert await gates.drain() == 1
-        await gates.end()
-        assert await gates.drain() == 1
-
-    @pytest.mark.parametrize("state", ["first", "waiting"])
-    async def test_work_that_is_cancelled_leaves_its_key_to_the_next(self, gates, state):
-        await gates.tell(GroupChanged(group="etl", version=1, max_active=0))
-        works = [work(concurrency_key="k", queued_at=START + n * SECOND) for n in range(3)]
-        await gates.queue(*works)
-        await gates.drain()
-        await cancel(gates, works[0 if state == "first" else 1].work)
-        await gates.tell(GroupChanged(group="etl", version=2))
-        for _ in range(2):
-            assert await gates.drain() == 1
-            await gates.end()
-        assert await gates.drain() == 0
-
-    async def test_a_retry_gives_its_key_up_until_its_time_has_come(self, gates, clock):
-        slow = RetryPolicy(interval_seconds=60, jitter=0)
-        first = work(concurrency_key="k", retry=slow)
-        second = work(concurrency_key="k", queued_at=START + SECOND)
-        await gates.queue(first, second)
-        await gates.drain()
-        await gates.end(failure="Oops")
-        assert await gates.drain() == 1
-        assert await gates.active() == [second.work]
-        assert (await gates.reasons())[first.work] == "retry"
-        clock.at = START + 61 * SECOND
-        assert await gates.drain() == 0
-        assert (await gates.reasons())[first.work] == "key"
-        await gates.end()
-        assert await gates.drain() == 1
-        assert await gates.active() == [first.work]
-
-    async def test_delayed_work_does_not_hold_its_key(self, gates, clock):
-        later = work(concurrency_key="k", not_before=START + 60 * SECOND)
-        await gates.queue(later, work(concurrency_key="k", queued_at=START + SECOND))
-        assert await gates.drain() == 1
-        assert later.work not in await gates.active()
-
-    async def test_work_that_is_brought_forward_precedes_other_work_with_its_key(self, gates):
-        works = [work(concurrency_key="k", queued_at=START + n * SECOND) for n in range(3)]
-        await gates.queue(*works)
-        await gates.drain()
-        await bring_forward(gates, works[2].work)
-        await gates.end()
-        await gates.drain()
-        assert await gates.active() == [works[2].work]
-
-
 class TestRates:
     @pytest.mark.parametrize("kind", ["group", "job"])
     async def test_work_beyond_a_rate_waits_until_the_rate_allows_it(self, gates, clock, kind):
@@ -227,173 +100,6 @@ class TestRates:
         clock.at = START + 2 * SECOND
         assert await gates.drain() == 0
         clock.at = START + 60 * SECOND
-        assert await gates.drain() == 1
-
-
-class TestHolds:
-    async def test_a_disabled_group_holds_everything_until_it_is_enabled(self, gates):
-        await gates.tell(GroupChanged(group="etl", version=1, enabled=False))
-        await gates.queue(work(), work(explicit=True), work(group="other"))
-        assert await gates.drain() == 1
-        assert await waiting_reasons(gates) == ["group_disabled"] * 2
-        await gates.tell(GroupChanged(group="etl", version=2))
-        assert await gates.drain() == 2
-
-    async def test_a_disabled_manifest_holds_scheduled_work_but_not_triggered_work(self, gates):
-        manifest = uuid4()
-        held = work(manifest_id=manifest, manifest="m")
-        triggered = work(manifest_id=manifest, manifest="m", slot=1, explicit=True)
-        await gates.queue(held, triggered, work(manifest_id=uuid4(), manifest="n"))
-        await gates.tell(switch(manifest, 2, enabled=False))
-        assert await gates.drain() == 2
-        assert await gates.reasons() == {held.work: "manifest_disabled"}
-        # An older version that arrives late does not enable the manifest.
-        await gates.tell(switch(manifest, 1, enabled=True))
-        assert await gates.drain() == 0
-        await gates.tell(switch(manifest, 3, enabled=True))
-        assert await gates.drain() == 1
-
-    async def test_work_that_comes_while_its_manifest_is_disabled_is_held(self, gates):
-        manifest = uuid4()
-        await gates.tell(switch(manifest, 1, enabled=False))
-        [held] = await gates.queue(work(manifest_id=manifest, manifest="m"))
-        assert await gates.drain() == 0
-        assert await gates.reasons() == {held: "manifest_disabled"}
-        await gates.tell(switch(manifest, 2, enabled=True))
-        assert await gates.drain() == 1
-
-    async def test_retries_are_held_too(self, gates, clock):
-        manifest = uuid4()
-        [held] = await gates.queue(
-            work(
-                manifest_id=manifest, manifest="m", retry=RetryPolicy(interval_seconds=1, jitter=0)
-            )
-        )
-        assert await gates.drain() == 1
-        await gates.tell(switch(manifest, 1, enabled=False))
-        await gates.end(failure="Oops")
-        clock.at = START + 2 * SECOND
-        assert await gates.drain() == 0
-        assert await gates.reasons() == {held: "manifest_disabled"}
-        await gates.tell(switch(manifest, 2, enabled=True))
-        assert await gates.drain() == 1
-
-    async def test_run_now_does_not_need_an_enabled_manifest(self, gates):
-        manifest = uuid4()
-        [held] = await gates.queue(work(manifest_id=manifest, manifest="m"))
-        await gates.tell(switch(manifest, 1, enabled=False))
-        assert await gates.drain() == 0
-        await bring_forward(gates, held)
-        assert await gates.drain() == 1
-
-    async def test_keyed_work_of_a_manifest_that_is_enabled_again_waits_for_its_key(self, gates):
-        manifest = uuid4()
-        await gates.tell(switch(manifest, 1, enabled=False))
-        await gates.queue(work(manifest_id=manifest, manifest="m", concurrency_key="k"))
-        assert await gates.drain() == 0
-        await gates.queue(work(concurrency_key="k"))
-        assert await gates.drain() == 1
-        await gates.tell(switch(manifest, 2, enabled=True))
-        assert await gates.drain() == 0
-        await gates.end()
-        assert await gates.drain() == 1
-
-    async def test_held_work_does_not_delay_other_work(self, gates):
-        manifest = uuid4()
-        await gates.tell(GroupChanged(group="etl", version=1, max_active=1))
-        await gates.tell(switch(manifest, 1, enabled=False))
-        for number in range(5):
-            await gates.queue(work(manifest_id=manifest, manifest="m", slot=number))
-        await gates.queue(work(queued_at=START + 9 * SECOND))
-        assert await gates.drain() == 1
-
-
-def switch(manifest: UUID, version: int, *, enabled: bool) -> ManifestChanged:
-    return ManifestChanged(
-        manifest_id=manifest, manifest="m", group="etl", version=version, enabled=enabled
-    )
-
-
-class TestSpares:
-    """A worker gets one spare order beyond its slots, unless an idle worker needs the room."""
-
-    @pytest.mark.parametrize(("cap", "spares"), [(2, 0), (3, 1)])
-    async def test_a_spare_order_does_not_take_room_from_an_idle_worker(
-        self, database, clock, cap, spares
-    ):
-        gates = Gates(database, clock=clock, max_active=cap)
-        await gates.worker("etl", slots=1, name="busy")
-        await gates.worker("mail", slots=1, name="idle")
-        await gates.queue(*(work() for _ in range(3)))
-        assert await gates.drain() == 1 + spares
-        [mail] = await gates.queue(work(job="mail"))
-        assert await gates.drain() == 1
-        assert mail in await gates.active()
-
-    async def test_work_with_a_key_gets_a_slot_or_waits_for_one(self, database, clock):
-        gates = Gates(database, clock=clock)
-        await gates.worker("etl", slots=1)
-        await gates.queue(work(), work(concurrency_key="k", queued_at=START + SECOND))
-        assert await gates.drain() == 1
-        assert await waiting_reasons(gates) == ["workers_full"]
-        await gates.end()
-        assert await gates.drain() == 1
-
-    async def test_work_with_keys_that_waits_for_slots_keeps_no_idle_worker_waiting(
-        self, database, clock
-    ):
-        gates = Gates(database, clock=clock, max_active=1000, gate_batch=20)
-        for name in ("a", "b"):
-            await gates.worker("etl", slots=1, name=name)
-        await gates.worker("mail", slots=1, name="idle")
-        await gates.tell(JobChanged(job="etl", version=1, batch=10))
-        await gates.queue(*(work(concurrency_key=f"k{n}") for n in range(60)))
-        assert await gates.drain() == 20, "two slots of leases and no spare orders"
-        [mail] = await gates.queue(work(job="mail", queued_at=START + SECOND))
-        assert await gates.drain() == 1
-        assert mail in await gates.active()
-
-    async def test_claimed_leases_are_distinguished_from_spare_orders(self, database, clock):
-        gates = Gates(database, clock=clock)
-        await gates.worker("etl", slots=1, name="busy")
-        await gates.worker("etl", "mail", slots=1, name="idle")
-        await gates.queue(work())
-        await gates.drain()
-        await gates.execute(
-            "UPDATE dispatcher.lease SET claimed_by = 'idle', nonce = 'idle', last_heard_at = now()"
-        )
-        await gates.queue(work(job="mail", concurrency_key="k"))
-        assert await gates.drain() == 0, (
-            "the worker that serves the job is busy, although another is idle"
-        )
-
-    @pytest.mark.parametrize("why", ["key", "group"])
-    async def test_work_that_gets_no_spare_order_does_not_displace_other_candidates(
-        self, database, clock, why
-    ):
-        gates = Gates(database, clock=clock, gate_batch=2)
-        for name in ("busy", "busy too"):
-            await gates.worker("etl", slots=1, name=name)
-        await gates.worker("mail", slots=1, name="idle")
-        await gates.tell(*(GroupChanged(group=f"g{n}", version=1, max_active=1) for n in range(3)))
-        await gates.queue(work(concurrency_key="one"), work(concurrency_key="two"))
-        assert await gates.drain() == 2
-        if why == "key":
-            await gates.queue(*(work(concurrency_key=f"k{n}") for n in range(3)))
-        else:
-            await gates.queue(*(work(group=f"g{n}") for n in range(3)))
-        [mail] = await gates.queue(work(job="mail", queued_at=START + SECOND))
-        assert await gates.drain() == 1
-        assert mail in await gates.active()
-
-    async def test_a_lease_with_runs_of_two_groups_takes_one_slot(self, database, clock):
-        gates = Gates(database, clock=clock)
-        await gates.worker("etl", slots=1)
-        await gates.tell(JobChanged(job="etl", version=1, batch=2))
-        await gates.queue(work(group="a"), work(group="b"))
-        assert await gates.drain() == 2
-        await gates.worker("etl", slots=1, name="idle")
-        await gates.queue(work(concurrency_key="k"))
         assert await gates.drain() == 1
 
 

@@ -1,50 +1,29 @@
 """Concurrency keys at the gate: work that cannot run does not block its key; no key is lost."""
 
 from datetime import timedelta
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from headway_contract.fields import Rate
-from headway_contract.work import GroupChanged, JobChanged, ManifestChanged, WorkBroughtForward
+from headway_contract.work import (
+    GroupChanged,
+    JobChanged,
+    RetryPolicy,
+    WorkCancelRequested,
+)
 from headway_contract.work_queue import WorkQuestion
-from headway_dispatcher.intake import work_intake
+from headway_dispatcher.operate.cancel import request_cancels
 from headway_dispatcher.operate.explain import Explanations
-from headway_dispatcher.store import HISTORY
-from support.gates import SECOND, START, Gates, SetClock, work
+from headway_dispatcher.runs.settle import Changes
+from support.gates import SECOND, START, Gates, bring_forward, switch, waiting_reasons, work
 from support.invariants import broken_invariants
 
 pytestmark = pytest.mark.thorough
 
 
-@pytest.fixture
-async def clock():
-    return SetClock()
-
-
-@pytest.fixture
-async def gates(database, clock):
-    made = Gates(database, clock=clock, max_active=100)
-    await made.watch_caps()
-    await made.worker("etl", "mail")
-    return made
-
-
-def switch(manifest, *, enabled: bool, version: int = 1) -> ManifestChanged:
-    return ManifestChanged(
-        manifest_id=manifest, manifest="m", group="etl", version=version, enabled=enabled
-    )
-
-
 async def explain(gates: Gates, queued):
     desk = Explanations(gates.database, None, gates.settings)
     return await desk.answer(WorkQuestion(work=queued.work))
-
-
-async def bring_forward(gates: Gates, connection, queued) -> None:
-    records = []
-    requests = [WorkBroughtForward(work=queued.work, group="etl", at=START)]
-    await work_intake.bring_forward(connection, requests, START, records)
-    await HISTORY.append(connection, records)
 
 
 CLOSED = {
@@ -141,7 +120,7 @@ class TestClosedLanes:
 class TestDisabledManifests:
     async def test_work_that_comes_while_its_manifest_is_disabled_leaves_its_key(self, gates):
         manifest = uuid4()
-        await gates.tell(switch(manifest, enabled=False))
+        await gates.tell(switch(manifest, 1, enabled=False))
         held = work(
             manifest_id=manifest, manifest="m", concurrency_key="k", queued_at=START - SECOND
         )
@@ -161,7 +140,7 @@ class TestDisabledManifests:
         second = work(concurrency_key="k")
         await gates.queue(first, held, second)
         assert await gates.drain() == 1
-        await gates.tell(switch(manifest, enabled=False))
+        await gates.tell(switch(manifest, 1, enabled=False))
         await gates.end(first.work)
         assert await gates.drain() == 1
         assert await gates.active() == [second.work]
@@ -174,7 +153,7 @@ class TestRunNow:
         await gates.queue(*works)
         assert await gates.drain() == 0
         async with gates.database.transaction() as connection:
-            await bring_forward(gates, connection, works[2])
+            await bring_forward(connection, works[2].work)
         await gates.tell(GroupChanged(group="etl", version=2))
         for expected in (works[2], works[0], works[1]):
             assert await gates.drain() == 1
@@ -190,7 +169,7 @@ class TestRunNow:
         assert await gates.drain() == 1
         await gates.end(first.work)
         async with gates.database.transaction() as connection:
-            await bring_forward(gates, connection, second)
+            await bring_forward(connection, second.work)
             result = await gates.run()
             # The gate retries soon, and does not spin until then.
             assert (result.admitted, result.rest) == (0, 0.1)
@@ -209,7 +188,7 @@ class TestRunNow:
         assert await gates.drain() == 1
         await gates.end(first.work)
         async with gates.database.transaction() as connection:
-            await bring_forward(gates, connection, second)
+            await bring_forward(connection, second.work)
             assert (await gates.run()).rest == 0.05
 
 
@@ -240,3 +219,102 @@ async def test_a_key_that_a_closed_lane_keeps_would_be_noticed(gates):
     await gates.execute("DELETE FROM dispatcher.key_changed")
     [broken] = await broken_invariants(gates.database)
     assert str(second.work) in broken
+
+
+async def cancel(gates, *works: UUID) -> None:
+    changes = Changes()
+    async with gates.database.transaction() as connection:
+        await request_cancels(
+            connection,
+            [
+                WorkCancelRequested(work=work_id, group="etl", reason="enough", requested_at=START)
+                for work_id in works
+            ],
+            START,
+            changes,
+        )
+        await changes.write(connection, now=START)
+
+
+class TestKeys:
+    async def test_one_at_a_time_in_the_order_of_their_rank(self, gates):
+        works = [work(concurrency_key="customer:1", queued_at=START - n * SECOND) for n in range(3)]
+        await gates.queue(*works, work(concurrency_key="customer:2"))
+        assert await gates.drain() == 2
+        for expected in (works[2], works[1], works[0]):
+            running = await gates.active()
+            assert expected.work in running
+            assert await gates.end(expected.work) == 1
+            await gates.drain()
+        assert await gates.value("SELECT count(*) FROM dispatcher.waiting") == 0
+
+    async def test_a_key_is_shared_over_jobs_and_groups(self, gates):
+        await gates.queue(
+            work(concurrency_key="k"), work(concurrency_key="k", job="mail", group="other")
+        )
+        assert await gates.drain() == 1
+        assert await waiting_reasons(gates) == ["key"]
+
+    async def test_a_limit_above_one(self, gates):
+        await gates.queue(*(work(concurrency_key="k", concurrency_limit=3) for _ in range(5)))
+        assert await gates.drain() == 3
+        await gates.end(*(await gates.active())[:2])
+        assert await gates.drain() == 2
+
+    async def test_different_limits_of_a_key_hold_for_the_work_that_states_them(self, gates):
+        await gates.queue(
+            work(concurrency_key="k", concurrency_limit=2, queued_at=START),
+            work(concurrency_key="k", concurrency_limit=1, queued_at=START + SECOND),
+            work(concurrency_key="k", concurrency_limit=2, queued_at=START + 2 * SECOND),
+        )
+        assert await gates.drain() == 1
+        await gates.end()
+        assert await gates.drain() == 1
+        await gates.end()
+        assert await gates.drain() == 1
+
+    @pytest.mark.parametrize("state", ["first", "waiting"])
+    async def test_work_that_is_cancelled_leaves_its_key_to_the_next(self, gates, state):
+        await gates.tell(GroupChanged(group="etl", version=1, max_active=0))
+        works = [work(concurrency_key="k", queued_at=START + n * SECOND) for n in range(3)]
+        await gates.queue(*works)
+        await gates.drain()
+        await cancel(gates, works[0 if state == "first" else 1].work)
+        await gates.tell(GroupChanged(group="etl", version=2))
+        for _ in range(2):
+            assert await gates.drain() == 1
+            await gates.end()
+        assert await gates.drain() == 0
+
+    async def test_a_retry_gives_its_key_up_until_its_time_has_come(self, gates, clock):
+        slow = RetryPolicy(interval_seconds=60, jitter=0)
+        first = work(concurrency_key="k", retry=slow)
+        second = work(concurrency_key="k", queued_at=START + SECOND)
+        await gates.queue(first, second)
+        await gates.drain()
+        await gates.end(failure="Oops")
+        assert await gates.drain() == 1
+        assert await gates.active() == [second.work]
+        assert (await gates.reasons())[first.work] == "retry"
+        clock.at = START + 61 * SECOND
+        assert await gates.drain() == 0
+        assert (await gates.reasons())[first.work] == "key"
+        await gates.end()
+        assert await gates.drain() == 1
+        assert await gates.active() == [first.work]
+
+    async def test_delayed_work_does_not_hold_its_key(self, gates, clock):
+        later = work(concurrency_key="k", not_before=START + 60 * SECOND)
+        await gates.queue(later, work(concurrency_key="k", queued_at=START + SECOND))
+        assert await gates.drain() == 1
+        assert later.work not in await gates.active()
+
+    async def test_work_that_is_brought_forward_precedes_other_work_with_its_key(self, gates):
+        works = [work(concurrency_key="k", queued_at=START + n * SECOND) for n in range(3)]
+        await gates.queue(*works)
+        await gates.drain()
+        async with gates.database.transaction() as connection:
+            await bring_forward(connection, works[2].work)
+        await gates.end()
+        await gates.drain()
+        assert await gates.active() == [works[2].work]

@@ -1,6 +1,5 @@
 """Deleted groups: they leave every list at once, and hold no work."""
 
-import pytest
 import pytest_asyncio
 from headway import App
 from headway_console.reading import connect_reader
@@ -57,17 +56,10 @@ def app_with(*, group: str | None = None, enabled: bool | None = None) -> App:
     return app
 
 
-@pytest.fixture
-async def client(world):
-    async with world.client("ada") as made:
-        yield made
-
-
 async def test_a_deleted_group_vanishes_from_every_list_and_holds_no_new_work(
     world, client, database_url
 ):
-    await world.dispatcher()
-    await world.worker(app_with())
+    await world.serve(app_with())
     await world.scheduler_of_files(app_with(group="g", enabled=False), ask_after_seconds=3600)
     await world.until("SELECT NOT enabled FROM dispatcher.group_limit WHERE name = 'g'")
     await client.trigger("m")

@@ -4,51 +4,18 @@ import asyncio
 from uuid import uuid4
 
 import pytest
-import pytest_asyncio
-from headway import App, allow, every, exclude_times, once, skip_missed, spaced
-from headway.define.definitions import API_OWNER, Definitions
+from headway import App, allow, every, exclude_times, skip_missed, spaced
+from headway.define.definitions import Definitions
 from headway_contract.lifecycle import Activation
-from headway_contract.manifests import ChangeRequest, TriggerRequest
-from headway_contract.operations import ChangeGroupRequest
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, WorkSettled
 from headway_decisions.timing.cadence import Manual
 from headway_decisions.timing.timing import Timing
 from headway_errors import Rejected
 from headway_scheduler.declare import startup
-from headway_scheduler.operate import changes, triggers
 from headway_scheduler.store import lock_manifests
-from msgspec import structs
-from support.timeline import Timeline
+from support.apps import app_with, at_run_time, jobs_with
 
 pytestmark = pytest.mark.thorough
-
-
-@pytest_asyncio.fixture
-async def timeline(database) -> Timeline:
-    return Timeline(database)
-
-
-def app_with(when=None, *, name: str = "app", **options) -> App:
-    app = App(name)
-    app.job("job")(lambda ctx: None)
-    app.schedule("m", job="job", when=when or every(minutes=5), **options)
-    return app
-
-
-def jobs_with(kind: type) -> App:
-    """Return an app with only one job, which takes an input of this type."""
-    app = App("jobs")
-
-    def body(ctx, given): ...
-
-    body.__annotations__["given"] = kind
-    app.job("job")(body)
-    return app
-
-
-def at_run_time(definitions: Definitions, **changes) -> Definitions:
-    made = structs.replace(definitions.manifests[0], **changes)
-    return Definitions(owner=API_OWNER, manifests=(made,))
 
 
 def outcome_of(
@@ -69,8 +36,7 @@ def outcome_of(
 
 async def tick_at(timeline, *minutes: float) -> None:
     for minute in minutes:
-        timeline.at(minutes=minute)
-        await timeline.tick()
+        await timeline.tick(minutes=minute)
 
 
 class TestFiresThatComeToNothing:
@@ -98,11 +64,11 @@ class TestFiresThatComeToNothing:
 
         await timeline.declare(family(int))
         work = uuid4()
-        await timeline.do(changes.change, ChangeRequest(manifest="child", enabled=False))
+        await timeline.change("child", enabled=False)
         await timeline.activate("parent", work, Activation(manifest="child", input=5, key="1"))
         await timeline.declare(family(str))
         await timeline.activate("parent", work, Activation(manifest="child", input="x", key="2"))
-        await timeline.do(changes.change, ChangeRequest(manifest="child", enabled=True))
+        await timeline.change("child", enabled=True)
         await tick_at(timeline, 6, 7)
         assert len(await timeline.under_way("child")) == 1
 
@@ -266,9 +232,9 @@ class TestDeadLetters:
         await timeline.declare(app_with())
         await tick_at(timeline, 5)
         await timeline.dead_letter("m")
-        await timeline.do(changes.change, ChangeRequest(manifest="m", enabled=False))
+        await timeline.change("m", enabled=False)
         with pytest.raises(Rejected, match="dead letter"):
-            await timeline.do(triggers.trigger, TriggerRequest(manifest="m"))
+            await timeline.trigger("m")
 
 
 class TestSpaced:
@@ -284,7 +250,7 @@ class TestSpaced:
         await timeline.tick()
         await timeline.settle("m")
         timeline.at(minutes=8)
-        await timeline.do(triggers.trigger, TriggerRequest(manifest="m"))
+        await timeline.trigger("m")
         await timeline.settle("m")
         await tick_at(timeline, 10)
         assert await timeline.under_way("m") == []
@@ -315,8 +281,7 @@ class TestUnknownZones:
         await self.spoil(timeline)
         timeline.at(minutes=11)
         for enabled in (False, True):
-            request = ChangeGroupRequest(group="job", enabled=enabled)
-            await timeline.do(changes.change_group, request)
+            await timeline.change_group("job", enabled=enabled)
         await timeline.declare(app_with())
         await tick_at(timeline, 15)
         assert await timeline.under_way("m") == [], "an unchanged definition writes nothing"
@@ -333,100 +298,3 @@ class TestUnknownZones:
         await timeline.declare(app_with())
         await tick_at(timeline, 5)
         assert len(await timeline.under_way("m")) == 1
-
-
-class TestOperatorsAndStarts:
-    async def test_a_start_that_was_overtaken_prunes_nothing(self, timeline):
-        """A newer process declares between the declaration and the prune of an older process."""
-        both, old = app_with(), app_with().definitions()
-        both.schedule("other", job="job", when=every(minutes=5))
-        await timeline.declare(both)
-        declared = await startup.declare(timeline.database, old, source="old")
-        timeline.at(minutes=1)
-        await timeline.declare(both)
-        cleaning = startup._Cleaning(timeline.database, "app", "old", declared.at)
-        _, left = startup.leaving(old, declared.gone)
-        assert [manifest.external_id for manifest in left] == ["other"]
-        assert await cleaning.prune(left, "is gone") == []
-        assert "another start has declared meanwhile" in cleaning.warnings[0]
-        assert await timeline.manifest("other") is not None
-
-    async def test_a_field_that_was_given_back_follows_the_code_at_the_next_start(self, timeline):
-        await timeline.declare(app_with())
-        touched = ChangeRequest(manifest="m", enabled=False, jitter_seconds=30, attempts=7)
-        await timeline.do(changes.change, touched)
-        back = ChangeRequest(manifest="m", give_back=["enabled", "retry", "jitter"])
-        await timeline.do(changes.change, back)
-        await timeline.declare(app_with())
-        row = await timeline.manifest("m")
-        assert (row["enabled"], row["jitter_seconds"], row["terms"]["retry"]["attempts"]) == (
-            True,
-            0,
-            3,
-        )
-
-    async def test_concurrent_changes_of_two_operators_are_both_kept(self, timeline):
-        await timeline.declare(app_with())
-        async with timeline.database.transaction() as connection:
-            first = ChangeRequest(manifest="m", attempts=9)
-            await changes.change(connection, first, now=timeline.clock.at)
-            second = asyncio.create_task(
-                timeline.do(changes.change, ChangeRequest(manifest="m", jitter_seconds=30))
-            )
-            for _ in range(100):
-                waiting = (
-                    "SELECT count(*) AS n FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-                )
-                if (await timeline.rows(waiting))[0]["n"]:
-                    break
-                await asyncio.sleep(0.02)
-        await second
-        row = await timeline.manifest("m")
-        assert (row["terms"]["retry"]["attempts"], row["jitter_seconds"]) == (9, 30)
-
-    async def test_a_one_shot_that_jitter_holds_back_survives_a_deployment(self, timeline):
-        def shots(timeout: float) -> App:
-            app = App("app")
-            app.job("job")(lambda ctx: None)
-            for number in range(30):
-                when = once("2027-03-01 12:05", jitter=3600)
-                app.schedule(f"shot-{number}", job="job", when=when, timeout=timeout)
-            return app
-
-        await timeline.declare(shots(100))
-        timeline.at(minutes=7)
-        held = await timeline.rows(
-            "SELECT count(*) AS n, max(wake_at) AS last FROM scheduler.manifest WHERE wake_at > $1",
-            timeline.clock.at,
-        )
-        assert held[0]["n"] > 0, "precondition of this test"
-        await timeline.tick(max_entries=None)
-        await timeline.declare(shots(101))
-        timeline.clock.at = held[0]["last"]
-        assert (await timeline.tick(max_entries=None)).fired == held[0]["n"]
-
-    async def test_an_application_cannot_redeclare_a_foreign_job_with_another_input(self, timeline):
-        await timeline.declare(jobs_with(int))
-        with pytest.raises(
-            Exception, match="declared by the application 'jobs' with another input"
-        ):
-            await timeline.declare(app_with(name="thief"))
-
-    @pytest.mark.parametrize(
-        ("given", "complaint"), [("x" * 300_000, "larger than"), ("a\x00b", "NUL character")]
-    )
-    async def test_an_input_that_cannot_be_sent_is_refused(self, timeline, given, complaint):
-        await timeline.declare(jobs_with(str))
-        await timeline.declare(at_run_time(app_with().definitions(), input="x"))
-        with pytest.raises(Rejected, match=complaint):
-            await timeline.do(triggers.trigger, TriggerRequest(manifest="m", input=given))
-        assert await timeline.ledger("m") == []
-
-    async def test_a_group_that_an_operator_has_touched_outlives_its_manifests(self, timeline):
-        await timeline.declare(app_with())
-        await timeline.do(changes.change_group, ChangeGroupRequest(group="job", max_active=1))
-        await timeline.declare(Definitions(owner="app"))
-        await timeline.confirm_prunes()
-        await timeline.declare(app_with())
-        rows = await timeline.rows("SELECT max_active FROM scheduler.manifest_group")
-        assert [row["max_active"] for row in rows] == [1]

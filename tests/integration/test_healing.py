@@ -3,29 +3,19 @@
 from datetime import timedelta
 from uuid import uuid4
 
-import msgspec
 import pytest
 from headway import App, manual
 from headway_clock import utc_now
 from headway_contract import decode, subjects
 from headway_contract.reconcile import OutstandingWork
 from headway_contract.work_queue import CancelOutstandingRequest
-from headway_contract.worker_protocol import Heartbeat
 from headway_postgres_kit import DATABASE_CLOCK
 from headway_scheduler.healing.healing import Healing
 from headway_scheduler.healing.republish import republish_work
 from headway_scheduler.operate import cancel
 from headway_service_kit.passes import Wakeup
-from support.healing import (
-    QUICK,
-    ask,
-    deaf_dispatcher,
-    many,
-    nightly,
-    purge,
-    stored_outcomes,
-    stored_work,
-)
+from support.apps import nightly
+from support.healing import QUICK, ask, deaf_dispatcher, many, purge, stored_outcomes, stored_work
 from support.invariants import check_invariants
 from support.world import until
 
@@ -39,8 +29,7 @@ def app():
 
 class TestWork:
     async def test_an_outcome_that_was_lost_comes_with_the_answer(self, world, app):
-        await world.dispatcher()
-        await world.worker(app)
+        await world.serve(app)
         await world.declare(app)
         await world.make_due()
         scheduler = await world.scheduler(app, ask_after_seconds=3600)
@@ -100,7 +89,7 @@ class TestWork:
         await world.until_settled()
         await check_invariants(world.database)
 
-    async def test_lost_work_keeps_its_key_and_what_its_trigger_stated(self, world):
+    async def test_lost_work_keeps_its_key_and_what_its_trigger_stated(self, world, client):
         app = App("test")
 
         @app.job("job", group="ops", concurrency_key="customer:{input.id}", concurrency_limit=2)
@@ -109,8 +98,7 @@ class TestWork:
         app.schedule("sync", job=job, input={"id": 7}, when=manual())
         await deaf_dispatcher(world)
         await world.scheduler(app, **QUICK)
-        async with world.client() as client:
-            await client.trigger("sync", input={"id": 8}, priority=5, start_within=3600)
+        await client.trigger("sync", input={"id": 8}, priority=5, start_within=3600)
         await until(lambda: stored_work(world), within=10, what="the message is stored")
         [lost] = await stored_work(world)
         assert (lost.concurrency_key, lost.priority) == ("customer:8", 5)
@@ -187,7 +175,7 @@ class TestWork:
         await world.until_settled()
 
     async def test_work_beyond_the_horizon_is_settled_as_unknown_and_its_manifest_goes_on(
-        self, world, app
+        self, world, client, app
     ):
         await deaf_dispatcher(world, history_days=1)
         await world.declare(app)
@@ -205,8 +193,7 @@ class TestWork:
         )
         assert tuple(row) == ("unknown", True)
         [manifest] = await world.rows("SELECT external_id FROM scheduler.manifest")
-        async with world.client() as client:
-            explained = await client.explain(manifest["external_id"])
+        explained = await client.explain(manifest["external_id"])
         assert "its outcome is unknown" in explained.text
 
     async def test_lost_work_runs_by_the_current_definition_of_its_manifest(self, world, app):
@@ -279,10 +266,9 @@ class TestRequests:
         assert await world.value("SELECT outcome FROM dispatcher.work_queue") == "cancelled"
         assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 0
 
-    async def test_a_lost_bring_forward_request_is_republished_once(self, world, waiting):
+    async def test_a_lost_bring_forward_request_is_republished_once(self, world, client, waiting):
         [row] = await world.rows("SELECT external_id FROM scheduler.manifest")
-        async with world.client() as client:
-            assert (await client.trigger(row["external_id"])).result == "brought_forward"
+        assert (await client.trigger(row["external_id"])).result == "brought_forward"
         await world.value("DELETE FROM scheduler.outbox")
         await world.scheduler(**QUICK)
         forward = "SELECT count(*) FROM dispatcher.history WHERE type LIKE '%brought_forward%'"
@@ -303,8 +289,7 @@ class TestRequests:
         )
         answer = await ask(world, works=[outstanding])
         assert answer.not_brought_forward == answer.not_cancelled == [waiting]
-        beat = Heartbeat(worker="idle", nonce="n", jobs=["job"], slots=1)
-        await world.broker.client.request(subjects.HEARTBEAT, msgspec.json.encode(beat), timeout=5)
+        await world.beat("idle")
         await world.until("SELECT count(*) FROM dispatcher.metadata")
         answer = await ask(world, works=[outstanding])
         assert (answer.not_brought_forward, answer.not_cancelled) == ([], [waiting])

@@ -17,7 +17,7 @@ from headway_scheduler.healing import healing
 from headway_scheduler.healing.healing import Healing, ReconcileFailed
 from headway_scheduler.store import heals
 from headway_service_kit.passes import Wakeup
-from support.healing import nightly
+from support.apps import nightly
 from support.plans import outline, rows_read, scans_of
 from support.world import until
 

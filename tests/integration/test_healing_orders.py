@@ -2,13 +2,12 @@
 
 import asyncio
 
-import msgspec
 import pytest
 from headway import App
 from headway_contract import subjects
-from headway_contract.worker_protocol import Heartbeat
+from support.apps import nightly
 from support.cadences import when_made_due
-from support.healing import nightly, purge
+from support.healing import purge
 from support.invariants import check_invariants
 from support.world import until
 
@@ -24,8 +23,7 @@ class TestOrders:
         await world.fire(app)
         await world.until("SELECT count(*) FROM dispatcher.work_queue")
         # A worker serves the job but takes no order, so the lease stays unclaimed.
-        beat = Heartbeat(worker="idle", nonce="n", jobs=["job"], slots=1)
-        await world.broker.client.request(subjects.HEARTBEAT, msgspec.json.encode(beat), timeout=5)
+        await world.beat("idle")
         await world.until("SELECT count(*) FROM dispatcher.lease")
         await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
         await purge(world, subjects.RUNS_STREAM)
@@ -40,23 +38,17 @@ class TestOrders:
         await world.fire(app)
         await world.until("SELECT count(*) FROM dispatcher.work_queue")
 
-        async def beat(*leases) -> None:
-            heartbeat = Heartbeat(worker="w", nonce="n", jobs=["job"], slots=1, leases=list(leases))
-            await world.broker.client.request(
-                subjects.HEARTBEAT, msgspec.json.encode(heartbeat), timeout=5
-            )
-
         async def stored() -> int:
             info = await world.broker.api(f"STREAM.INFO.{subjects.RUNS_STREAM}")
             return info["state"]["messages"]
 
-        await beat()
+        await world.beat("w")
         lease = await world.until("SELECT id FROM dispatcher.lease")
         await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
-        await beat(lease)
+        await world.beat("w", leases=[lease])
         await purge(world, subjects.RUNS_STREAM)
         for _ in range(20):
-            await beat(lease)
+            await world.beat("w", leases=[lease])
             await asyncio.sleep(0.2)
             assert await stored() == 0
         # After the orphan timeout without a heartbeat that lists it, it may be published again.
@@ -67,8 +59,7 @@ class TestOrders:
         await world.dispatcher()
         await world.fire(app)
         await world.until("SELECT count(*) FROM dispatcher.work_queue")
-        beat = Heartbeat(worker="idle", nonce="n", jobs=["job"], slots=1)
-        await world.broker.client.request(subjects.HEARTBEAT, msgspec.json.encode(beat), timeout=5)
+        await world.beat("idle")
         await world.until("SELECT count(*) FROM dispatcher.lease")
         dispatcher = world.services[0]
         for _ in range(8):

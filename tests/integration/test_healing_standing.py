@@ -10,8 +10,9 @@ from headway_contract import subjects
 from headway_contract.reconcile import OutstandingWork, ReconcileAnswer
 from headway_scheduler.healing import reconcile_settings
 from headway_scheduler.healing.healing import CannotAsk
+from support.apps import nightly
 from support.cadences import when_made_due
-from support.healing import QUICK, ask, deaf_dispatcher, nightly, purge
+from support.healing import QUICK, ask, deaf_dispatcher, purge
 from support.invariants import check_invariants
 
 pytestmark = pytest.mark.thorough
@@ -35,8 +36,7 @@ class TestBlocks:
         async def job(ctx):
             raise RuntimeError("no")
 
-        await world.dispatcher()
-        await world.worker(app)
+        await world.serve(app)
         return app
 
     async def blocked(self, world, app):
@@ -60,19 +60,20 @@ class TestBlocks:
         await check_invariants(world.database)
 
     @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
-    async def test_a_lost_acknowledgement_unblocks_the_manifest(self, world, failing):
-        await self.blocked(world, failing)
-        await world.value(
+    @pytest.mark.parametrize(
+        "lost",
+        [
             "UPDATE dispatcher.dead_letter"
-            " SET state = 'acknowledged', resolved_at = clock_timestamp(), actor = 'ada'"
-        )
-        await world.scheduler(**QUICK)
-        await world.until("SELECT blocked_by IS NULL FROM scheduler.manifest")
-
-    @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
-    async def test_a_deleted_dead_letter_unblocks_the_manifest(self, world, failing):
+            " SET state = 'acknowledged', resolved_at = clock_timestamp(), actor = 'ada'",
+            "DELETE FROM dispatcher.dead_letter",
+        ],
+        ids=["acknowledgement", "deletion"],
+    )
+    async def test_a_lost_acknowledgement_or_deletion_unblocks_the_manifest(
+        self, world, failing, lost
+    ):
         await self.blocked(world, failing)
-        await world.value("DELETE FROM dispatcher.dead_letter")
+        await world.value(lost)
         await world.scheduler(**QUICK)
         await world.until("SELECT blocked_by IS NULL FROM scheduler.manifest")
 
@@ -122,8 +123,7 @@ class TestLettersThatBlockNothing:
         app.schedule("m", job=job, when=when_made_due())
         app.manifest("m").then("after", job=other)
         app.manifest("m").then("dormant", job=other, dormant=True)
-        await world.dispatcher()
-        await world.worker(app)
+        await world.serve(app)
         return app
 
     async def letter(self, world, app) -> UUID:
@@ -143,12 +143,11 @@ class TestLettersThatBlockNothing:
         await purge(world, subjects.SETTLED_STREAM)
 
     async def test_a_success_after_a_retry_counts_although_both_messages_were_lost(
-        self, world, app, mended
+        self, world, client, app, mended
     ):
         letter = await self.letter(world, app)
         mended.set()
-        async with world.client() as client:
-            assert [answer.result for answer in await client.retry(letter)] == ["retried"]
+        assert [answer.result for answer in await client.retry(letter)] == ["retried"]
         await world.until("SELECT outcome = 'completed' FROM dispatcher.work_queue")
         await self.lose_messages(world)
         await world.scheduler(**QUICK)
@@ -166,12 +165,9 @@ class TestLettersThatBlockNothing:
         ]
         await check_invariants(world.database)
 
-    async def test_an_acknowledged_letter_is_not_asked_about_again(self, world, app):
+    async def test_an_acknowledged_letter_is_not_asked_about_again(self, world, client, app):
         letter = await self.letter(world, app)
-        async with world.client() as client:
-            assert [answer.result for answer in await client.acknowledge(letter)] == [
-                "acknowledged"
-            ]
+        assert [answer.result for answer in await client.acknowledge(letter)] == ["acknowledged"]
         await self.lose_messages(world)
         assert await world.value("SELECT dead_letter FROM scheduler.unresolved") == letter
         await world.scheduler(**QUICK)
@@ -260,14 +256,13 @@ class TestStanding:
                 f" JOIN scheduler.{table} AS source USING (name)"
             )
 
-    async def test_a_lost_switch_is_republished(self, world, app):
+    async def test_a_lost_switch_is_republished(self, world, client, app):
         await world.dispatcher()
         scheduler = await world.scheduler(app, ask_after_seconds=3600)
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.outbox)")
         await scheduler.end_pass("relay")
         [row] = await world.rows("SELECT external_id FROM scheduler.manifest")
-        async with world.client() as client:
-            await client.disable(row["external_id"])
+        await client.disable(row["external_id"])
         await world.value("DELETE FROM scheduler.outbox")
         await world.scheduler(**QUICK)
         await world.until("SELECT NOT enabled FROM dispatcher.manifest_switch")
@@ -329,9 +324,7 @@ class TestAnswers:
 
     @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
     async def test_an_answer_is_bounded_and_names_the_work_it_left_out(self, world, app):
-        await world.dispatcher()
-        await world.worker(app)
-        await world.fire(app)
+        await world.run(app)
         await world.until_settled()
         [row] = await world.rows("SELECT id FROM dispatcher.work_queue")
         work = row["id"]

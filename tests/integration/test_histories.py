@@ -10,7 +10,6 @@ import pytest
 from headway import App, allow, catch_up, every, exclude_times, skip_missed
 from headway_contract.lifecycle import Activation
 from headway_contract.manifests import ChangeRequest, LedgerQuestion, TriggerRequest
-from headway_contract.operations import ChangeGroupRequest
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, WorkSettled
 from headway_decisions.timing import timing
 from headway_decisions.timing.timing import Timing
@@ -137,8 +136,7 @@ class History:
     async def switch_group(self) -> None:
         groups = await self.timeline.rows("SELECT name FROM scheduler.manifest_group ORDER BY 1")
         group = self.chance.choice([row["name"] for row in groups])
-        request = ChangeGroupRequest(group=group, enabled=self.chance.random() < 0.5)
-        await self.timeline.do(changes.change_group, request)
+        await self.timeline.change_group(group, enabled=self.chance.random() < 0.5)
 
     async def trigger(self) -> None:
         delay = self.chance.choice([0, 0, 300])
@@ -163,10 +161,9 @@ class History:
         for letter in list(self.letters):
             await self.resolve_letter(letter, retried=False)
         for name in NAMES:
-            await self.timeline.do(changes.change, ChangeRequest(manifest=name, enabled=True))
+            await self.timeline.change(name, enabled=True)
         for row in await self.timeline.rows("SELECT name FROM scheduler.manifest_group"):
-            request = ChangeGroupRequest(group=row["name"], enabled=True)
-            await self.timeline.do(changes.change_group, request)
+            await self.timeline.change_group(row["name"], enabled=True)
         for _ in range(1000):
             self.timeline.clock.at += timedelta(seconds=1)
             await self.timeline.tick()

@@ -16,7 +16,7 @@ from headway_contract.lifecycle import (
 )
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.publish import publish
-from support.desks import Desk, open_desk
+from support.desks import open_desk
 from support.hostile import run_guarded_nats, stranger_on
 from support.invariants import check_invariants
 from support.servers import needs_embedded
@@ -37,11 +37,6 @@ async def nats_url(tmp_path):
 async def stranger(nats_url):
     async with stranger_on(nats_url) as made:
         yield made
-
-
-@pytest.fixture
-async def desk(world) -> Desk:
-    return await open_desk(world, orphan_timeout_seconds=600)
 
 
 @pytest.mark.parametrize("fenced", [False, True])

@@ -6,7 +6,6 @@ from headway_cli.doctor.postgresql import check_database
 from headway_clock import utc_now
 from headway_contract import encode, event, subjects
 from headway_contract.work import JobChanged
-from headway_contract.worker_protocol import HeartbeatReply
 from headway_dispatcher.provisioning import job_consumer, streams
 from headway_jetstream_kit.provisioning import consumer_names, ensure_consumer, ensure_stream
 from headway_jetstream_kit.publish import publish
@@ -14,12 +13,6 @@ from support.work_events import app_with, queue, until_run
 from support.world import until
 
 pytestmark = pytest.mark.thorough
-
-
-async def beat(world, worker: str, jobs: list[str]) -> HeartbeatReply:
-    body = msgspec.json.encode({"worker": worker, "nonce": "n", "jobs": jobs, "slots": 1})
-    reply = await world.broker.client.request(subjects.HEARTBEAT, body, timeout=5)
-    return msgspec.json.decode(reply.data, type=HeartbeatReply)
 
 
 async def publish_change(world, change: JobChanged) -> None:
@@ -46,7 +39,7 @@ async def test_declared_jobs_have_one_and_invented_names_have_none(world):
     await world.dispatcher()
     for number in range(3):
         jobs = [f"invented-{number}-{index}" for index in range(1_000)]
-        assert not (await beat(world, f"stranger-{number}", jobs)).error
+        assert not (await world.beat(f"stranger-{number}", jobs=jobs)).error
     await publish_change(world, JobChanged(job="real", version=1))
     await until_jobs(world, "real")
 
@@ -109,7 +102,7 @@ async def test_doctor_says_why_a_consumer_cannot_be_created(world):
     await until_jobs(world, "first")
     await publish_change(world, JobChanged(job="second", version=2))
     await world.until("SELECT consumer_error FROM dispatcher.job_limit WHERE name = 'second'")
-    await beat(world, "stranger", ["nobody"])
+    await world.beat("stranger", jobs=["nobody"])
     found = await check_database(world.database)
     findings = [
         (finding.verdict, finding.found) for finding in found if finding.check == "consumers"

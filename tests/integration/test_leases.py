@@ -18,15 +18,9 @@ from headway_contract.lifecycle import (
 )
 from headway_contract.worker_protocol import LogLine, Progress
 from headway_jetstream_kit.publish import publish
-from support.desks import Desk, open_desk
 from support.invariants import check_invariants
 
 pytestmark = pytest.mark.thorough
-
-
-@pytest.fixture
-async def desk(world) -> Desk:
-    return await open_desk(world, orphan_timeout_seconds=600)
 
 
 async def test_of_many_rivals_one_claims_and_all_learn_it(desk):
@@ -253,22 +247,18 @@ async def test_forged_late_and_rival_events_are_refused_and_kept(desk):
     await check_invariants(desk.world.database)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [b"", b"rubbish", b"\xff\xfe", os.urandom(200), b'{"specversion":"1.0"}', b"[" * 2000],
-    ids=["empty", "text", "not-utf8", "random", "half", "deep"],
-)
-async def test_an_unreadable_message_is_kept_with_its_bytes_and_the_flow_continues(desk, body):
+async def test_an_unreadable_message_is_kept_with_its_bytes_and_the_flow_continues(desk):
     subject = subjects.event(desk.order.lease, "w1")
-    await publish(desk.world.broker, subject, body, headers={"Status": "404"})
-    lease = desk.lease("w1")
-    lease._sequence = 0
-    await desk.world.until("SELECT count(*) FROM dispatcher.rejected")
-    rejected = (await desk.world.rows("SELECT * FROM dispatcher.rejected"))[0]
-    assert (rejected["subject"], rejected["body"]) == (subject, body)
+    bodies = [b"", b"rubbish", b"\xff\xfe", os.urandom(200), b'{"specversion":"1.0"}', b"[" * 2000]
+    for body in bodies:
+        await publish(desk.world.broker, subject, body, headers={"Status": "404"})
+    await desk.world.until("SELECT count(*) = 6 FROM dispatcher.rejected")
+    rows = await desk.world.rows("SELECT * FROM dispatcher.rejected")
+    assert {row["subject"] for row in rows} == {subject}
+    assert sorted(row["body"] for row in rows) == sorted(bodies)
     await desk.force("w1", RunCompleted(**desk.rights(), run=desk.run))
     await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
-    await check_invariants(desk.world.database, rejected=1)
+    await check_invariants(desk.world.database, rejected=len(bodies))
 
 
 async def test_an_output_that_the_database_refuses_is_put_aside_alone(desk):

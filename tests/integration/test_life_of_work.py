@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import msgspec
 import nats
-import pytest
 from headway import App, Fatal, every, manual, retry
 from headway.define.inputs import schema_id
 from support.invariants import check_invariants
@@ -20,8 +19,7 @@ async def test_a_schedule_fires_and_its_outcome_is_in_the_tables(world):
     async def greet(ctx):
         return {"manifest": ctx.manifest, "attempt": ctx.attempt}
 
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     scheduler = await world.scheduler(app)
     await world.until("SELECT count(*) >= 2 FROM dispatcher.metadata WHERE state = 'completed'")
     await scheduler.end_pass("tick")
@@ -61,8 +59,7 @@ async def test_plain_functions_run_in_threads_and_typed_inputs_arrive_typed(worl
         return order.lines
 
     app.schedule("pack-1", job=pack, when=every(seconds=1), input=Order(1, ["a", "b"]))
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     scheduler = await world.scheduler(app)
     await world.until("SELECT count(*) >= 1 FROM dispatcher.metadata WHERE state = 'completed'")
     await scheduler.end_pass("tick")
@@ -72,7 +69,7 @@ async def test_plain_functions_run_in_threads_and_typed_inputs_arrive_typed(worl
     await check_invariants(world.database)
 
 
-async def test_event_table_and_order_name_the_schema_of_the_input(world, nats_url):
+async def test_event_table_and_order_name_the_schema_of_the_input(world, client, nats_url):
     app = App("test")
 
     @app.job("pack")
@@ -89,10 +86,9 @@ async def test_event_table_and_order_name_the_schema_of_the_input(world, nats_ur
     await world.dispatcher()
     await world.scheduler(app)
     await world.worker(app)
-    async with world.client() as client:
-        await client.trigger("pack-1")
-        await client.enqueue("pack", {"number": 2, "lines": []})
-        await client.enqueue("any", 7)
+    await client.trigger("pack-1")
+    await client.enqueue("pack", {"number": 2, "lines": []})
+    await client.enqueue("any", 7)
     found = [msgspec.json.decode((await orders.next_msg(timeout=20)).data) for _ in range(3)]
     await world.until_settled(at_least=3)
     await connection.close()
@@ -115,8 +111,7 @@ async def test_a_failure_is_tried_again_and_then_becomes_a_dead_letter_that_bloc
     async def broken(ctx):
         raise ValueError(f"attempt {ctx.attempt}", "\x00\ud800")
 
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     await world.scheduler(app)
     await world.until("SELECT count(*) FROM dispatcher.dead_letter")
     await world.until("SELECT blocked_by IS NOT NULL AND wake_at IS NULL FROM scheduler.manifest")
@@ -135,25 +130,29 @@ async def test_a_failure_is_tried_again_and_then_becomes_a_dead_letter_that_bloc
     await check_invariants(world.database)
 
 
-@pytest.mark.parametrize(
-    ("body", "kind"),
-    [
-        (lambda ctx: (_ for _ in ()).throw(Fatal("no use")), "Fatal"),
-        (lambda ctx: object(), "output_not_json"),
-        (lambda ctx: "x" * 300_000, "output_too_large"),
-        (lambda ctx: "a\x00b", "output_not_json"),
-    ],
-    ids=["fatal", "not-json", "too-large", "nul"],
-)
-async def test_a_fatal_failure_is_dead_lettered_at_once(world, body, kind):
+def give_up(ctx):
+    raise Fatal("no use")
+
+
+FATAL = {
+    "fatal": (give_up, "Fatal"),
+    "not-json": (lambda ctx: object(), "output_not_json"),
+    "too-large": (lambda ctx: "x" * 300_000, "output_too_large"),
+    "nul": (lambda ctx: "a\x00b", "output_not_json"),
+}
+
+
+async def test_a_fatal_failure_is_dead_lettered_at_once(world):
     app = App("test")
-    app.job("broken")(every(seconds=1)(body))
-    await world.dispatcher()
-    await world.worker(app)
+    for name, (body, _) in FATAL.items():
+        app.job(name)(every(seconds=1)(body))
+    await world.serve(app)
     await world.scheduler(app)
-    await world.until("SELECT count(*) FROM dispatcher.dead_letter")
-    rows = await world.rows("SELECT failure FROM dispatcher.metadata")
-    assert [row["failure"]["kind"] for row in rows] == [kind]
+    await world.until("SELECT count(*) = $1 FROM dispatcher.dead_letter", len(FATAL))
+    rows = await world.rows("SELECT job, failure FROM dispatcher.metadata ORDER BY job")
+    assert [(row["job"], row["failure"]["kind"]) for row in rows] == sorted(
+        (name, kind) for name, (_, kind) in FATAL.items()
+    )
     await check_invariants(world.database)
 
 
@@ -167,8 +166,7 @@ async def test_an_input_that_no_longer_fits_is_reported_as_such(world):
     def pack_orders(ctx, order: Order): ...
 
     old.schedule("pack-1", job=pack, when=every(seconds=1), input={"number": "seven"})
-    await world.dispatcher()
-    await world.worker(new)
+    await world.serve(new)
     await world.scheduler(old)
     await world.until("SELECT count(*) FROM dispatcher.dead_letter")
     failure = await world.value("SELECT failure FROM dispatcher.metadata")
@@ -186,8 +184,7 @@ async def test_work_without_a_worker_waits_with_that_reason_and_holds_no_slot(wo
     @other.job("served")
     async def served(ctx): ...
 
-    await world.dispatcher()
-    await world.worker(other)
+    await world.serve(other)
     await world.scheduler(app)
     await world.until("SELECT count(*) FROM dispatcher.waiting WHERE reason = 'no_worker'")
     assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 0
@@ -204,8 +201,7 @@ async def test_an_overlap_is_skipped_and_recorded(world):
     async def slow(ctx):
         await release.wait()
 
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     scheduler = await world.scheduler(app)
     await world.until(
         "SELECT next_due_at < clock_timestamp() - interval '2 s' FROM scheduler.manifest"
@@ -229,8 +225,7 @@ async def test_a_body_that_takes_too_long_is_stopped(world):
     async def endless(ctx):
         await asyncio.Event().wait()
 
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     await world.scheduler(app)
     await world.until("SELECT count(*) FROM dispatcher.dead_letter")
     failure = await world.value("SELECT failure FROM dispatcher.metadata")
@@ -251,8 +246,7 @@ async def test_a_worker_that_drains_hands_its_runs_back_uncounted(world):
             await asyncio.Event().wait()
         return ctx.attempt
 
-    await world.dispatcher()
-    await world.worker(app, drain_seconds=0.1)
+    await world.serve(app, drain_seconds=0.1)
     scheduler = await world.scheduler(app)
     await begun.wait()
     await scheduler.end_pass("tick")

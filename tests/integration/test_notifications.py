@@ -84,15 +84,13 @@ def failing_app() -> App:
     return app
 
 
-async def test_a_dead_letter_and_a_blocked_manifest_are_notified_once(world, receiver):
+async def test_a_dead_letter_and_a_blocked_manifest_are_notified_once(world, client, receiver):
     app = failing_app()
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     hook = {"webhook_url": receiver.url, "webhook_secret": SECRET}
     scheduler = await world.scheduler(app, **hook)
-    async with world.client("ada") as client:
-        await client.trigger("nightly")
-        enqueued = await client.enqueue("fails")
+    await client.trigger("nightly")
+    enqueued = await client.enqueue("fails")
     await world.until("SELECT count(*) = 3 FROM scheduler.notification")
     scheduler.wake("notify")
     await world.until(
@@ -151,7 +149,7 @@ async def test_a_stretch_of_missed_fires_is_one_notification(world, receiver):
     assert missed["subject"] == missed["data"]["manifest"] == "each-minute"
 
 
-async def test_fires_that_a_request_finds_missed_are_notified(world, receiver):
+async def test_fires_that_a_request_finds_missed_are_notified(world, client, receiver):
     def declared(minutes: int):
         app = App("test")
         app.job("often", group="ops")(lambda ctx: None)
@@ -166,8 +164,7 @@ async def test_fires_that_a_request_finds_missed_are_notified(world, receiver):
         "UPDATE scheduler.manifest SET"
         " next_due_at = date_trunc('minute', clock_timestamp()) - interval '2 hours'"
     )
-    async with world.client() as client:
-        await client.apply(declared(2).definitions())
+    await client.apply(declared(2).definitions())
     assert await world.value("SELECT count(*) FROM scheduler.notification") == 1
 
 
@@ -197,16 +194,13 @@ async def test_fires_that_a_declaration_finds_missed_are_notified(world, reason)
     assert (found["data"]["manifest"], found["data"]["group"]) == ("a", "ops")
 
 
-async def test_without_a_webhook_nothing_is_written(world):
+async def test_without_a_webhook_nothing_is_written(world, client):
     app = failing_app()
-    await world.dispatcher()
-    await world.worker(app)
-    await world.fire(app)
+    await world.run(app)
     await world.until("SELECT count(*) = 1 FROM scheduler.manifest WHERE blocked_by IS NOT NULL")
     assert await world.value("SELECT count(*) FROM scheduler.notification") == 0
-    async with world.client() as client:
-        with pytest.raises(Rejected, match="set HEADWAY_WEBHOOK_URL"):
-            await client.test_notification()
+    with pytest.raises(Rejected, match="set HEADWAY_WEBHOOK_URL"):
+        await client.test_notification()
 
 
 async def test_rolled_back_facts_are_not_notified(world):
@@ -289,14 +283,13 @@ async def test_a_flood_is_sent_as_a_digest(world, receiver, delivery):
     assert states == {"folded": 1500, "delivered": 2}
 
 
-async def test_an_operator_tests_the_webhook(world, receiver):
+async def test_an_operator_tests_the_webhook(world, client, receiver):
     await world.scheduler(webhook_url=receiver.url, webhook_secret=SECRET)
-    async with world.client("ada") as client:
-        answer = await client.test_notification()
-        assert answer.text == "the webhook accepted the test notification"
-        receiver.statuses = [401]
-        with pytest.raises(Rejected, match="did not accept the test notification: status 401"):
-            await client.test_notification()
+    answer = await client.test_notification()
+    assert answer.text == "the webhook accepted the test notification"
+    receiver.statuses = [401]
+    with pytest.raises(Rejected, match="did not accept the test notification: status 401"):
+        await client.test_notification()
     assert [notification["data"] for notification in receiver.of("test")] == [{"actor": "ada"}] * 2
     kinds = [row["type"] for row in await world.rows(AUDIT)]
     assert kinds == ["headway.notification.tested.v1", "headway.notification.test_failed.v1"]

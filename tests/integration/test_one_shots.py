@@ -1,16 +1,14 @@
 """One-shots that have fired: requests that enable them again, and requests that do not."""
 
 import pytest
-import pytest_asyncio
 from headway import App, every, once, skip_missed
 from headway.define.packing import pack
 from headway_contract.definitions import ApplyRequest
-from headway_contract.manifests import ChangeRequest, PauseRequest, ResumeRequest, TriggerRequest
-from headway_contract.operations import ChangeGroupRequest
+from headway_contract.manifests import PauseRequest, ResumeRequest
 from headway_errors import Rejected
 from headway_scheduler.declare.plan import plan
-from headway_scheduler.operate import changes, pause, triggers
-from support.timeline import Timeline
+from headway_scheduler.operate import pause
+from support.timeline import minutely
 
 pytestmark = pytest.mark.thorough
 
@@ -18,21 +16,12 @@ AT = "2027-03-01 12:10"
 LATER = "2027-03-01 14:00"
 
 
-@pytest_asyncio.fixture
-async def timeline(database) -> Timeline:
-    return Timeline(database)
-
-
 def shot(at: str = AT, **options) -> App:
-    app = App("test")
-    app.job("job", group="ops")(lambda ctx: None)
-    app.schedule("a", job="job", when=once(at), **options)
-    return app
+    return minutely(once(at), **options)
 
 
 async def switch(timeline, *, enabled: bool, **more) -> str:
-    request = ChangeRequest(manifest="a", enabled=enabled, actor="me", **more)
-    return await timeline.do(changes.change, request)
+    return await timeline.change("a", enabled=enabled, actor="me", **more)
 
 
 async def state_of(timeline) -> tuple:
@@ -41,8 +30,7 @@ async def state_of(timeline) -> tuple:
 
 
 async def fire(timeline) -> None:
-    timeline.at(minutes=11)
-    assert (await timeline.tick()).fired == 1
+    assert (await timeline.tick(minutes=11)).fired == 1
 
 
 async def count_changes(timeline) -> int:
@@ -58,8 +46,7 @@ async def settled(timeline):
 
 
 async def skipped(timeline):
-    timeline.at(minutes=90)
-    assert (await timeline.tick()).fired == 0
+    assert (await timeline.tick(minutes=90)).fired == 0
 
 
 async def disabled_when_its_time_came(timeline):
@@ -111,7 +98,7 @@ async def test_a_fired_one_shot_is_not_enabled_and_nothing_is_changed(timeline, 
     assert dict(await timeline.manifest("a")) == before
     assert await timeline.ledger("a") == ledger
     assert await count_changes(timeline) == changes
-    assert (await timeline.do(triggers.trigger, TriggerRequest(manifest="a"))).result == "queued"
+    assert (await timeline.trigger("a")).result == "queued"
 
 
 async def test_with_a_dead_letter_the_remedy_is_to_retry_that(timeline):
@@ -170,8 +157,7 @@ async def test_given_another_time_it_is_armed_again(timeline, spend):
     await spend(timeline)
     await timeline.declare(shot(LATER))
     assert (await timeline.manifest("a"))["enabled"]
-    timeline.at(minutes=120)
-    assert (await timeline.tick()).fired == 1
+    assert (await timeline.tick(minutes=120)).fired == 1
 
 
 async def test_one_that_an_operator_disabled_is_enabled_once_it_has_another_time(timeline):
@@ -180,8 +166,7 @@ async def test_one_that_an_operator_disabled_is_enabled_once_it_has_another_time
     await timeline.declare(shot(LATER))
     assert not (await timeline.manifest("a"))["enabled"], "the operator decides about enabled"
     await switch(timeline, enabled=True)
-    timeline.at(minutes=120)
-    assert (await timeline.tick()).fired == 1
+    assert (await timeline.tick(minutes=120)).fired == 1
 
 
 async def disabled_by_code(timeline) -> None:
@@ -192,7 +177,7 @@ async def disabled_by_code(timeline) -> None:
 async def given_back_by_operator(timeline) -> None:
     await timeline.declare(shot())
     await disabled_when_its_time_came(timeline)
-    await timeline.do(changes.change, ChangeRequest(manifest="a", give_back=["enabled"]))
+    await timeline.change("a", give_back=["enabled"])
 
 
 async def declared_again(timeline) -> None:
@@ -247,21 +232,20 @@ async def test_a_group_enables_the_others(timeline):
     await timeline.declare(app)
     await settled(timeline)
     for enabled in (False, True):
-        await timeline.do(changes.change_group, ChangeGroupRequest(group="ops", enabled=enabled))
+        await timeline.change_group("ops", enabled=enabled)
     assert await state_of(timeline) == (False, "once", None)
     assert (await timeline.manifest("b"))["wake_at"] is not None
 
 
-async def test_clients_get_the_refusal_and_the_other_manifests_are_enabled(world):
+async def test_clients_get_the_refusal_and_the_other_manifests_are_enabled(world, client):
     app = shot("2020-01-01 09:00")
     app.schedule("b", job="job", when=every(hours=1))
     await world.scheduler(app, tick="off")
-    async with world.client("ada") as client:
-        with pytest.raises(Rejected, match=r"'a' is a one-shot, once at .*its time has passed"):
-            await client.enable("a")
-        await client.disable("b")
-        spent, other = await client.change_many("a", "b", action="enable", key="k")
-        again = await client.change_many("a", "b", action="enable", key="k")
+    with pytest.raises(Rejected, match=r"'a' is a one-shot, once at .*its time has passed"):
+        await client.enable("a")
+    await client.disable("b")
+    spent, other = await client.change_many("a", "b", action="enable", key="k")
+    again = await client.change_many("a", "b", action="enable", key="k")
     assert (spent.done, other.done) == (False, True)
     assert "give it another time" in spent.text
     assert again == [spent, other]
@@ -278,3 +262,45 @@ async def test_the_console_shows_the_refusal(world, console):
             shown = await web.get(reply.headers["location"])
             assert "its time has passed: give it another time" in shown.text, path
     assert await world.value("SELECT disabled_by FROM scheduler.manifest") == "once"
+
+
+async def test_a_one_shot_disables_itself_and_is_re_armed_only_by_another_time(timeline):
+    await timeline.declare(shot())
+    assert (await timeline.tick(minutes=90)).fired == 1, "it fires even if it was missed"
+    assert (await timeline.manifest("a"))["enabled"], "not before its work has ended"
+    await timeline.settle("a")
+    row = await timeline.manifest("a")
+    assert (row["enabled"], row["disabled_by"]) == (False, "once")
+    await timeline.declare(shot(priority=3))
+    assert (await timeline.tick(minutes=95)).fired == 0
+    await timeline.declare(shot(LATER))
+    assert (await timeline.tick(minutes=120)).fired == 1
+
+
+async def test_a_one_shot_whose_time_was_skipped_disables_itself_too(timeline):
+    await timeline.declare(shot(misfire=skip_missed()))
+    assert (await timeline.tick(minutes=90)).fired == 0
+    row = await timeline.manifest("a")
+    assert (row["enabled"], row["disabled_by"], row["next_due_at"]) == (False, "once", None)
+    assert await timeline.ledger("a") == [("10", "skipped", "missed")]
+
+
+async def test_a_one_shot_of_a_group_that_was_disabled_has_had_its_shot(timeline):
+    await timeline.declare(shot())
+    for minutes, enabled in ((5, False), (90, True)):
+        timeline.at(minutes=minutes)
+        await timeline.change_group(enabled=enabled)
+    row = await timeline.manifest("a")
+    assert (row["enabled"], row["disabled_by"]) == (False, "once")
+    assert await timeline.ledger("a") == [("10", "skipped", "group_disabled")]
+
+
+async def test_a_one_shot_that_was_blocked_has_had_its_shot(timeline):
+    await timeline.declare(shot())
+    await timeline.trigger("a")
+    letter = await timeline.dead_letter("a")
+    assert (await timeline.tick(minutes=90)).fired == 0
+    assert (await timeline.manifest("a"))["enabled"]
+    await timeline.resolve("a", *letter, retried=False)
+    row = await timeline.manifest("a")
+    assert (row["enabled"], row["disabled_by"], row["next_due_at"]) == (False, "once", None)

@@ -12,12 +12,6 @@ from headway_scheduler.operate import desk
 from support.cadences import when_made_due
 
 
-@pytest.fixture
-async def client(world):
-    async with world.client("ada") as made:
-        yield made
-
-
 def app_of(may_end: asyncio.Event) -> App:
     app = App("test")
 

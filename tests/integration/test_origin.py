@@ -16,10 +16,9 @@ pytestmark = pytest.mark.thorough
 
 
 @pytest_asyncio.fixture
-async def timeline(database) -> Timeline:
-    made = Timeline(database)
-    await made.declare(app_with_jobs())
-    return made
+async def timeline(timeline) -> Timeline:
+    await timeline.declare(app_with_jobs())
+    return timeline
 
 
 async def origin_of(timeline: Timeline, work):
@@ -56,8 +55,7 @@ async def test_work_of_a_manifest_is_named_by_it(timeline):
     app.job("job", group="ops")(lambda ctx: None)
     app.schedule("a", job="job", when=every(minutes=1))
     await timeline.declare(app)
-    timeline.at(minutes=1)
-    await timeline.tick()
+    await timeline.tick(minutes=1)
     [work] = await timeline.under_way("a")
     answer = await origin_of(timeline, work["id"])
     assert (answer.state, answer.manifest, answer.job, answer.group) == (
@@ -69,14 +67,15 @@ async def test_work_of_a_manifest_is_named_by_it(timeline):
     assert answer.since == timeline.clock.at
 
 
-async def test_the_dispatcher_asks_the_scheduler_for_what_it_does_not_know(world, application):
+async def test_the_dispatcher_asks_the_scheduler_for_what_it_does_not_know(
+    world, client, application
+):
     await world.dispatcher()
     await world.scheduler(app_with_jobs())
     bad = await headway.enqueue(application, "mail", "seven")
     await world.until("SELECT count(*) FROM scheduler.enqueued WHERE state = 'refused'")
-    async with world.client() as client:
-        answer = await client.explain_work(bad)
-        assert (answer.state, answer.gates) == ("refused", [])
-        assert answer.text.startswith(f"Work {bad} (job 'mail', group 'letters') was enqueued at ")
-        with pytest.raises(RequestFailed, match="is not known to the dispatcher"):
-            await client.explain_work(uuid4())
+    answer = await client.explain_work(bad)
+    assert (answer.state, answer.gates) == ("refused", [])
+    assert answer.text.startswith(f"Work {bad} (job 'mail', group 'letters') was enqueued at ")
+    with pytest.raises(RequestFailed, match="is not known to the dispatcher"):
+        await client.explain_work(uuid4())

@@ -10,6 +10,7 @@ from headway import App, every
 from headway_embedded import NatsServer, PostgresServer
 from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
+from support.apps import ticking
 from support.invariants import check_invariants
 from support.servers import TestPostgres, needs_embedded
 from support.world import World
@@ -40,6 +41,7 @@ async def own_world(own_postgres, own_nats):
     servers = TestPostgres(own_postgres.url)
     await servers.prepare()
     url = await servers.new_database()
+    await servers.close()
     database = await Database.connect(url, name="test")
     broker = await Broker.connect(own_nats.url, name="test")
     world = World(url, own_nats.url, database, broker)
@@ -51,13 +53,7 @@ async def own_world(own_postgres, own_nats):
 
 @pytest.fixture
 def app():
-    app = App("test")
-
-    @app.job("tick", group="ops")
-    @every(seconds=1)
-    async def tick(ctx): ...
-
-    return app
+    return ticking()
 
 
 async def completed(world) -> int:
@@ -88,22 +84,22 @@ async def start_services(world, app):
     return scheduler
 
 
-@pytest.mark.parametrize("ending", ["stop", "kill"])
-async def test_nats_restarts(own_world, own_nats, app, ending):
-    scheduler = await start_services(own_world, app)
-    await getattr(own_nats, ending)()
-    await own_nats.start()
-    await wait_for_completions(own_world)
-    await stop_tick_and_settle(own_world, scheduler)
+async def check_restarts(world, server, app) -> None:
+    """Stop the server, and then kill it; work completes after each start."""
+    scheduler = await start_services(world, app)
+    for end in (server.stop, server.kill):
+        await end()
+        await server.start()
+        await wait_for_completions(world)
+    await stop_tick_and_settle(world, scheduler)
 
 
-@pytest.mark.parametrize("ending", ["stop", "kill"])
-async def test_postgres_restarts(own_world, own_postgres, app, ending):
-    scheduler = await start_services(own_world, app)
-    await getattr(own_postgres, ending)()
-    await own_postgres.start()
-    await wait_for_completions(own_world)
-    await stop_tick_and_settle(own_world, scheduler)
+async def test_nats_restarts(own_world, own_nats, app):
+    await check_restarts(own_world, own_nats, app)
+
+
+async def test_postgres_restarts(own_world, own_postgres, app):
+    await check_restarts(own_world, own_postgres, app)
     assert await own_world.value("SELECT count(*) FROM dispatcher.rejected") == 0
 
 

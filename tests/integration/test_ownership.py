@@ -1,17 +1,7 @@
 """Ownership of settings: operators own single fields; code releases settings it omits."""
 
 import pytest
-import pytest_asyncio
 from headway import App, every, retry
-from headway_contract.manifests import ChangeRequest
-from headway_contract.operations import ChangeGroupRequest
-from headway_scheduler.operate import changes
-from support.timeline import Timeline
-
-
-@pytest_asyncio.fixture
-async def timeline(database) -> Timeline:
-    return Timeline(database)
 
 
 def app_with(name: str = "billing", *, policy=None, manifest: str | None = "a", **group) -> App:
@@ -36,8 +26,7 @@ class TestGroups:
     async def test_a_setting_that_code_no_longer_states_returns_to_its_default(self, timeline):
         stated = {"max_active": 3, "priority": 7, "enabled": False, "rate": "5/minute"}
         await timeline.declare(app_with(**stated))
-        timeline.at(minutes=10)
-        assert (await timeline.tick()).fired == 0
+        assert (await timeline.tick(minutes=10)).fired == 0
         applied = await timeline.declare(app_with())
         assert await group_of(timeline) == (None, 0, True, None)
         assert [warning.partition("changes: ")[2] for warning in applied.warnings] == [
@@ -46,8 +35,7 @@ class TestGroups:
             "enabled from False to True: no code states it any more",
             "rate from 5/minute to None: no code states it any more",
         ]
-        timeline.at(minutes=15)
-        assert (await timeline.tick()).fired == 1
+        assert (await timeline.tick(minutes=15)).fired == 1
         assert await timeline.ledger("a") == [
             ("5-10", "skipped", "group_disabled"),
             ("15", "queued", None),
@@ -56,12 +44,10 @@ class TestGroups:
 
     async def test_an_operators_field_stays_and_only_that(self, timeline):
         await timeline.declare(app_with(max_active=3, priority=7))
-        request = ChangeGroupRequest(group="ops", max_active=2, actor="me")
-        await timeline.do(changes.change_group, request)
+        await timeline.change_group("ops", max_active=2, actor="me")
         await timeline.declare(app_with())
         assert await group_of(timeline) == (2, 0, True, None)
-        back = ChangeGroupRequest(group="ops", give_back=["max_active"])
-        await timeline.do(changes.change_group, back)
+        await timeline.change_group("ops", give_back=["max_active"])
         assert await group_of(timeline) == (None, 0, True, None)
 
     async def test_an_application_gives_up_only_its_own_statements(self, timeline):
@@ -73,13 +59,12 @@ class TestGroups:
         assert await group_of(timeline) == (None, 0, True, None), "it no longer names the group"
 
 
-async def test_a_plan_shows_which_group_settings_return_to_their_default(world):
+async def test_a_plan_shows_which_group_settings_return_to_their_default(world, client):
     await world.scheduler_of_files(app_with(max_active=3, enabled=False), tick="off")
-    async with world.client() as client:
-        await client.change_group("ops", max_active=4)
-        planned = await client.plan(app_with().definitions())
-        applied = await client.apply(app_with().definitions())
-        [group] = await client.groups()
+    await client.change_group("ops", max_active=4)
+    planned = await client.plan(app_with().definitions())
+    applied = await client.apply(app_with().definitions())
+    [group] = await client.groups()
     warning = (
         "group 'ops', which has 1 manifest, changes: enabled from False to True: "
         "no code states it any more"
@@ -112,7 +97,7 @@ LATER = retry(attempts=5, interval=20, backoff=4, abort_on=["Fatal"])
 )
 async def test_an_operator_owns_single_fields_of_the_retry_policy(timeline, change, kept):
     await timeline.declare(app_with(policy=FIRST))
-    await timeline.do(changes.change, ChangeRequest(manifest="a", **change))
+    await timeline.change("a", **change)
     applied = await timeline.declare(app_with(policy=LATER))
     wanted = app_with(policy=LATER).definitions().manifests[0].retry
     stored = (await timeline.manifest("a"))["terms"]["retry"]
@@ -134,24 +119,22 @@ async def test_an_operator_owns_single_fields_of_the_retry_policy(timeline, chan
 
 async def test_a_field_is_given_back_alone(timeline):
     await timeline.declare(app_with(policy=FIRST))
-    both = ChangeRequest(manifest="a", attempts=9, interval_seconds=7)
-    await timeline.do(changes.change, both)
-    await timeline.do(changes.change, ChangeRequest(manifest="a", give_back=["attempts"]))
+    await timeline.change("a", attempts=9, interval_seconds=7)
+    await timeline.change("a", give_back=["attempts"])
     await timeline.declare(app_with(policy=LATER))
     row = await timeline.manifest("a")
     assert (row["terms"]["retry"]["attempts"], row["terms"]["retry"]["interval_seconds"]) == (5, 7)
     assert row["operator_fields"] == ["interval"]
-    await timeline.do(changes.change, ChangeRequest(manifest="a", give_back=["retry"]))
+    await timeline.change("a", give_back=["retry"])
     await timeline.declare(app_with(policy=LATER))
     assert (await timeline.manifest("a"))["terms"]["retry"]["interval_seconds"] == 20
 
 
-async def test_a_manifest_shows_the_owner_of_each_field_and_how_to_give_it_back(world):
+async def test_a_manifest_shows_the_owner_of_each_field_and_how_to_give_it_back(world, client):
     await world.scheduler(app_with(policy=FIRST), tick="off")
-    async with world.client("ada") as client:
-        await client.change("a", attempts=9)
-        found = await client.manifest("a")
-        planned = await client.plan(app_with(policy=LATER).definitions())
+    await client.change("a", attempts=9)
+    found = await client.manifest("a")
+    planned = await client.plan(app_with(policy=LATER).definitions())
     owners = {
         owner.field: (owner.value, owner.owner, owner.application, owner.give_back)
         for owner in found.owners

@@ -7,9 +7,8 @@ import pytest
 from headway import App, every, retry
 from headway.worker.runtime import WorkerSettings
 from headway_clock import utc_now
-from headway_contract import decode
 from headway_contract.dead_letters import LetterFilter
-from headway_contract.work import RetryPolicy
+from headway_contract.work import RetryPolicy, WorkQueued
 from headway_dispatcher.settings import DispatcherSettings
 from headway_scheduler.settings import SchedulerSettings
 from support.cadences import when_made_due
@@ -62,9 +61,7 @@ class TestScheduling:
         await timeline.declare(app)
         due_at = timeline.at(hours=1)
         await timeline.tick()
-        rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
-        payloads = [event.data for row in rows for event in decode(row["body"])]
-        [queued] = [data for data in payloads if data.type == "headway.work.queued.v1"]
+        [queued] = await timeline.outbox(WorkQueued)
         manifest = await timeline.manifest("nightly")
         assert (queued.job, queued.input, queued.group) == ("report", {"day": 3}, "ops")
         assert (queued.manifest_id, queued.manifest) == (manifest["id"], "nightly")
@@ -98,8 +95,7 @@ class TestWorkers:
             await release.wait()
             return "done"
 
-        await world.dispatcher()
-        worker = await world.worker(app_with(job))
+        worker = await world.serve(app_with(job))
         await queue(world)
         await begun.wait()
         stopping = asyncio.create_task(world.stop_workers())
@@ -120,8 +116,7 @@ class TestWorkers:
             await release.wait()
             running -= 1
 
-        await world.dispatcher()
-        await world.worker(app_with(job), worker_slots=2)
+        await world.serve(app_with(job), worker_slots=2)
         for _ in range(6):
             await queue(world)
         await world.until(
@@ -139,8 +134,7 @@ class TestWorkers:
             if len(attempts) == 1:
                 raise ConnectionError("the line was cut")
 
-        await world.dispatcher()
-        await world.worker(app_with(job), worker_name="w1")
+        await world.serve(app_with(job), worker_name="w1")
         await queue(world, retry=RetryPolicy(attempts=2, interval_seconds=0))
         await until_run(world, "completed")
         first, second = await world.rows("SELECT * FROM dispatcher.metadata ORDER BY attempt")

@@ -5,13 +5,13 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 from headway import App, catch_up, every
-from headway_contract import decode
-from headway_contract.manifests import PauseRequest, ResumeRequest, TriggerRequest
+from headway_contract.manifests import PauseRequest, ResumeRequest
+from headway_contract.work import ManifestChanged
 from headway_errors import NotFound, Rejected
 from headway_relay import Handover
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.lookup import find_manifest
-from headway_scheduler.operate import changes, pause, triggers
+from headway_scheduler.operate import pause
 from headway_scheduler.operate.pause import Windows
 from headway_service_kit.passes import Wakeup
 from support.timeline import START, Timeline
@@ -48,8 +48,7 @@ async def test_missed_times_are_handled_by_each_policy_and_shown_before(timeline
     paused = await pause_manifest(timeline, **ALL, reason="new disks")
     assert (paused.count, paused.text) == (4, "4 manifests paused until they are resumed")
     for minutes in (10, 20, 35):
-        timeline.at(minutes=minutes)
-        await timeline.tick()
+        await timeline.tick(minutes=minutes)
     assert await timeline.rows("SELECT FROM scheduler.work") == []
     assert await timeline.ledger("once") == []
     foreseen = await resume(timeline, **ALL, dry_run=True)
@@ -71,8 +70,7 @@ async def test_missed_times_are_handled_by_each_policy_and_shown_before(timeline
         ("20", "queued", None),
         ("30", "owed", "still_outstanding"),
     ]
-    timeline.at(minutes=40)
-    await timeline.tick()
+    await timeline.tick(minutes=40)
     assert (await timeline.ledger("never"))[-1] == ("40", "queued", None)
     audit = await timeline.rows(
         "SELECT type, source, subject, data FROM scheduler.history WHERE source = 'operator/me'"
@@ -112,8 +110,7 @@ async def test_a_window_ends_by_itself(timeline):
     await pause_manifest(timeline, manifests=["once"], until=until, reason="backup")
     windows = Windows(timeline.database, relay=Handover(), tick=Wakeup())
     assert await windows.run_once() == 25 * 60
-    timeline.at(minutes=20)
-    await timeline.tick()
+    await timeline.tick(minutes=20)
     assert await windows.run_once() == 5 * 60
     timeline.at(minutes=26)
     assert await windows.run_once() == 0.0
@@ -151,27 +148,19 @@ async def test_pausing_again_in_the_same_way_changes_nothing(timeline):
 
 
 async def test_the_dispatcher_holds_what_waits_and_what_is_triggered_runs(timeline):
-    timeline.at(minutes=10)
-    await timeline.tick()
+    await timeline.tick(minutes=10)
     await timeline.settle("once")
     await pause_manifest(timeline, manifests=["once"])
-    answer = await timeline.do(triggers.trigger, TriggerRequest(manifest="once"))
+    answer = await timeline.trigger("once")
     assert answer.result == "queued"
     await resume(timeline, manifests=["once"])
-    rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
-    switched = [
-        event.data.enabled
-        for row in rows
-        for event in decode(row["body"])
-        if event.type == "headway.manifest.changed.v1"
-    ]
-    assert switched == [False, True]
+    switched = await timeline.outbox(ManifestChanged)
+    assert [change.enabled for change in switched] == [False, True]
 
 
 async def test_a_dependent_follows_the_success_of_meanwhile(timeline):
     await pause_manifest(timeline, manifests=["child"])
-    timeline.at(minutes=10)
-    await timeline.tick()
+    await timeline.tick(minutes=10)
     await timeline.settle("two")
     assert await timeline.ledger("child") == []
     [effect] = (await resume(timeline, manifests=["child"], dry_run=True)).manifests
@@ -181,8 +170,7 @@ async def test_a_dependent_follows_the_success_of_meanwhile(timeline):
 
 
 async def test_work_under_way_ends_and_its_times_are_accounted_for_up_to_the_pause(timeline):
-    timeline.at(minutes=10)
-    await timeline.tick()
+    await timeline.tick(minutes=10)
     timeline.at(minutes=25)
     await pause_manifest(timeline, manifests=["once"])
     timeline.at(minutes=31)
@@ -199,14 +187,13 @@ async def test_work_under_way_ends_and_its_times_are_accounted_for_up_to_the_pau
 
 
 async def test_a_paused_manifest_that_is_disabled_stays_disabled(timeline):
-    from headway_contract.manifests import ChangeRequest
 
     await pause_manifest(timeline, manifests=["once"])
-    await timeline.do(changes.change, ChangeRequest(manifest="once", enabled=False))
+    await timeline.change("once", enabled=False)
     timeline.at(minutes=15)
     [effect] = (await resume(timeline, manifests=["once"])).manifests
     assert effect.text == "it stays held: manifest_disabled"
-    await timeline.do(changes.change, ChangeRequest(manifest="once", enabled=True))
+    await timeline.change("once", enabled=True)
     assert await timeline.ledger("once") == [("10", "skipped", "manifest_disabled")]
 
 

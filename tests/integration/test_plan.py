@@ -41,16 +41,15 @@ async def everything(world) -> list:
     return [await world.rows(f"SELECT * FROM scheduler.{table['name']}") for table in tables]
 
 
-async def test_a_plan_shows_the_result_of_apply_and_changes_nothing(world):
+async def test_a_plan_shows_the_result_of_apply_and_changes_nothing(world, client):
     await world.scheduler_of_files(
         app_with(stays=daily("01:00"), moves=daily("02:00"), goes=daily("03:00")), tick="off"
     )
     wanted = app_with(stays=daily("01:00"), moves=daily("04:00"), comes=daily("05:00"))
-    async with world.client() as client:
-        before = await everything(world)
-        planned = await client.plan(wanted.definitions(), days=3)
-        assert await everything(world) == before
-        applied = await client.apply(wanted.definitions())
+    before = await everything(world)
+    planned = await client.plan(wanted.definitions(), days=3)
+    assert await everything(world) == before
+    applied = await client.apply(wanted.definitions())
     assert (planned.owner, planned.created, planned.changed) == ("billing", ["comes"], ["moves"])
     assert (planned.unchanged, planned.pruned) == (1, ["goes"])
     assert structs.replace(planned, fires=[]) == applied
@@ -66,31 +65,29 @@ async def test_a_plan_shows_the_result_of_apply_and_changes_nothing(world):
     ("policy", "pruned", "disabled", "vanish"),
     [("delete", ["goes"], [], 1), ("disable", [], ["goes"], 1), ("keep", [], [], 0)],
 )
-async def test_what_is_no_longer_declared(world, policy, pruned, disabled, vanish):
+async def test_what_is_no_longer_declared(world, client, policy, pruned, disabled, vanish):
     await world.scheduler_of_files(app_with(goes=daily("03:00")), tick="off")
-    async with world.client() as client:
-        planned = await client.plan(app_with().definitions(), prune=policy, days=1)
-        applied = await client.apply(app_with().definitions(), prune=policy)
+    planned = await client.plan(app_with().definitions(), prune=policy, days=1)
+    applied = await client.apply(app_with().definitions(), prune=policy)
     assert (planned.pruned, planned.disabled) == (pruned, disabled)
     assert (applied.pruned, applied.disabled) == (pruned, disabled)
     assert sum(len(change.vanish) for change in planned.fires) == vanish
 
 
-async def test_an_undeclared_manifest_is_reported_once_and_may_return(world):
+async def test_an_undeclared_manifest_is_reported_once_and_may_return(world, client):
     await world.scheduler_of_files(app_with(goes=daily("03:00")), tick="off", prune="disable")
-    async with world.client() as client:
-        await client.apply(app_with().definitions())
-        again = await client.plan(app_with().definitions())
-        assert (again.disabled, again.fires) == ([], [])
-        assert (await client.apply(app_with().definitions())).disabled == []
-        text = (await client.explain("goes")).text
-        assert "its application no longer declares it (by " in text
-        back = await client.plan(app_with(goes=daily("03:00")).definitions(), days=2)
-        assert back.changed == ["goes"]
-        assert [len(change.appear) for change in back.fires] == [2]
+    await client.apply(app_with().definitions())
+    again = await client.plan(app_with().definitions())
+    assert (again.disabled, again.fires) == ([], [])
+    assert (await client.apply(app_with().definitions())).disabled == []
+    text = (await client.explain("goes")).text
+    assert "its application no longer declares it (by " in text
+    back = await client.plan(app_with(goes=daily("03:00")).definitions(), days=2)
+    assert back.changed == ["goes"]
+    assert [len(change.appear) for change in back.fires] == [2]
 
 
-async def test_only_what_changes_when_it_fires_is_listed(world):
+async def test_only_what_changes_when_it_fires_is_listed(world, client):
     await world.scheduler_of_files(
         app_with(busy=daily("01:00"), off=daily("02:00"), late=daily("03:00"), x=daily("04:00")),
         tick="off",
@@ -102,8 +99,7 @@ async def test_only_what_changes_when_it_fires_is_listed(world):
     wanted.schedule("late", job="job", when=daily("03:00"), jitter=80_000)
     every_day = exclude_days("mon", "tue", "wed", "thu", "fri", "sat")
     wanted.schedule("x", job="job", when=daily("04:00", exclude=every_day))
-    async with world.client() as client:
-        planned = await client.plan(wanted.definitions(), days=7)
+    planned = await client.plan(wanted.definitions(), days=7)
     assert planned.changed == ["busy", "late", "off", "x"]
     changes = {change.manifest: change for change in planned.fires}
     assert set(changes) == {"late", "off", "x"}
@@ -114,28 +110,26 @@ async def test_only_what_changes_when_it_fires_is_listed(world):
     assert all(fire.excluded for fire in changes["x"].vanish)
 
 
-async def test_what_an_operator_has_touched_stays(world):
+async def test_what_an_operator_has_touched_stays(world, client):
     await world.scheduler_of_files(app_with(a=daily("01:00")), tick="off")
-    async with world.client() as client:
-        await client.disable("a")
-        planned = await client.plan(app_with(a=daily("05:00")).definitions(), days=7)
+    await client.disable("a")
+    planned = await client.plan(app_with(a=daily("05:00")).definitions(), days=7)
     assert (planned.changed, planned.fires) == (["a"], [])
 
 
-async def test_days_of_clock_changes_are_marked(world):
+async def test_days_of_clock_changes_are_marked(world, client):
     await world.scheduler_of_files(app_with(), tick="off")
     # The clock changes on Sundays; in summer it does not change for more than 100 days.
     when = {"at": "02:30", "tz": "Europe/Berlin"}
     definitions = app_with(a=daily(**when), sundays=weekly("sun", **when)).definitions()
-    async with world.client() as client:
-        planned = await client.plan(definitions, days=370)
+    planned = await client.plan(definitions, days=370)
     changes = {change.manifest: change for change in planned.fires}
     assert (len(changes["a"].appear), changes["a"].appearing > 360) == (100, True)
     assert len(changes["sundays"].appear) == changes["sundays"].appearing
     assert {fire.dst for fire in changes["sundays"].appear if fire.dst} == {"gap", "repeated"}
 
 
-async def test_dense_cadences_and_many_manifests_stay_cheap_and_fit_into_a_message(world):
+async def test_dense_cadences_and_many_manifests_stay_cheap_and_fit_into_a_message(world, client):
     await world.scheduler_of_files(app_with(old=daily("01:00")), tick="off")
     app = app_with(dense=every(seconds=1), old=daily("02:00"))
     app.schedule_many(
@@ -144,10 +138,9 @@ async def test_dense_cadences_and_many_manifests_stay_cheap_and_fit_into_a_messa
         items=[(number, None) for number in range(3000)],
         when=cron("*/5 * * * *"),
     )
-    async with world.client() as client:
-        began = monotonic()
-        planned = await client.plan(app.definitions(), days=3660)
-        assert monotonic() - began < 15
+    began = monotonic()
+    planned = await client.plan(app.definitions(), days=3660)
+    assert monotonic() - began < 15
     assert len(planned.created) == 3001
     changes = {change.manifest: change for change in planned.fires}
     assert changes["old"].vanishing in (3659, 3660), "existing manifests come first"
@@ -158,60 +151,56 @@ async def test_dense_cadences_and_many_manifests_stay_cheap_and_fit_into_a_messa
     assert (planned.left_out.appearing, planned.left_out.not_compared) == (2002 * MOST_COMPARED, 0)
 
 
-async def test_a_day_that_is_excluded_among_thousands_of_times_is_seen(world):
+async def test_a_day_that_is_excluded_among_thousands_of_times_is_seen(world, client):
     await world.scheduler_of_files(app_with(busy=every(minutes=1)), tick="off")
     now: datetime = await world.value("SELECT clock_timestamp()")
     day = exclude_dates(f"{now + timedelta(days=3):%Y-%m-%d}")
-    async with world.client() as client:
-        planned = await client.plan(app_with(busy=every(minutes=1, exclude=day)).definitions())
+    planned = await client.plan(app_with(busy=every(minutes=1, exclude=day)).definitions())
     [change] = planned.fires
     assert (change.vanishing, change.appearing) == (1440, 0)
     assert change.unchanged in (6 * 1440, 6 * 1440 + 1), "one time is late if a minute has ended"
     assert (len(change.vanish), change.compared_until, planned.left_out) == (100, None, None)
 
 
-async def test_settings_of_groups_are_shown(world):
+async def test_settings_of_groups_are_shown(world, client):
     await world.scheduler_of_files(app_with(a=manual()), tick="off")
     wanted = app_with(a=manual())
     wanted.group("ops", max_active=3, enabled=False)
-    async with world.client() as client:
-        planned = await client.plan(wanted.definitions())
+    planned = await client.plan(wanted.definitions())
     assert planned.warnings == [
         "group 'ops', which has 1 manifest, changes: max_active from None to 3",
         "group 'ops', which has 1 manifest, changes: enabled from True to False",
     ]
 
 
-async def test_limits_of_jobs_are_shown_except_those_that_operators_set(world, nats_url):
+async def test_limits_of_jobs_are_shown_except_those_that_operators_set(world, client, nats_url):
     def limited(**limits) -> Definitions:
         app = App("billing")
         app.job("job", **limits)(lambda ctx: None)
         return app.definitions()
 
     await world.scheduler_of_files(app_with(), tick="off")
-    async with world.client() as client:
-        await client.apply(limited(max_active=3, rate="5/minute"))
-        assert (await client.plan(limited(max_active=3, rate="5/minute"))).warnings == []
-        wanted = limited(max_active=2, batch=10)
-        assert (await client.plan(wanted)).warnings == [
-            "job 'job' changes: max_active from 3 to 2",
-            "job 'job' changes: rate from 5/minute to None",
-            "job 'job' changes: batch from 1 to 10",
-        ]
-        await client.change_job("job", max_active=7)
-        await client.apply(wanted)
-        assert (await client.plan(limited(max_active=1, batch=10))).warnings == []
+    await client.apply(limited(max_active=3, rate="5/minute"))
+    assert (await client.plan(limited(max_active=3, rate="5/minute"))).warnings == []
+    wanted = limited(max_active=2, batch=10)
+    assert (await client.plan(wanted)).warnings == [
+        "job 'job' changes: max_active from 3 to 2",
+        "job 'job' changes: rate from 5/minute to None",
+        "job 'job' changes: batch from 1 to 10",
+    ]
+    await client.change_job("job", max_active=7)
+    await client.apply(wanted)
+    assert (await client.plan(limited(max_active=1, batch=10))).warnings == []
 
 
-async def test_an_older_generation_would_change_nothing(world):
+async def test_an_older_generation_would_change_nothing(world, client):
     await world.scheduler_of_files(app_with(generation=7, a=manual()), tick="off")
-    async with world.client() as client:
-        planned = await client.plan(app_with(generation=6, b=manual()).definitions())
+    planned = await client.plan(app_with(generation=6, b=manual()).definitions())
     assert (planned.stale, planned.created) == (True, [])
     assert "generation 7" in planned.warnings[0]
 
 
-async def test_problems_are_refused_all_together(world):
+async def test_problems_are_refused_all_together(world, client):
     await world.scheduler_of_files(app_with(a=manual()), tick="off")
     [good] = app_with(b=manual()).definitions().manifests
     bad = Definitions(
@@ -221,28 +210,25 @@ async def test_problems_are_refused_all_together(world):
             structs.replace(good, external_id="a"),
         ),
     )
-    async with world.client() as client:
-        with pytest.raises(RequestFailed) as caught:
-            await client.plan(bad)
-        for words in ("'two words' is not valid", "'nobody', which is not declared", "belongs to"):
-            assert words in str(caught.value)
+    with pytest.raises(RequestFailed) as caught:
+        await client.plan(bad)
+    for words in ("'two words' is not valid", "'nobody', which is not declared", "belongs to"):
+        assert words in str(caught.value)
 
 
-async def test_a_timing_that_never_fires_from_now_on_is_refused(world):
+async def test_a_timing_that_never_fires_from_now_on_is_refused(world, client):
     await world.scheduler_of_files(app_with(), tick="off")
     never = app_with(a=cron("0 0 29 2 *", days="thu")).definitions()
-    async with world.client() as client:
-        for ask in (client.plan, client.apply):
-            with pytest.raises(RequestFailed, match=r"manifest 'a': cron 0 0 29 2 \* never fires"):
-                await ask(never)
+    for ask in (client.plan, client.apply):
+        with pytest.raises(RequestFailed, match=r"manifest 'a': cron 0 0 29 2 \* never fires"):
+            await ask(never)
 
 
 @pytest.mark.parametrize("body", [b"", b"nonsense", b"x\x9c"])
-async def test_malformed_definitions_are_refused(world, body):
+async def test_malformed_definitions_are_refused(world, client, body):
     await world.scheduler_of_files(app_with(), tick="off")
-    async with world.client() as client:
-        with pytest.raises(RequestFailed, match="not definitions"):
-            await client._console.ask("POST", "/plan", ApplyRequest(definitions=body), ApplyAnswer)
+    with pytest.raises(RequestFailed, match="not definitions"):
+        await client._console.ask("POST", "/plan", ApplyRequest(definitions=body), ApplyAnswer)
 
 
 @pytest.mark.parametrize(
@@ -282,13 +268,12 @@ async def test_no_transaction_is_open_while_fire_times_are_computed(
     assert idle == [0], "the server ends a transaction that stays idle"
 
 
-async def test_a_one_shot_that_is_just_late_still_appears(world):
+async def test_a_one_shot_that_is_just_late_still_appears(world, client):
     await world.scheduler_of_files(app_with(), tick="off")
     now: datetime = await world.value("SELECT clock_timestamp()")
     app = app_with()
     from headway import once
 
     app.schedule("shot", job="job", when=once(f"{now - timedelta(seconds=20):%Y-%m-%d %H:%M:%S}"))
-    async with world.client() as client:
-        [change] = (await client.plan(app.definitions())).fires
+    [change] = (await client.plan(app.definitions())).fires
     assert len(change.appear) == 1

@@ -5,37 +5,12 @@ from itertools import permutations
 from uuid import UUID, uuid4
 
 import pytest
-import pytest_asyncio
-from headway import App, allow, catch_up, every, exclude_times, once, skip_missed, spaced
+from headway import App, allow, catch_up, every, exclude_times, skip_missed, spaced
 from headway.define.packing import pack, unpack
-from headway_contract.manifests import ChangeRequest, TriggerRequest
-from headway_contract.operations import ChangeGroupRequest
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, WorkSettled
-from headway_scheduler.operate import changes, triggers
-from support.timeline import Timeline
+from support.timeline import Timeline, minutely
 
 pytestmark = pytest.mark.thorough
-
-
-@pytest_asyncio.fixture
-async def timeline(database) -> Timeline:
-    return Timeline(database)
-
-
-def app_with(when=None, **options) -> App:
-    app = App("test")
-    app.job("job", group="ops")(lambda ctx: None)
-    app.schedule("a", job="job", when=when or every(minutes=1), **options)
-    return app
-
-
-async def switch(timeline, *, enabled: bool) -> None:
-    await timeline.do(changes.change, ChangeRequest(manifest="a", enabled=enabled, actor="me"))
-
-
-async def switch_group(timeline, *, enabled: bool) -> None:
-    request = ChangeGroupRequest(group="ops", enabled=enabled, actor="me")
-    await timeline.do(changes.change_group, request)
 
 
 async def unresolved(timeline) -> set[UUID]:
@@ -46,26 +21,22 @@ async def unresolved(timeline) -> set[UUID]:
 
 class TestOverlap:
     async def test_skip_leaves_one_row_for_all_that_came_due_meanwhile(self, timeline):
-        await timeline.declare(app_with())
-        timeline.at(minutes=1)
-        assert (await timeline.tick()).fired == 1
-        timeline.at(minutes=5.5)
-        assert (await timeline.tick()).fired == 0
+        await timeline.declare(minutely())
+        assert (await timeline.tick(minutes=1)).fired == 1
+        assert (await timeline.tick(minutes=5.5)).fired == 0
         assert await timeline.ledger("a") == [("1", "queued", None)], "a pause costs nothing"
         await timeline.settle("a")
         assert await timeline.ledger("a") == [
             ("1", "queued", None),
             ("2-5", "skipped", "still_outstanding"),
         ]
-        timeline.at(minutes=6)
-        assert (await timeline.tick()).fired == 1
+        assert (await timeline.tick(minutes=6)).fired == 1
 
     async def test_times_due_after_the_work_ended_are_missed_and_not_outstanding(self, timeline):
         """The outcome arrives late: times that came due after the work had ended are missed."""
-        await timeline.declare(app_with())
+        await timeline.declare(minutely())
         ended = timeline.at(minutes=3.5)
-        timeline.at(minutes=1)
-        await timeline.tick()
+        await timeline.tick(minutes=1)
         timeline.at(minutes=10.5)
         await timeline.settle("a", at=ended)
         assert await timeline.ledger("a") == [
@@ -76,10 +47,9 @@ class TestOverlap:
         ]
 
     async def test_queue_one(self, timeline):
-        await timeline.declare(app_with(overlap="queue_one"))
+        await timeline.declare(minutely(overlap="queue_one"))
         for minute in (1, 2, 3):
-            timeline.at(minutes=minute)
-            await timeline.tick()
+            await timeline.tick(minutes=minute)
         timeline.at(minutes=3.5)
         assert len(await timeline.under_way("a")) == 1
         await timeline.settle("a")
@@ -93,23 +63,20 @@ class TestOverlap:
         ]
 
     async def test_allow_runs_several_in_slots_of_their_own(self, timeline):
-        await timeline.declare(app_with(overlap=allow(2)))
+        await timeline.declare(minutely(overlap=allow(2)))
         for minute in (1, 2, 3):
-            timeline.at(minutes=minute)
-            await timeline.tick()
+            await timeline.tick(minutes=minute)
         assert [row["slot"] for row in await timeline.under_way("a")] == [0, 1]
         timeline.at(minutes=3.5)
         await timeline.settle("a")
-        timeline.at(minutes=4)
-        await timeline.tick()
+        await timeline.tick(minutes=4)
         assert sorted(row["slot"] for row in await timeline.under_way("a")) == [0, 1]
         assert ("3", "skipped", "still_outstanding") in await timeline.ledger("a")
 
     async def test_cancel_running_asks_the_old_one_to_stop_and_follows_it(self, timeline):
-        await timeline.declare(app_with(overlap="cancel_running"))
+        await timeline.declare(minutely(overlap="cancel_running"))
         for minute in (1, 2):
-            timeline.at(minutes=minute)
-            await timeline.tick()
+            await timeline.tick(minutes=minute)
         [work] = await timeline.under_way("a")
         rows = await timeline.rows(
             "SELECT body FROM scheduler.outbox WHERE message_id = $1", f"cancel.{work['id']}.1"
@@ -123,20 +90,17 @@ class TestOverlap:
 
 class TestMissed:
     async def test_by_default_it_fires_once(self, timeline):
-        await timeline.declare(app_with())
-        timeline.at(hours=3, seconds=30)
-        assert (await timeline.tick()).fired == 1
+        await timeline.declare(minutely())
+        assert (await timeline.tick(hours=3, seconds=30)).fired == 1
         assert await timeline.ledger("a") == [
             ("1-179", "skipped", "missed"),
             ("180", "queued", None),
         ]
 
     async def test_skip_waits_for_the_next_one(self, timeline):
-        await timeline.declare(app_with(every(hours=1), misfire=skip_missed()))
-        timeline.at(hours=3, minutes=2)
-        assert (await timeline.tick()).fired == 0
-        timeline.at(hours=4)
-        assert (await timeline.tick()).fired == 1
+        await timeline.declare(minutely(every(hours=1), misfire=skip_missed()))
+        assert (await timeline.tick(hours=3, minutes=2)).fired == 0
+        assert (await timeline.tick(hours=4)).fired == 1
         assert await timeline.ledger("a") == [
             ("60-180", "skipped", "missed"),
             ("240", "queued", None),
@@ -146,9 +110,8 @@ class TestMissed:
     async def test_catch_up_makes_good_for_the_last_ones_one_after_the_other(
         self, timeline, overlap
     ):
-        await timeline.declare(app_with(every(hours=1), misfire=catch_up(3), overlap=overlap))
-        timeline.at(hours=5, minutes=2)
-        assert (await timeline.tick()).fired == 1
+        await timeline.declare(minutely(every(hours=1), misfire=catch_up(3), overlap=overlap))
+        assert (await timeline.tick(hours=5, minutes=2)).fired == 1
         for minute in (5, 10, 15):
             timeline.at(hours=5, minutes=minute)
             [work] = await timeline.under_way("a")
@@ -164,9 +127,9 @@ class TestMissed:
 
     async def test_a_deployment_during_the_outage_loses_nothing(self, timeline):
         """Times that came due under the old definition are decided by the old definition."""
-        await timeline.declare(app_with(every(hours=1)))
+        await timeline.declare(minutely(every(hours=1)))
         timeline.at(hours=2, minutes=30)
-        await timeline.declare(app_with(every(hours=4)))
+        await timeline.declare(minutely(every(hours=4)))
         assert await timeline.ledger("a") == [("60", "skipped", "missed"), ("120", "queued", None)]
         assert (await timeline.manifest("a"))["next_due_at"] == timeline.at(hours=4)
 
@@ -174,43 +137,40 @@ class TestMissed:
 class TestPauses:
     @pytest.mark.parametrize(
         ("set_enabled", "reason"),
-        [(switch, "manifest_disabled"), (switch_group, "group_disabled")],
+        [(Timeline.change, "manifest_disabled"), (Timeline.change_group, "group_disabled")],
     )
     async def test_a_disabled_manifest_or_group_has_one_row_for_all_skipped_times(
         self, timeline, set_enabled, reason
     ):
-        await timeline.declare(app_with())
+        await timeline.declare(minutely())
         await set_enabled(timeline, enabled=False)
-        timeline.at(minutes=90.5)
-        assert (await timeline.tick()).fired == 0
+        assert (await timeline.tick(minutes=90.5)).fired == 0
         await set_enabled(timeline, enabled=True)
         assert await timeline.ledger("a") == [("1-90", "skipped", reason)]
-        timeline.at(minutes=91)
-        assert (await timeline.tick()).fired == 1
+        assert (await timeline.tick(minutes=91)).fired == 1
 
     async def test_excluded_times_before_a_pause_are_not_blamed_on_it(self, timeline):
         """The tick sleeps through an exclusion, so these times are undecided when the pause begins."""
-        await timeline.declare(app_with(exclude=[exclude_times("12:01-12:30")]))
+        await timeline.declare(minutely(exclude=[exclude_times("12:01-12:30")]))
         timeline.at(minutes=10.5)
-        await switch(timeline, enabled=False)
+        await timeline.change(enabled=False)
         timeline.at(minutes=35.5)
-        await switch(timeline, enabled=True)
+        await timeline.change(enabled=True)
         assert await timeline.ledger("a") == [
             ("1-10", "skipped", "excluded: between 12:01-12:30"),
             ("11-35", "skipped", "manifest_disabled"),
         ]
-        timeline.at(minutes=36)
-        assert (await timeline.tick()).fired == 1
+        assert (await timeline.tick(minutes=36)).fired == 1
 
     async def test_consecutive_pauses_have_separate_rows(self, timeline):
-        await timeline.declare(app_with())
-        await switch(timeline, enabled=False)
+        await timeline.declare(minutely())
+        await timeline.change(enabled=False)
         timeline.at(minutes=2.5)
-        await switch_group(timeline, enabled=False)
+        await timeline.change_group(enabled=False)
         timeline.at(minutes=4.5)
-        await switch(timeline, enabled=True)
+        await timeline.change(enabled=True)
         timeline.at(minutes=6.5)
-        await switch_group(timeline, enabled=True)
+        await timeline.change_group(enabled=True)
         assert await timeline.ledger("a") == [
             ("1-2", "skipped", "manifest_disabled"),
             ("3-4", "skipped", "group_disabled"),
@@ -219,14 +179,12 @@ class TestPauses:
 
     @pytest.mark.parametrize("retried", [True, False])
     async def test_a_dead_letter_blocks_until_it_is_resolved(self, timeline, retried):
-        await timeline.declare(app_with())
-        timeline.at(minutes=1)
-        await timeline.tick()
+        await timeline.declare(minutely())
+        await timeline.tick(minutes=1)
         timeline.at(minutes=1.5)
         work, letter = await timeline.dead_letter("a")
         assert (await timeline.manifest("a"))["blocked_by"] == letter
-        timeline.at(minutes=20.5)
-        assert (await timeline.tick()).fired == 0
+        assert (await timeline.tick(minutes=20.5)).fired == 0
         await timeline.resolve("a", work, letter, retried=retried)
         assert await timeline.ledger("a") == [
             ("1", "queued", None),
@@ -235,45 +193,39 @@ class TestPauses:
         assert (await timeline.manifest("a"))["blocked_by"] is None
         under_way = [(row["id"], row["round"]) for row in await timeline.under_way("a")]
         assert under_way == ([(work, 2)] if retried else [])
-        timeline.at(minutes=21)
-        assert (await timeline.tick()).fired == (0 if retried else 1)
+        assert (await timeline.tick(minutes=21)).fired == (0 if retried else 1)
 
     async def test_a_policy_keeps_a_dead_letter_from_blocking(self, timeline):
-        await timeline.declare(app_with(on_dead_letter="go_on"))
+        await timeline.declare(minutely(on_dead_letter="go_on"))
         for minute in (1, 2):
-            timeline.at(minutes=minute)
-            assert (await timeline.tick()).fired == 1
+            assert (await timeline.tick(minutes=minute)).fired == 1
             _, letter = await timeline.dead_letter("a")
             assert letter in await unresolved(timeline)
         assert (await timeline.manifest("a"))["blocked_by"] is None
         assert await timeline.ledger("a") == [("1", "queued", None), ("2", "queued", None)]
 
     async def test_a_deployment_of_that_policy_unblocks_the_manifest(self, timeline):
-        await timeline.declare(app_with())
-        timeline.at(minutes=1)
-        await timeline.tick()
+        await timeline.declare(minutely())
+        await timeline.tick(minutes=1)
         work, letter = await timeline.dead_letter("a")
         timeline.at(minutes=5.5)
-        await timeline.declare(app_with(on_dead_letter="go_on"))
+        await timeline.declare(minutely(on_dead_letter="go_on"))
         assert (await timeline.manifest("a"))["blocked_by"] is None
         assert await unresolved(timeline) == {letter}, "the dead letter stays open"
         assert ("2-5", "skipped", "blocked_by_dead_letter") in await timeline.ledger("a")
-        timeline.at(minutes=6)
-        assert (await timeline.tick()).fired == 1
+        assert (await timeline.tick(minutes=6)).fired == 1
         # The old policy returns: a letter that was released before does not block again.
         await timeline.settle("a")
-        await timeline.declare(app_with())
+        await timeline.declare(minutely())
         assert (await timeline.manifest("a"))["blocked_by"] is None
         await timeline.resolve("a", work, letter, retried=False)
         assert await unresolved(timeline) == set()
-        timeline.at(minutes=7)
-        assert (await timeline.tick()).fired == 1
+        assert (await timeline.tick(minutes=7)).fired == 1
 
     async def test_a_repeated_retry_counts_once_although_its_decision_was_deleted(self, timeline):
         """The dead letter is older than the kept decisions."""
-        await timeline.declare(app_with(on_dead_letter="go_on"))
-        timeline.at(minutes=1)
-        await timeline.tick()
+        await timeline.declare(minutely(on_dead_letter="go_on"))
+        await timeline.tick(minutes=1)
         work, letter = await timeline.dead_letter("a")
         await timeline.rows("DELETE FROM scheduler.occurrence")
         await timeline.resolve("a", work, letter, retried=True)
@@ -285,9 +237,8 @@ class TestPauses:
     @pytest.mark.parametrize("order", list(permutations(range(4))), ids=str)
     async def test_the_story_of_two_rounds_ends_the_same_in_any_order(self, timeline, order):
         """Failed, retried, failed again, acknowledged: the manifest is not blocked for ever."""
-        await timeline.declare(app_with())
-        timeline.at(minutes=1)
-        await timeline.tick()
+        await timeline.declare(minutely())
+        await timeline.tick(minutes=1)
         [work] = await timeline.under_way("a")
         timeline.at(minutes=1.5)
         first, second = uuid4(), uuid4()
@@ -308,27 +259,23 @@ class TestPauses:
         assert (await timeline.manifest("a"))["blocked_by"] is None
         assert await unresolved(timeline) == set()
         assert await timeline.under_way("a") == []
-        timeline.at(minutes=2)
-        assert (await timeline.tick()).fired == 1
+        assert (await timeline.tick(minutes=2)).fired == 1
 
     async def test_the_letter_of_another_round_unblocks_nothing(self, timeline):
-        await timeline.declare(app_with())
-        timeline.at(minutes=1)
-        await timeline.tick()
+        await timeline.declare(minutely())
+        await timeline.tick(minutes=1)
         work, letter = await timeline.dead_letter("a")
         await timeline.resolve("a", work, uuid4(), retried=False)
         assert (await timeline.manifest("a"))["blocked_by"] == letter
 
 
 async def test_an_exclusion_is_skipped_and_not_made_up_for(timeline):
-    await timeline.declare(app_with(exclude=[exclude_times("12:05-12:30")]))
+    await timeline.declare(minutely(exclude=[exclude_times("12:05-12:30")]))
     for minute in (4, 5, 20, 29.9):
-        timeline.at(minutes=minute)
-        await timeline.tick()
+        await timeline.tick(minutes=minute)
         for _ in await timeline.under_way("a"):
             await timeline.settle("a")
-    timeline.at(minutes=30)
-    assert (await timeline.tick()).fired == 1
+    assert (await timeline.tick(minutes=30)).fired == 1
     [*_, skipped, fired] = await timeline.ledger("a")
     assert (skipped[0], skipped[1]) == ("5-29", "skipped")
     assert skipped[2].startswith("excluded: ")
@@ -337,25 +284,22 @@ async def test_an_exclusion_is_skipped_and_not_made_up_for(timeline):
 
 @pytest.mark.parametrize("outcome", ["completed", "cancelled", "expired"])
 async def test_spaced_counts_from_the_end_of_its_work_and_starts_at_once(timeline, outcome):
-    await timeline.declare(app_with(spaced(minutes=10)))
+    await timeline.declare(minutely(spaced(minutes=10)))
     assert (await timeline.tick()).fired == 1, "a new one at once"
     timeline.at(minutes=7)
     await timeline.settle("a", outcome)
-    timeline.at(minutes=16)
-    assert (await timeline.tick()).fired == 0
-    timeline.at(minutes=17)
-    assert (await timeline.tick()).fired == 1
+    assert (await timeline.tick(minutes=16)).fired == 0
+    assert (await timeline.tick(minutes=17)).fired == 1
 
 
 async def test_a_manifest_that_becomes_spaced_is_not_due_before_that(timeline):
-    await timeline.declare(app_with())
-    timeline.at(minutes=1)
-    await timeline.tick()
+    await timeline.declare(minutely())
+    await timeline.tick(minutes=1)
     await timeline.settle("a")
-    await switch(timeline, enabled=False)
+    await timeline.change(enabled=False)
     timeline.at(hours=5, seconds=30)
-    await timeline.declare(app_with(spaced(minutes=10)))
-    await switch(timeline, enabled=True)
+    await timeline.declare(minutely(spaced(minutes=10)))
+    await timeline.change(enabled=True)
     assert await timeline.ledger("a") == [
         ("1", "queued", None),
         ("2-300", "skipped", "manifest_disabled"),
@@ -364,12 +308,12 @@ async def test_a_manifest_that_becomes_spaced_is_not_due_before_that(timeline):
 
 
 async def test_a_spaced_one_does_not_begin_outside_its_window_when_a_pause_ends(timeline):
-    await timeline.declare(app_with(spaced(minutes=10, between="12:00-13:00")))
+    await timeline.declare(minutely(spaced(minutes=10, between="12:00-13:00")))
     await timeline.tick()
     await timeline.settle("a")
-    await switch(timeline, enabled=False)
+    await timeline.change(enabled=False)
     timeline.at(hours=8)
-    await switch(timeline, enabled=True)
+    await timeline.change(enabled=True)
     assert await timeline.under_way("a") == []
     assert (await timeline.manifest("a"))["wake_at"] == timeline.at(days=1)
     assert (await timeline.tick()).fired == 1
@@ -377,7 +321,7 @@ async def test_a_spaced_one_does_not_begin_outside_its_window_when_a_pause_ends(
 
 async def test_the_tick_does_not_wake_before_the_jitter_of_a_spaced_manifest_ends(timeline):
     """Otherwise the tick wakes too early, finds nothing to do, and spins."""
-    await timeline.declare(app_with(spaced(minutes=10), jitter=3600))
+    await timeline.declare(minutely(spaced(minutes=10), jitter=3600))
     fires_at = (await timeline.manifest("a"))["wake_at"]
     assert timeline.clock.at <= fires_at <= timeline.clock.at + timedelta(hours=1)
     early = await timeline.tick()
@@ -388,60 +332,13 @@ async def test_the_tick_does_not_wake_before_the_jitter_of_a_spaced_manifest_end
     assert len(await timeline.under_way("a")) == 1
 
 
-async def test_a_one_shot_disables_itself_and_is_re_armed_only_by_another_time(timeline):
-    await timeline.declare(app_with(once("2027-03-01 12:10")))
-    timeline.at(minutes=90)
-    assert (await timeline.tick()).fired == 1, "it fires even if it was missed"
-    assert (await timeline.manifest("a"))["enabled"], "not before its work has ended"
-    await timeline.settle("a")
-    row = await timeline.manifest("a")
-    assert (row["enabled"], row["disabled_by"]) == (False, "once")
-    await timeline.declare(app_with(once("2027-03-01 12:10"), priority=3))
-    timeline.at(minutes=95)
-    assert (await timeline.tick()).fired == 0
-    await timeline.declare(app_with(once("2027-03-01 14:00")))
-    timeline.at(minutes=120)
-    assert (await timeline.tick()).fired == 1
-
-
-async def test_a_one_shot_whose_time_was_skipped_disables_itself_too(timeline):
-    await timeline.declare(app_with(once("2027-03-01 12:10"), misfire=skip_missed()))
-    timeline.at(minutes=90)
-    assert (await timeline.tick()).fired == 0
-    row = await timeline.manifest("a")
-    assert (row["enabled"], row["disabled_by"], row["next_due_at"]) == (False, "once", None)
-    assert await timeline.ledger("a") == [("10", "skipped", "missed")]
-
-
-async def test_a_one_shot_of_a_group_that_was_disabled_has_had_its_shot(timeline):
-    await timeline.declare(app_with(once("2027-03-01 12:10")))
-    for minutes, enabled in ((5, False), (90, True)):
-        timeline.at(minutes=minutes)
-        await switch_group(timeline, enabled=enabled)
-    row = await timeline.manifest("a")
-    assert (row["enabled"], row["disabled_by"]) == (False, "once")
-    assert await timeline.ledger("a") == [("10", "skipped", "group_disabled")]
-
-
-async def test_a_one_shot_that_was_blocked_has_had_its_shot(timeline):
-    await timeline.declare(app_with(once("2027-03-01 12:10")))
-    await timeline.do(triggers.trigger, TriggerRequest(manifest="a"))
-    letter = await timeline.dead_letter("a")
-    timeline.at(minutes=90)
-    assert (await timeline.tick()).fired == 0
-    assert (await timeline.manifest("a"))["enabled"]
-    await timeline.resolve("a", *letter, retried=False)
-    row = await timeline.manifest("a")
-    assert (row["enabled"], row["disabled_by"], row["next_due_at"]) == (False, "once", None)
-
-
 async def test_jitter_is_decided_once_and_stored(timeline):
-    await timeline.declare(app_with(every(hours=1), jitter=1800))
+    await timeline.declare(minutely(every(hours=1), jitter=1800))
     stored = (await timeline.manifest("a"))["wake_at"]
     due = timeline.at(hours=1)
     assert due <= stored <= timeline.at(hours=1, minutes=30)
     timeline.clock.at = due
-    await timeline.declare(app_with(every(hours=1), jitter=1800))
+    await timeline.declare(minutely(every(hours=1), jitter=1800))
     assert (await timeline.manifest("a"))["wake_at"] == stored
     assert (await timeline.tick()).fired == (1 if stored == due else 0)
     timeline.clock.at = stored
@@ -450,10 +347,9 @@ async def test_jitter_is_decided_once_and_stored(timeline):
 
 
 async def test_an_operators_settings_survive_a_deployment_and_can_be_given_back(timeline):
-    await timeline.declare(app_with(every(hours=1), jitter=10))
-    request = ChangeRequest(manifest="a", enabled=False, attempts=9, jitter_seconds=99, actor="me")
-    await timeline.do(changes.change, request)
-    await timeline.declare(app_with(every(hours=2), jitter=20))
+    await timeline.declare(minutely(every(hours=1), jitter=10))
+    await timeline.change("a", enabled=False, attempts=9, jitter_seconds=99, actor="me")
+    await timeline.declare(minutely(every(hours=2), jitter=20))
     row = await timeline.manifest("a")
     assert (row["enabled"], row["terms"]["retry"]["attempts"], row["jitter_seconds"]) == (
         False,
@@ -461,9 +357,8 @@ async def test_an_operators_settings_survive_a_deployment_and_can_be_given_back(
         99,
     )
     assert row["next_due_at"] == timeline.at(hours=2), "the code always owns the timing"
-    give_back = ChangeRequest(manifest="a", give_back=["enabled", "retry", "jitter"], actor="me")
-    await timeline.do(changes.change, give_back)
-    await timeline.declare(app_with(every(hours=2), jitter=30))
+    await timeline.change("a", give_back=["enabled", "retry", "jitter"], actor="me")
+    await timeline.declare(minutely(every(hours=2), jitter=30))
     row = await timeline.manifest("a")
     assert (row["enabled"], row["terms"]["retry"]["attempts"], row["jitter_seconds"]) == (
         True,
@@ -498,7 +393,7 @@ async def test_times_that_jitter_held_back_are_recorded_when_the_timing_changes(
 
 
 async def test_a_definition_survives_serialization(timeline):
-    app = app_with(every(hours=1), jitter=300, timeout=60)
+    app = minutely(every(hours=1), jitter=300, timeout=60)
     packed = unpack(pack(app.definitions()))
     await timeline.declare(packed)
     assert (await timeline.declare(app)).unchanged == 1

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
-from headway import App
 from headway_embedded import free_port
 from headway_postgres_kit import Database, SessionsShared
-from support.cadences import when_made_due
+from support.apps import nightly
 from support.world import World, until
 
 PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
@@ -92,19 +91,12 @@ async def test_every_command_says_it_in_one_line(database_url, tmp_path, command
 async def test_a_pool_with_a_session_for_each_client_serves(
     database_url, nats_url, database, broker, tmp_path
 ):
-    app = App("test")
-
-    @app.job("job", group="ops")
-    @when_made_due()
-    async def job(ctx): ...
-
+    app = nightly()
     with pgbouncer(database_url, tmp_path, "session") as url:
         await until(lambda: listens(url), within=10, what="PgBouncer listens")
         world = World(url, nats_url, database, broker)
         try:
-            await world.dispatcher()
-            await world.worker(app)
-            await world.fire(app)
+            await world.run(app)
             await world.until_settled()
             # Limits hold behind PgBouncer, too.
             by_way = await Database.connect(url, name="test", answer_seconds=6)

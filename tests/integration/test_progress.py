@@ -47,8 +47,7 @@ async def test_progress_is_seen_while_the_run_runs_and_lines_keep_their_order(wo
         ctx.progress(message="done")
         ctx.log.warning("closing")
 
-    await world.dispatcher()
-    await world.worker(app_with(job))
+    await world.serve(app_with(job))
     await queue(world)
     progress = await world.until("SELECT progress FROM dispatcher.metadata")
     assert (progress["percent"], progress["message"]) == (12.5, "table 1 of 8")
@@ -75,8 +74,7 @@ async def test_the_last_log_lines_come_before_the_outcome(world, published):
         ctx.log.error("about to fail")
         raise ValueError("boom")
 
-    await world.dispatcher()
-    await world.worker(app_with(job))
+    await world.serve(app_with(job))
     await queue(world)
     row = await until_run(world, "failed")
     await world.until("SELECT count(*) FROM dispatcher.run_log")
@@ -91,8 +89,7 @@ async def test_a_flood_is_coalesced_bounded_and_counted(world, published):
             ctx.progress(number / 15)
         ctx.log.info("x" * 100_000)
 
-    await world.dispatcher()
-    await world.worker(app_with(job))
+    await world.serve(app_with(job))
     await queue(world)
     await until_run(world, "completed")
     # The first lines carry the number of dropped lines; the other lines follow.
@@ -121,8 +118,7 @@ async def test_long_lines_and_odd_fields_are_cut_and_nothing_fails(world):
             ctx.log.exception("caught")
         ctx.progress(500)
 
-    await world.dispatcher()
-    await world.worker(app_with(job))
+    await world.serve(app_with(job))
     await queue(world)
     row = await until_run(world, "completed")
     await world.until("SELECT count(*) = 5 FROM dispatcher.run_log")
@@ -145,8 +141,7 @@ async def test_python_s_logging_is_captured_if_asked_for(world, capture):
         logging.getLogger("library").warning("number %d", number)
         begun.set()
 
-    await world.dispatcher()
-    await world.worker(app_with(other, capture_logging=capture))
+    await world.serve(app_with(other, capture_logging=capture))
     for number in range(2):
         await queue(world, input=number)
     begun.set()
@@ -168,8 +163,7 @@ async def test_what_is_late_doubled_reordered_or_forged_does_no_harm(world):
     async def job(ctx):
         await release.wait()
 
-    await world.dispatcher()
-    worker = await world.worker(app_with(job), worker_name="w1")
+    worker = await world.serve(app_with(job), worker_name="w1")
     await queue(world)
     row = await until_run(world, "in_progress")
     [runner] = worker._runners.values()
@@ -222,8 +216,7 @@ async def test_a_lease_over_its_allowance_is_cut_off_with_one_line_of_log(world,
     async def job(ctx):
         await release.wait()
 
-    await world.dispatcher()
-    worker = await world.worker(app_with(job), worker_name="w1")
+    worker = await world.serve(app_with(job), worker_name="w1")
     await queue(world)
     row = await until_run(world, "in_progress")
     [runner] = worker._runners.values()
@@ -264,8 +257,7 @@ async def test_pruned_runs_take_their_lines_along(world):
     async def job(ctx):
         ctx.log.info("said")
 
-    await world.dispatcher()
-    await world.worker(app_with(job))
+    await world.serve(app_with(job))
     await queue(world)
     await world.until("SELECT count(*) FROM dispatcher.run_log")
     await until_run(world, "completed")

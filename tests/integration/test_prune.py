@@ -1,22 +1,15 @@
 """Pruning: manifests that are no longer declared or that an operator deletes."""
 
 import pytest
-import pytest_asyncio
 from headway import App, InvalidDefinitions, every
 from headway.define.definitions import API_OWNER, Definitions, ManifestDefinition
-from headway_contract.manifests import ChangeRequest, DeleteRequest
+from headway_contract.manifests import DeleteRequest
 from headway_decisions.timing.cadence import Every
 from headway_decisions.timing.timing import Timing
 from headway_errors import Rejected
 from headway_scheduler.declare import prune
 from headway_scheduler.operate import changes
 from msgspec import structs
-from support.timeline import Timeline
-
-
-@pytest_asyncio.fixture
-async def timeline(database) -> Timeline:
-    return Timeline(database)
 
 
 def app_with(*names: str, owner: str = "billing", generation: int = 0) -> App:
@@ -45,16 +38,14 @@ async def names(timeline) -> set[str]:
 
 async def test_an_orphan_is_deleted_with_all_that_belongs_to_it(timeline):
     await timeline.declare(app_with("a", "b"))
-    timeline.at(hours=1)
-    await timeline.tick()
+    await timeline.tick(hours=1)
     applied = await timeline.declare(app_with("a"))
     assert applied.pruned == ["b"]
     assert await names(timeline) == {"a"}
     rows = await timeline.rows("SELECT * FROM scheduler.outbox WHERE message_id LIKE 'pruned.%'")
     assert len(rows) == 1
     assert len(await timeline.under_way("b")) == 1, "until the dispatcher has confirmed"
-    timeline.at(hours=5)
-    assert (await timeline.tick()).fired == 0, "and it never fires again"
+    assert (await timeline.tick(hours=5)).fired == 0, "and it never fires again"
     await timeline.confirm_prunes()
     rows = await timeline.rows(
         "SELECT (SELECT count(*) FROM scheduler.manifest) AS manifests,"
@@ -68,8 +59,7 @@ async def test_an_orphan_is_deleted_with_all_that_belongs_to_it(timeline):
 
 async def test_its_dead_letters_go_with_it(timeline):
     await timeline.declare(app_with("a", "b"))
-    timeline.at(hours=1)
-    await timeline.tick()
+    await timeline.tick(hours=1)
     (_, kept), _ = [await timeline.dead_letter(name) for name in ("a", "b")]
     await timeline.declare(app_with("a"))
     await timeline.confirm_prunes()
@@ -114,8 +104,7 @@ async def test_disable_keeps_the_record_and_coming_back_goes_on(timeline):
     first = await timeline.id_of("b")
     applied = await timeline.declare(app_with("a"), prune="disable")
     assert (applied.pruned, applied.disabled) == ([], ["b"])
-    timeline.at(hours=2.5)
-    assert (await timeline.tick()).fired == 1
+    assert (await timeline.tick(hours=2.5)).fired == 1
     await timeline.declare(app_with("a", "b"), prune="disable")
     row = await timeline.manifest("b")
     assert (row["id"], row["enabled"]) == (first, True)
@@ -158,8 +147,7 @@ async def test_times_missed_before_it_was_disabled_are_recorded_as_missed(timeli
 async def test_keep_leaves_it_firing(timeline):
     await timeline.declare(app_with("a", "b"), prune="keep")
     await timeline.declare(app_with("a"), prune="keep")
-    timeline.at(hours=1)
-    assert (await timeline.tick()).fired == 2
+    assert (await timeline.tick(hours=1)).fired == 2
 
 
 async def test_what_left_a_batch_is_pruned_also_when_orphans_are_kept(timeline):
@@ -225,7 +213,7 @@ async def test_only_what_was_made_at_run_time_can_be_deleted(timeline):
     await timeline.do(changes.delete, DeleteRequest(manifest="x", actor="me"))
     assert await names(timeline) == {"a"}
     with pytest.raises(Rejected, match="no manifest 'x'"):
-        await timeline.do(changes.change, ChangeRequest(manifest="x", enabled=False))
+        await timeline.change("x", enabled=False)
 
 
 async def test_an_undeclared_job_is_refused(timeline):

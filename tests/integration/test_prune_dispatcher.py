@@ -4,45 +4,26 @@ import asyncio
 from uuid import UUID, uuid4
 
 import pytest
-from headway import App
 from headway_clock import utc_now
-from headway_contract import decode, encode, event, subjects
+from headway_contract import encode, event, subjects
 from headway_contract.lifecycle import RunCompleted
 from headway_contract.settled import PruneConfirmed, WorkSettled
 from headway_contract.work import ManifestPruned, RetryPolicy, WorkCancelRequested
 from headway_dispatcher.intake import prune
-from headway_jetstream_kit import Stored
-from headway_jetstream_kit.provisioning import stream_info
 from headway_jetstream_kit.publish import publish
 from support.invariants import check_invariants
-from support.works import queued
+from support.work_events import WorkPublisher, app_with
 from support.world import until
 
 MANIFEST, OTHER = UUID(int=0xA), UUID(int=0xB)
 
 
-class Scheduler:
-    """Publish events as a scheduler does, and read the events of the dispatcher."""
-
-    def __init__(self, world) -> None:
-        self.world = world
-
-    async def publish(self, data) -> None:
-        body = encode(event(data, id=uuid4(), source="test", subject="x", time=utc_now()))
-        assert isinstance(await publish(self.world.broker, subjects.work("ops"), body), Stored)
+class Scheduler(WorkPublisher):
+    """Publishes work of manifests and their prunes, and waits for the confirmations."""
 
     async def queue(self, manifest: UUID = MANIFEST, **fields) -> UUID:
-        work = fields.pop("work", None) or uuid4()
-        given = {
-            "job": "job",
-            "cause": f"test:{work}",
-            "queued_at": utc_now(),
-            "retry": RetryPolicy(attempts=3, interval_seconds=0.1),
-            "manifest_id": manifest,
-            "manifest": f"m-{manifest.int:x}",
-        }
-        await self.publish(queued(work=work, group="ops", **{**given, **fields}))
-        return work
+        name = f"m-{manifest.int:x}"
+        return await super().queue(manifest_id=manifest, manifest=name, **fields)
 
     async def prune(self, manifest: UUID = MANIFEST) -> None:
         await self.publish(
@@ -54,40 +35,17 @@ class Scheduler:
             )
         )
 
-    async def received(self, kind: type) -> list:
-        info = await stream_info(self.world.broker, subjects.SETTLED_STREAM)
-        payloads = []
-        for sequence in range(1, info["state"]["last_seq"] + 1):
-            message = await self.world.broker.client.jetstream().get_msg(
-                subjects.SETTLED_STREAM, sequence
-            )
-            payloads += [event.data for event in decode(message.data)]
-        return [data for data in payloads if isinstance(data, kind)]
-
     async def until_confirmed(self, times: int = 1) -> list[PruneConfirmed]:
         async def enough_confirmed():
-            confirmed = await self.received(PruneConfirmed)
+            confirmed = await self.events(PruneConfirmed)
             return confirmed if len(confirmed) >= times else None
 
         return await until(enough_confirmed, within=20, what=f"{times} prune(s) confirmed")
 
-    async def until_taken_in(self) -> None:
-        async def none_left():
-            info = await stream_info(self.world.broker, subjects.WORK_STREAM)
-            return info["state"]["messages"] == 0
-
-        await until(none_left, within=20, what="all messages are taken in")
-
 
 @pytest.fixture
 def scheduler(world) -> Scheduler:
-    return Scheduler(world)
-
-
-def app_with(body) -> App:
-    app = App("test")
-    app.job("job", group="ops")(body)
-    return app
+    return Scheduler(world.broker)
 
 
 async def left(world, manifest: UUID = MANIFEST) -> dict[str, int]:
@@ -107,8 +65,7 @@ async def test_a_pruned_manifest_leaves_nothing_but_history_and_its_tombstone(wo
         if given == "bad":
             raise ValueError("boom")
 
-    await world.dispatcher()
-    await world.worker(app_with(job))
+    await world.serve(app_with(job))
     for number, given in enumerate(["good", "good", "bad"]):
         await scheduler.queue(slot=number, input=given, retry=RetryPolicy(attempts=1))
     await scheduler.queue(OTHER, input="good")
@@ -152,13 +109,13 @@ async def test_a_live_run_finishes_first_and_what_waits_is_cancelled(world, sche
     await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE outcome = 'cancelled'")
     await scheduler.prune()
     await scheduler.until_taken_in()
-    assert await scheduler.received(PruneConfirmed) == []
+    assert await scheduler.events(PruneConfirmed) == []
     assert await left(world) == {"work_queue": 2, "metadata": 1, "dead_letter": 0}
     release.set()
     await scheduler.until_confirmed()
     outcomes = {
         settled.work: (settled.outcome, settled.reason)
-        for settled in await scheduler.received(WorkSettled)
+        for settled in await scheduler.events(WorkSettled)
     }
     assert outcomes == {
         live: ("completed", ""),
@@ -174,15 +131,14 @@ async def test_a_run_that_fails_after_the_prune_is_not_tried_again(world, schedu
         await release.wait()
         raise ValueError("boom")
 
-    await world.dispatcher()
-    await world.worker(app_with(job))
+    await world.serve(app_with(job))
     await scheduler.queue()
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
     await scheduler.prune()
     await world.until("SELECT count(*) FROM dispatcher.tombstone")
     release.set()
     await scheduler.until_confirmed()
-    [settled] = await scheduler.received(WorkSettled)
+    [settled] = await scheduler.events(WorkSettled)
     assert (settled.outcome, settled.reason, settled.runs) == (
         "cancelled",
         "manifest was pruned",
@@ -204,9 +160,7 @@ async def test_work_that_arrives_after_the_tombstone_is_cancelled(world, schedul
     )
     await scheduler.until_taken_in()
     await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
-    outcomes = [
-        (settled.work, settled.outcome) for settled in await scheduler.received(WorkSettled)
-    ]
+    outcomes = [(settled.work, settled.outcome) for settled in await scheduler.events(WorkSettled)]
     assert sorted(outcomes) == sorted([(late, "cancelled"), (cancelled, "cancelled")])
     assert await left(world) == NOTHING
 
@@ -226,24 +180,22 @@ async def test_a_redelivered_work_queued_of_a_live_run_does_not_call_it_cancelle
     async def job(ctx):
         await release.wait()
 
-    await world.dispatcher()
-    await world.worker(app_with(job))
+    await world.serve(app_with(job))
     work = await scheduler.queue()
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
     await scheduler.prune()
     await scheduler.queue(work=work)
     await scheduler.until_taken_in()
-    assert await scheduler.received(WorkSettled) == []
+    assert await scheduler.events(WorkSettled) == []
     release.set()
     await scheduler.until_confirmed()
-    assert [settled.outcome for settled in await scheduler.received(WorkSettled)] == ["completed"]
+    assert [settled.outcome for settled in await scheduler.events(WorkSettled)] == ["completed"]
 
 
 async def test_a_late_event_of_a_deleted_lease_is_kept_as_refused(world, scheduler):
     async def job(ctx): ...
 
-    await world.dispatcher()
-    await world.worker(app_with(job))
+    await world.serve(app_with(job))
     await scheduler.queue()
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
     row = (await world.rows("SELECT run_id, lease_id FROM dispatcher.metadata"))[0]
@@ -276,7 +228,7 @@ async def test_a_large_manifest_goes_batch_by_batch(world, scheduler, monkeypatc
     assert await world.value("SELECT count(*) FROM dispatcher.lease") == 0
     assert await world.value("SELECT count(*) FROM dispatcher.inbox") == 0
     assert len(transactions) >= 10 + 9 + 9
-    assert len(await scheduler.received(PruneConfirmed)) == 1
+    assert len(await scheduler.events(PruneConfirmed)) == 1
 
 
 async def test_work_that_arrives_during_the_prune_of_its_manifest_never_stays(world, scheduler):

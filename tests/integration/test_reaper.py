@@ -206,8 +206,7 @@ async def test_an_order_waits_its_turn_while_all_who_serve_its_job_are_busy(worl
     async def job(ctx):
         await release.wait()
 
-    await world.dispatcher()
-    await world.worker(app, worker_slots=1)
+    await world.serve(app, worker_slots=1)
     await queue(world)
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
     await queue(world)

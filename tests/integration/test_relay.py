@@ -90,8 +90,7 @@ async def test_work_announced_twice_long_after_the_broker_forgot_is_taken_in_onc
         await add(
             world, OutboxMessage(message_id=f"copy-{copy}", subject="headway.work.greet", body=body)
         )
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     await world.scheduler(None, tick="off")
     await world.until_settled()
     assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 1

@@ -5,31 +5,22 @@ from datetime import timedelta
 import asyncpg
 import headway
 import pytest
-import pytest_asyncio
 from headway import App, every
 from headway.define.definitions import Definitions
 from headway.define.packing import pack
-from headway_contract import decode
 from headway_contract.definitions import ApplyRequest
 from headway_contract.lifecycle import Activation
-from headway_contract.manifests import BackfillRequest, TriggerRequest
+from headway_contract.manifests import BackfillRequest
 from headway_contract.work import JobChanged
 from headway_errors import Rejected
 from headway_scheduler.declare.plan import plan
-from headway_scheduler.operate import triggers
 from headway_scheduler.operate.enqueue import Enqueue
 from headway_scheduler.operate.triggers import backfill
 from headway_scheduler.outcomes import activate
 from headway_service_kit.passes import Wakeup
 from msgspec import structs
-from support.timeline import Timeline
 
 pytestmark = pytest.mark.thorough
-
-
-@pytest_asyncio.fixture
-async def timeline(database) -> Timeline:
-    return Timeline(database)
 
 
 def app_with(*jobs: str, owner: str = "billing", manifests: bool = True) -> App:
@@ -58,9 +49,7 @@ async def jobs(timeline) -> dict[str, bool]:
 
 
 async def announced(timeline, job: str) -> list[JobChanged]:
-    rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
-    events = [event.data for row in rows for event in decode(row["body"])]
-    return [data for data in events if isinstance(data, JobChanged) and data.job == job]
+    return [data for data in await timeline.outbox(JobChanged) if data.job == job]
 
 
 async def test_a_job_that_leaves_the_code_is_retired_and_announced_and_may_come_back(timeline):
@@ -95,7 +84,9 @@ async def test_a_job_of_two_applications_retires_with_the_last_of_them(timeline)
     assert not (await jobs(timeline))["mail"], "a retired name is free, also for another input"
 
 
-async def test_every_way_to_make_new_work_is_refused_with_the_reason(timeline, application, world):
+async def test_every_way_to_make_new_work_is_refused_with_the_reason(
+    timeline, application, world, client
+):
     await timeline.declare(app_with("mail", "report"))
     work = await headway.enqueue(application, "report", key="k")
     # Enqueue in a transaction that began before the job was retired, and commits after it.
@@ -115,7 +106,7 @@ async def test_every_way_to_make_new_work_is_refused_with_the_reason(timeline, a
         await headway.enqueue(application, "report")
     assert await headway.enqueue(application, "report", key="k") == work, "a key finds its work"
     with pytest.raises(Rejected, match=r"'report' is retired.*declare the job again"):
-        await timeline.do(triggers.trigger, TriggerRequest(manifest="billing-report"))
+        await timeline.trigger("billing-report")
     past = BackfillRequest(
         manifest="billing-report",
         since=timeline.clock.at - timedelta(hours=5),
@@ -125,11 +116,10 @@ async def test_every_way_to_make_new_work_is_refused_with_the_reason(timeline, a
         await timeline.do(backfill, past)
     await world.dispatcher()
     await world.scheduler(tick="off")
-    async with world.client("ada") as client:
-        with pytest.raises(Rejected, match=r'"report" is retired.*Declare the job again'):
-            await client.enqueue("report")
-        with pytest.raises(Rejected, match="'report' is retired"):
-            await client.schedule("another", job="report", when=every(hours=1))
+    with pytest.raises(Rejected, match=r'"report" is retired.*Declare the job again'):
+        await client.enqueue("report")
+    with pytest.raises(Rejected, match="'report' is retired"):
+        await client.schedule("another", job="report", when=every(hours=1))
 
 
 async def test_manifests_that_use_a_retired_job_hold_and_go_on_when_it_returns(timeline):
@@ -137,8 +127,7 @@ async def test_manifests_that_use_a_retired_job_hold_and_go_on_when_it_returns(t
     kept = await timeline.declare(app_with("mail"), prune="keep")
     assert "job 'report' is retired" in kept.warnings[-1]
     assert "'billing-report' (of application 'billing')" in kept.warnings[-1]
-    timeline.at(hours=2)
-    assert (await timeline.tick()).fired == 1, "the other one"
+    assert (await timeline.tick(hours=2)).fired == 1, "the other one"
     again = await timeline.declare(app_with("mail"), prune="keep")
     assert "job 'report' is retired" in again.warnings[-1], "at every start"
     await timeline.declare(app_with("mail", "report"))
@@ -147,8 +136,7 @@ async def test_manifests_that_use_a_retired_job_hold_and_go_on_when_it_returns(t
         " ON manifest.id = manifest_id WHERE job = 'report'"
     )
     assert tuple(skipped) == ("job_retired", "skipped")
-    timeline.at(hours=3)
-    await timeline.tick()
+    await timeline.tick(hours=3)
     assert len(await timeline.under_way("billing-report")) == 1
 
 

@@ -6,10 +6,9 @@ import urllib.error
 import urllib.request
 
 import pytest
-from headway import App
 from headway_contract import subjects
 from headway_embedded import free_port
-from support.cadences import when_made_due
+from support.apps import nightly
 from support.world import until
 
 
@@ -26,13 +25,7 @@ def get(address: str, path: str) -> tuple[int, str]:
 
 @pytest.fixture
 def app():
-    app = App("test")
-
-    @app.job("job", group="ops")
-    @when_made_due()
-    async def job(ctx): ...
-
-    return app
+    return nightly()
 
 
 async def test_a_dispatcher_waits_for_provisioning_and_readyz_gives_the_reason(world, app, caplog):
@@ -73,8 +66,7 @@ async def test_a_scheduler_decides_without_streams_and_readyz_gives_the_reason(w
     assert f"{subjects.SETTLED_STREAM}/{subjects.SETTLED_CONSUMER} does not exist" in body
     assert "run 'headway provision'" in body
 
-    await world.dispatcher()
-    await world.worker(app)
+    await world.serve(app)
     await world.until_settled(within=40)
 
     async def ready() -> bool:

@@ -1,24 +1,17 @@
 """Service start: declaration, pruning, one-shots and operator settings."""
 
 import pytest
-import pytest_asyncio
 from headway import App, InvalidDefinitions, allow, cron, every, once
 from headway.define.definitions import API_OWNER, Definitions, ManifestDefinition
-from headway_contract.manifests import ChangeRequest, DeleteRequest, TriggerRequest
+from headway_contract.manifests import DeleteRequest
 from headway_decisions.timing.cadence import Every, Manual, Once
 from headway_decisions.timing.timing import Timing
 from headway_postgres_kit import DatabaseUnavailable
 from headway_scheduler.declare import startup
 from headway_scheduler.fire import tick as tick_module
-from headway_scheduler.operate import changes, triggers
-from support.timeline import Timeline
+from headway_scheduler.operate import changes
 
 pytestmark = pytest.mark.thorough
-
-
-@pytest_asyncio.fixture
-async def timeline(database) -> Timeline:
-    return Timeline(database)
 
 
 def app_with(*names: str, **options) -> App:
@@ -71,16 +64,14 @@ async def test_a_new_manifest_waits_for_its_first_time(timeline):
     app.schedule("nightly", job="job", when=cron("15 13 * * *"))
     await timeline.declare(app)
     assert (await timeline.tick()).fired == 0, "not at once"
-    timeline.at(hours=1, minutes=15)
-    assert (await timeline.tick()).fired == 1
+    assert (await timeline.tick(hours=1, minutes=15)).fired == 1
 
 
 async def test_the_tick_ignores_capacity(timeline):
     app = app_with(*"abc")
     app.group("job", max_active=1)
     await timeline.declare(app)
-    timeline.at(hours=1)
-    assert (await timeline.tick()).fired == 3
+    assert (await timeline.tick(hours=1)).fired == 3
 
 
 async def test_a_tick_that_fails_leaves_nothing_behind(timeline, monkeypatch):
@@ -107,8 +98,8 @@ async def test_a_success_of_a_disabled_parent_counts(timeline):
     app = app_with("a")
     app.manifest("a").include("child", job="job")
     await timeline.declare(app)
-    await timeline.do(triggers.trigger, TriggerRequest(manifest="a"))
-    await timeline.do(changes.change, ChangeRequest(manifest="a", enabled=False))
+    await timeline.trigger("a")
+    await timeline.change("a", enabled=False)
     await timeline.settle("a")
     await timeline.tick()
     assert [row["cause"] for row in await timeline.under_way("child")] == ["success:1"]
@@ -169,7 +160,7 @@ async def test_what_is_no_longer_declared_is_pruned_before_the_first_tick(world)
 
 async def touch(timeline, name):
     for enabled in (False, True):
-        await timeline.do(changes.change, ChangeRequest(manifest=name, enabled=enabled))
+        await timeline.change(name, enabled=enabled)
 
 
 async def test_a_touched_manifest_comes_back_after_policy_disable(timeline):
@@ -183,26 +174,24 @@ async def test_a_touched_manifest_comes_back_after_policy_disable(timeline):
 async def test_a_touched_one_shot_is_armed_again(timeline):
     await timeline.declare(shot("2027-03-01 12:10"))
     await touch(timeline, "a")
-    timeline.at(minutes=11)
-    await timeline.tick()
+    await timeline.tick(minutes=11)
     await timeline.settle("a")
     await timeline.declare(shot("2027-03-01 14:00"))
-    timeline.at(minutes=120)
-    assert (await timeline.tick()).fired == 1
+    assert (await timeline.tick(minutes=120)).fired == 1
 
 
 async def test_what_an_operator_disabled_and_code_dropped_can_be_deleted(timeline):
     await timeline.declare(app_with("a", "b"), prune="disable")
-    await timeline.do(changes.change, ChangeRequest(manifest="b", enabled=False))
+    await timeline.change("b", enabled=False)
     await timeline.declare(app_with("a"), prune="disable")
     await timeline.do(changes.delete, DeleteRequest(manifest="b"))
+    assert await timeline.manifest("b") is None
 
 
 async def test_the_older_of_two_dead_letters_still_blocks(timeline):
     await timeline.declare(app_with("a", overlap=allow(2)))
     for hour in (1, 2):
-        timeline.at(hours=hour)
-        await timeline.tick()
+        await timeline.tick(hours=hour)
     first = await timeline.dead_letter("a")
     second = await timeline.dead_letter("a")
     await timeline.resolve("a", *second, retried=False)

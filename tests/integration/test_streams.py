@@ -5,7 +5,6 @@ from uuid import uuid4
 
 import pytest
 import pytest_asyncio
-from headway import App
 from headway_contract import subjects
 from headway_dispatcher.provisioning import (
     delivery_of,
@@ -25,7 +24,7 @@ from headway_jetstream_kit.provisioning import (
     stream_info,
 )
 from headway_jetstream_kit.stream_watch import Watch, done_through, see
-from support.cadences import when_made_due
+from support.apps import nightly
 from support.servers import needs_embedded
 from support.world import until
 
@@ -37,13 +36,7 @@ CONSUMER = Consumer(stream="S", name="c", config={"ack_policy": "explicit"})
 
 @pytest.fixture
 def app():
-    app = App("test")
-
-    @app.job("job", group="ops")
-    @when_made_due()
-    async def job(ctx): ...
-
-    return app
+    return nightly()
 
 
 async def test_a_consumer_that_went_away_silently_is_missed_after_a_few_empty_pulls(
@@ -184,9 +177,7 @@ async def _logged(caplog, text: str) -> bool:
 @pytest_asyncio.fixture
 async def leftovers(world, app):
     """Publish orders of a finished lease, of an unknown lease, and of a live lease."""
-    await world.dispatcher()
-    await world.worker(app)
-    await world.fire(app)
+    await world.run(app)
     await world.until_settled()
     await world.stop_workers()
     finished = await world.value("SELECT id FROM dispatcher.lease")

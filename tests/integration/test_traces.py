@@ -143,30 +143,29 @@ async def ready(client: Client, job: str = "parent"):
     return await until(answered, within=30, what="a scheduler answers")
 
 
-async def test_one_trace_follows_a_piece_of_work(collector, processes, world, database: Database):
-    async with world.client() as client:
-        answer = await ready(client)
-        top = await collector.seen(TREE_OF_A_RETRY, work=str(answer.work))
-        child = await collector.seen(TREE_OF_A_DEPENDENT, manifest="child")
-        settled = child.links[-1]
-        assert settled[0] == top.trace, "a dependent is linked to its parent's trace"
-        assert child.trace != top.trace, "and has one of its own"
+async def test_one_trace_follows_a_piece_of_work(
+    collector, processes, world, client, database: Database
+):
+    answer = await ready(client)
+    top = await collector.seen(TREE_OF_A_RETRY, work=str(answer.work))
+    child = await collector.seen(TREE_OF_A_DEPENDENT, manifest="child")
+    settled = child.links[-1]
+    assert settled[0] == top.trace, "a dependent is linked to its parent's trace"
+    assert child.trace != top.trace, "and has one of its own"
 
     async def passes_exported():
         names = {span.name for span in collector.spans}
         return {"tick", "relay", "gate", "projector", "intake"} <= names
 
     await until(passes_exported, within=15, what="every pass has exported a span")
-    async with database.acquire() as connection:
-        traces = await connection.fetch(
-            "SELECT DISTINCT trace_id FROM dispatcher.metadata WHERE work_id = $1", answer.work
-        )
+    traces = await world.rows(
+        "SELECT DISTINCT trace_id FROM dispatcher.metadata WHERE work_id = $1", answer.work
+    )
     assert [row["trace_id"] for row in traces] == [top.trace], "runs name their trace"
 
 
-async def test_activated_work_is_linked_to_its_run(collector, processes, world):
-    async with world.client() as client:
-        await ready(client, "waker")
+async def test_activated_work_is_linked_to_its_run(collector, processes, world, client):
+    await ready(client, "waker")
     top = await collector.seen(TREE_OF_AN_ACTIVATION, manifest="waker")
 
     async def woken():
@@ -177,51 +176,31 @@ async def test_activated_work_is_linked_to_its_run(collector, processes, world):
     assert activated.trace != top.trace
 
 
-async def test_enqueued_work_is_linked_to_the_application(collector, processes, world, database):
-    async with world.client() as client:
-        await ready(client)
-    async with database.acquire() as connection:
-        work = await connection.fetchval(
-            "SELECT headway.enqueue('flaky', traceparent => $1)", APPLICATION
-        )
+async def test_enqueued_work_is_linked_to_the_application(collector, processes, world, client):
+    await ready(client)
+    work = await world.value("SELECT headway.enqueue('flaky', traceparent => $1)", APPLICATION)
     expected = TREE_OF_A_RETRY.replace("decide", "decide ⇠ scheduler enqueue", 1)
     top = await collector.seen(expected, work=str(work))
     assert top.links[-1] == ("a" * 32, "b" * 16)
 
 
 async def test_a_letter_that_is_retried_goes_on_in_the_trace_of_its_work(
-    collector, processes, world, database
+    collector, processes, world, client
 ):
-    async with world.client() as client:
-        await ready(client)
-        work = (await client.enqueue("stubborn", 0)).work
-
-        async def failed():
-            async with database.acquire() as connection:
-                return await connection.fetchval(
-                    "SELECT id FROM dispatcher.dead_letter WHERE work_id = $1", work
-                )
-
-        letter = await until(failed, within=20, what="a dead letter")
-        await client.retry(letter, input=1)
+    await ready(client)
+    work = (await client.enqueue("stubborn", 0)).work
+    letter = await world.until("SELECT id FROM dispatcher.dead_letter WHERE work_id = $1", work)
+    await client.retry(letter, input=1)
     await collector.seen(TREE_OF_A_RETRIED_LETTER, work=str(work))
 
 
 async def test_what_is_cancelled_before_it_runs_is_settled_in_its_trace(
-    collector, processes, world, database
+    collector, processes, world, client
 ):
-    async with world.client() as client:
-        await ready(client)
-        work = (await client.enqueue("stubborn", 1, delay=3600)).work
-
-        async def waits():
-            async with database.acquire() as connection:
-                return await connection.fetchval(
-                    "SELECT count(*) FROM dispatcher.work_queue WHERE id = $1", work
-                )
-
-        await until(waits, within=20, what="the dispatcher has it")
-        await client.cancel(work)
+    await ready(client)
+    work = (await client.enqueue("stubborn", 1, delay=3600)).work
+    await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE id = $1", work)
+    await client.cancel(work)
     await collector.seen(TREE_OF_A_CANCEL, work=str(work))
 
 

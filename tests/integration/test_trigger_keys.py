@@ -1,21 +1,13 @@
 """Trigger keys: how long they are kept, and names that they never collide with."""
 
 import pytest
-import pytest_asyncio
 from headway import App, manual
 from headway_contract.lifecycle import Activation
-from headway_contract.manifests import TriggerRequest
 from headway_contract.work_queue import CancelOutstandingRequest
-from headway_scheduler.operate import cancel, triggers
+from headway_scheduler.operate import cancel
 from headway_scheduler.retention import Retention
-from support.timeline import Timeline
 
 pytestmark = pytest.mark.thorough
-
-
-@pytest_asyncio.fixture
-async def timeline(database) -> Timeline:
-    return Timeline(database)
 
 
 def app_with(kind: type = int, **options) -> App:
@@ -28,10 +20,6 @@ def app_with(kind: type = int, **options) -> App:
     return app
 
 
-async def trigger(timeline, manifest: str = "a", **fields):
-    return await timeline.do(triggers.trigger, TriggerRequest(manifest=manifest, **fields))
-
-
 async def forget(timeline) -> None:
     """Run retention as often as the longest chain needs: the last link is deleted first."""
     retention = Retention(timeline.database, days=30)
@@ -42,61 +30,60 @@ async def forget(timeline) -> None:
 class TestIsRemembered:
     async def test_from_when_its_work_was_settled(self, timeline):
         await timeline.declare(app_with(input=1))
-        first = await trigger(timeline, key="k")
+        first = await timeline.trigger(key="k")
         timeline.at(days=31)
         await timeline.settle("a")
         for days in (31, 60):
             timeline.at(days=days)
             await forget(timeline)
-            again = await trigger(timeline, key="k")
+            again = await timeline.trigger(key="k")
             assert (again.result, again.work) == ("known", first.work)
         timeline.at(days=62)
         await forget(timeline)
-        again = await trigger(timeline, key="k")
+        again = await timeline.trigger(key="k")
         assert again.result == "queued"
         assert again.work != first.work
 
     async def test_anew_from_when_the_work_of_a_retried_letter_was_settled(self, timeline):
         await timeline.declare(app_with(input=1))
-        first = await trigger(timeline, key="k")
+        first = await timeline.trigger(key="k")
         work, letter = await timeline.dead_letter("a")
         timeline.at(days=20)
         await timeline.resolve("a", work, letter, retried=True)
         await timeline.settle("a")
         timeline.at(days=49)
         await forget(timeline)
-        again = await trigger(timeline, key="k")
+        again = await timeline.trigger(key="k")
         assert (again.result, again.work) == ("known", first.work)
         timeline.at(days=51)
         await forget(timeline)
-        assert (await trigger(timeline, key="k")).result == "queued"
+        assert (await timeline.trigger(key="k")).result == "queued"
 
     async def test_from_when_it_was_cancelled_if_it_never_became_work(self, timeline):
         await timeline.declare(app_with(input=1))
         delay = 40 * 86_400
-        assert (await trigger(timeline, key="k", delay_seconds=delay)).result == "owed"
+        assert (await timeline.trigger(key="k", delay_seconds=delay)).result == "owed"
         timeline.at(days=35)
         await timeline.do(cancel.cancel, CancelOutstandingRequest(manifest="a"))
         timeline.at(days=64)
         await forget(timeline)
-        assert (await trigger(timeline, key="k", delay_seconds=delay)).result == "known"
+        assert (await timeline.trigger(key="k", delay_seconds=delay)).result == "known"
         timeline.at(days=66)
         await forget(timeline)
-        assert (await trigger(timeline, key="k", delay_seconds=delay)).result == "owed"
+        assert (await timeline.trigger(key="k", delay_seconds=delay)).result == "owed"
 
     async def test_from_when_its_input_was_found_to_fit_no_longer(self, timeline):
         await timeline.declare(app_with(input=1))
         delay = 40 * 86_400
-        await trigger(timeline, key="k", input=7, delay_seconds=delay)
+        await timeline.trigger(key="k", input=7, delay_seconds=delay)
         await timeline.declare(app_with(str, input="one"))
-        timeline.at(days=41)
-        await timeline.tick()
+        await timeline.tick(days=41)
         [(_, decision, reason)] = await timeline.ledger("a")
         assert decision == "skipped"
         assert reason.startswith("invalid_input")
         timeline.at(days=70)
         await forget(timeline)
-        assert (await trigger(timeline, key="k", input=7, delay_seconds=delay)).result == "known"
+        assert (await timeline.trigger(key="k", input=7, delay_seconds=delay)).result == "known"
         timeline.at(days=72)
         await forget(timeline)
         assert await timeline.ledger("a") == []
@@ -105,11 +92,11 @@ class TestIsRemembered:
         """Assert that the key is kept until a month after its work settled."""
         timeline.at(days=31)
         await forget(timeline)
-        assert (await trigger(timeline, key="k")).result == "known"
+        assert (await timeline.trigger(key="k")).result == "known"
         await timeline.settle("a")
         timeline.at(days=60)
         await forget(timeline)
-        again = await trigger(timeline, key="k")
+        again = await timeline.trigger(key="k")
         assert (again.result, again.work) == ("known", work)
         timeline.at(days=62)
         await forget(timeline)
@@ -117,13 +104,13 @@ class TestIsRemembered:
 
     async def test_for_as_long_as_the_work_that_it_brought_forward(self, timeline):
         await timeline.declare(app_with(input=1))
-        under_way = await trigger(timeline, key="other")
-        assert (await trigger(timeline, key="k")).result == "brought_forward"
+        under_way = await timeline.trigger(key="other")
+        assert (await timeline.trigger(key="k")).result == "brought_forward"
         await self.assert_kept_with(timeline, under_way.work)
 
     async def test_for_as_long_as_the_work_that_came_instead_of_coalesced(self, timeline):
         await timeline.declare(app_with(input=1))
-        first = await trigger(timeline, key="k")
+        first = await timeline.trigger(key="k")
         await timeline.settle("a", "coalesced")
         await timeline.settle("a", "coalesced")
         await self.assert_kept_with(timeline, first.work)
@@ -131,16 +118,16 @@ class TestIsRemembered:
     async def test_from_its_decision_if_its_settling_was_not_recorded(self, timeline):
         """As for rows that were settled before `settled_at` existed."""
         await timeline.declare(app_with(input=1))
-        await trigger(timeline, key="k")
+        await timeline.trigger(key="k")
         timeline.at(days=20)
         await timeline.settle("a")
         await timeline.rows("UPDATE scheduler.occurrence SET settled_at = NULL")
         timeline.at(days=29)
         await forget(timeline)
-        assert (await trigger(timeline, key="k")).result == "known"
+        assert (await timeline.trigger(key="k")).result == "known"
         timeline.at(days=31)
         await forget(timeline)
-        assert (await trigger(timeline, key="k")).result == "queued"
+        assert (await timeline.trigger(key="k")).result == "queued"
 
 
 class TestIsNeverMistaken:
@@ -149,10 +136,10 @@ class TestIsNeverMistaken:
     @pytest.mark.parametrize("other", ["k+1", "+1:k", "trigger+1:k"])
     async def test_for_what_is_owed_again(self, timeline, other):
         await timeline.declare(app_with(input=1, overlap="queue_one"))
-        await trigger(timeline, key="k", input=7)
+        await timeline.trigger(key="k", input=7)
         await timeline.settle("a", "coalesced")
         [again] = await timeline.under_way("a")
-        answer = await trigger(timeline, key=other, input=8)
+        answer = await timeline.trigger(key=other, input=8)
         assert answer.result == "owed", "it is a different trigger"
         await timeline.settle("a")
         [after] = await timeline.under_way("a")
@@ -161,22 +148,22 @@ class TestIsNeverMistaken:
 
     async def test_for_what_is_owed_again_later(self, timeline):
         await timeline.declare(app_with(input=1))
-        first = await trigger(timeline, key="k+1")
+        first = await timeline.trigger(key="k+1")
         await timeline.settle("a")
-        await trigger(timeline, key="k")
+        await timeline.trigger(key="k")
         await timeline.settle("a", "coalesced")
         assert [row["cause"] for row in await timeline.under_way("a")] == ["trigger+1:k"]
         await timeline.settle("a", "coalesced")
         assert [row["cause"] for row in await timeline.under_way("a")] == ["trigger+2:k"]
         await timeline.settle("a")
-        again = await trigger(timeline, key="k+1")
+        again = await timeline.trigger(key="k+1")
         assert (again.result, again.work) == ("known", first.work)
 
     async def test_if_it_is_that_of_an_activation(self, timeline):
         app = app_with(input=1)
         app.manifest("a").then("sleeper", job="job", input=0, dormant=True, overlap="queue_one")
         await timeline.declare(app)
-        parent = (await trigger(timeline)).work
+        parent = (await timeline.trigger()).work
         await timeline.activate("a", parent, Activation(manifest="sleeper", key="k", input=1))
         await timeline.settle("sleeper", "coalesced")
         await timeline.activate("a", parent, Activation(manifest="sleeper", key="k+1", input=2))

@@ -13,13 +13,12 @@ def app_with(**cadences) -> App:
     return app
 
 
-async def test_the_thirteenth_if_it_is_a_friday(world):
+async def test_the_thirteenth_if_it_is_a_friday(world, client):
     beware = monthly(13, "09:00", weekdays="fri", tz="Europe/Berlin")
     await world.scheduler(app_with(beware=beware, nightly=daily("01:00")), tick="off")
-    async with world.client() as client:
-        shown = await client.preview("beware", 3, after=datetime(2027, 1, 1, tzinfo=UTC))
-        narrowed = app_with(beware=beware, nightly=daily("01:00", weekdays="weekdays"))
-        planned = await client.plan(narrowed.definitions(), days=7)
+    shown = await client.preview("beware", 3, after=datetime(2027, 1, 1, tzinfo=UTC))
+    narrowed = app_with(beware=beware, nightly=daily("01:00", weekdays="weekdays"))
+    planned = await client.plan(narrowed.definitions(), days=7)
     assert [fire.local[:16] for fire in shown.fires] == [
         "2027-08-13 09:00",
         "2028-10-13 09:00",

@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from headway import App
 from headway_clock import utc_now
 from headway_console.access.sessions import sign_in_path
 from headway_console.access.tokens import Token, as_yaml, new_token
 from headway_console.settings import ConsoleSettings
 from headway_console.wiring import ConsoleService, LocalCredentials, start_console
 from headway_contract.http import ROLES
+
+from support.cadences import when_made_due
 
 LOCAL = LocalCredentials(name="me", token="headway_local-token", ticket_key="key of the tickets")
 
@@ -73,3 +76,23 @@ async def run_console(
         yield Console(service, {role: token for role, (token, _) in made.items()})
     finally:
         await service.stop()
+
+
+FILE = """
+app: billing
+jobs:
+  invoice: {takes_input: false}
+manifests:
+  invoices: {job: invoice, daily: "03:15"}
+"""
+
+
+def an_app() -> App:
+    app = App("shop")
+
+    @app.job("sync", group="ops")
+    async def sync(ctx, number: int): ...
+
+    app.schedule("nightly", job="sync", when=when_made_due(), input=1)
+    app.schedule("weekly", job="sync", when=when_made_due(), input=2)
+    return app

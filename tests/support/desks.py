@@ -4,16 +4,15 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import msgspec
-from headway import App
 from headway.worker.leases import Lease
 from headway_clock import utc_now
 from headway_contract import decode, encode, event, subjects
 from headway_contract.lifecycle import RunFailed
-from headway_contract.worker_protocol import Heartbeat, HeartbeatReply, LeaseAnswer, LeaseQuestion
+from headway_contract.worker_protocol import HeartbeatReply, LeaseAnswer, LeaseQuestion
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.publish import publish
 
-from support.cadences import when_made_due
+from support.apps import nightly
 from support.work_events import order_puller
 from support.world import World
 
@@ -43,11 +42,7 @@ class Desk:
         return msgspec.json.decode(reply.data, type=LeaseAnswer)
 
     async def heartbeat(self, worker: str, nonce: str = "n1", **fields) -> HeartbeatReply:
-        beat = Heartbeat(worker=worker, nonce=nonce, **{"jobs": ["job"], "slots": 5, **fields})
-        reply = await self.world.broker.client.request(
-            subjects.HEARTBEAT, msgspec.json.encode(beat), timeout=5
-        )
-        return msgspec.json.decode(reply.data, type=HeartbeatReply)
+        return await self.world.beat(worker, nonce=nonce, **{"slots": 5, **fields})
 
     async def restart(self, nonce: str, code_version: str) -> None:
         """Another process goes by the name of w1 from now on."""
@@ -104,15 +99,10 @@ class Desk:
 
 async def open_desk(world: World, **settings: Any) -> Desk:
     """Start a dispatcher, make a job due, and take its order."""
-    app = App("test")
-
-    @app.job("job", group="ops")
-    @when_made_due()
-    async def job(ctx): ...
-
     await world.dispatcher(**settings)
     desk = Desk(world, None)
     await desk.heartbeat("w1")
-    await world.fire(app)
+    await world.fire(nightly())
+    await desk.heartbeat("w1")  # a busy machine may count it as lost by now
     await desk.take_order()
     return desk

@@ -1,6 +1,12 @@
-"""An application whose work is enqueued."""
+"""An application whose work is enqueued, and the scheduler's pass over it."""
+
+from datetime import UTC, datetime
+from uuid import UUID, uuid4
 
 from headway import App, retry
+from headway_contract.settled import DeadLetterRetried, WorkSettled
+from headway_scheduler.operate.enqueue import Enqueue
+from headway_service_kit.passes import Wakeup
 
 
 def app_with_jobs() -> App:
@@ -17,3 +23,23 @@ def app_with_jobs() -> App:
     async def free(ctx, given): ...
 
     return app
+
+
+async def process(timeline) -> None:
+    with timeline.real_time():
+        await Enqueue(timeline.database, relay=Wakeup()).run_once()
+
+
+async def count(timeline, table: str) -> int:
+    return len(await timeline.rows(f"SELECT FROM scheduler.{table}"))
+
+
+def outcome(work: UUID, **fields) -> WorkSettled:
+    given = {"round": 1, "group": "letters", "outcome": "completed", "runs": 1, "attempts": 1}
+    return WorkSettled(work=work, settled_at=datetime.now(UTC), **(given | fields))
+
+
+def retried(work: UUID) -> DeadLetterRetried:
+    return DeadLetterRetried(
+        dead_letter=uuid4(), work=work, round=2, group="letters", resolved_at=datetime.now(UTC)
+    )

@@ -11,7 +11,7 @@ import msgspec
 from headway_contract import event
 from headway_contract.lifecycle import Failure
 from headway_contract.orders import RunDispatched
-from headway_contract.work import WorkQueued
+from headway_contract.work import ManifestChanged, WorkBroughtForward, WorkQueued
 from headway_decisions.runs.folding import Run
 from headway_dispatcher.gate.gate import Gate, GateResult
 from headway_dispatcher.gate.situation import Waits
@@ -21,8 +21,9 @@ from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import HISTORY
 from headway_dispatcher.wakeups import Wakeups
 from headway_history import Record
-from headway_postgres_kit import DATABASE_CLOCK, Clock, Database, StatementBatch
+from headway_postgres_kit import DATABASE_CLOCK, Clock, Connection, Database, StatementBatch
 
+from support.queries import Queries
 from support.works import queued
 
 WATCH_CAPS = (Path(__file__).parent / "watch_caps.sql").read_text()
@@ -41,7 +42,7 @@ class SetClock:
         return self.at
 
 
-class Gates:
+class Gates(Queries):
     """The dispatcher's part of capacity, driven by hand."""
 
     def __init__(self, database: Database, *, clock: Clock = DATABASE_CLOCK, **settings: Any):
@@ -185,14 +186,6 @@ class Gates:
             msgspec.convert(msgspec.json.decode(row["body"])["data"], RunDispatched) for row in rows
         ]
 
-    async def rows(self, query: str, *arguments: Any) -> list[Any]:
-        async with self.database.acquire() as connection:
-            return list(await connection.fetch(query, *arguments))
-
-    async def value(self, query: str, *arguments: Any) -> Any:
-        async with self.database.acquire() as connection:
-            return await connection.fetchval(query, *arguments)
-
     async def execute(self, query: str, *arguments: Any) -> None:
         async with self.database.acquire() as connection:
             await connection.execute(query, *arguments)
@@ -232,3 +225,18 @@ async def many_pools(url: str, count: int) -> AsyncIterator[list[Database]]:
 async def waiting_reasons(gates: Gates) -> list[str]:
     """Why all that waits waits."""
     return sorted((await gates.reasons()).values())
+
+
+def switch(manifest: UUID, version: int, *, enabled: bool) -> ManifestChanged:
+    """A manifest of the group `etl` is enabled or disabled."""
+    return ManifestChanged(
+        manifest_id=manifest, manifest="m", group="etl", version=version, enabled=enabled
+    )
+
+
+async def bring_forward(connection: Connection, work: UUID) -> None:
+    """Take in that work shall run before other work."""
+    records: list[Record] = []
+    requests = [WorkBroughtForward(work=work, group="etl", at=START)]
+    await work_intake.bring_forward(connection, requests, START, records)
+    await HISTORY.append(connection, records)

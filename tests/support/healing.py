@@ -1,31 +1,18 @@
 """Messages that are lost, and a dispatcher that hears none of them."""
 
-import base64
-
 import msgspec
 from headway import App
-from headway_contract import Event, decode, subjects
+from headway_contract import subjects
 from headway_contract.reconcile import ReconcileAnswer, ReconcileQuestion
 from headway_contract.settled import WorkSettled
 from headway_contract.work import WorkQueued
 from headway_jetstream_kit.provisioning import consumer_info
 
 from support.cadences import when_made_due
+from support.work_events import stored_events
 from support.world import until
 
 QUICK = {"ask_after_seconds": 0.4}
-
-
-def nightly() -> App:
-    """An app whose one job fires once a day."""
-    app = App("test")
-
-    @app.job("job", group="ops")
-    @when_made_due()
-    async def job(ctx):
-        return "done"
-
-    return app
 
 
 def many(count: int) -> App:
@@ -43,25 +30,12 @@ def many(count: int) -> App:
 
 async def stored_work(world) -> list[WorkQueued]:
     """Every piece of work that waits in the stream, and again for each time it is there."""
-    return await _stored(world, subjects.WORK_STREAM, WorkQueued)
+    return await stored_events(world.broker, subjects.WORK_STREAM, WorkQueued)
 
 
 async def stored_outcomes(world) -> list[WorkSettled]:
     """Every outcome that was told."""
-    return await _stored(world, subjects.SETTLED_STREAM, WorkSettled)
-
-
-async def _stored(world, stream: str, kind: type) -> list:
-    info = await world.broker.api(f"STREAM.INFO.{stream}")
-    state, found = info["state"], []
-    for sequence in range(max(state["first_seq"], 1), state["last_seq"] + 1):
-        raw = await world.broker.api(f"STREAM.MSG.GET.{stream}", {"seq": sequence})
-        found += [
-            event.data
-            for event in decode(base64.b64decode(raw["message"]["data"]))
-            if isinstance(event, Event) and isinstance(event.data, kind)
-        ]
-    return found
+    return await stored_events(world.broker, subjects.SETTLED_STREAM, WorkSettled)
 
 
 async def deaf_dispatcher(world, *, knows_limits: bool = True, **settings):

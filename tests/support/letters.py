@@ -1,18 +1,11 @@
 """A job that fails until it is mended, and what people do about that."""
 
 import asyncio
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from headway import App, Client
-from headway_clock import utc_now
-from headway_contract import encode, event, subjects
-from headway_contract.work import RetryPolicy
-from headway_jetstream_kit import Stored
-from headway_jetstream_kit.publish import publish
 
-from support.works import queued
-
-ONCE = RetryPolicy(attempts=1)
+from support.work_events import WorkPublisher, queue
 
 
 class Ops:
@@ -36,15 +29,10 @@ class Ops:
             return "done"
 
     async def queue(self, **fields) -> UUID:
-        work = uuid4()
-        given = {"job": "job", "group": "ops", "cause": f"test:{work}"}
-        given |= {"queued_at": utc_now(), "retry": ONCE}
-        await self.tell(queued(work=work, **{**given, **fields}))
-        return work
+        return await queue(self.world, **fields)
 
     async def tell(self, data) -> None:
-        body = encode(event(data, id=uuid4(), source="test", subject="x", time=utc_now()))
-        assert isinstance(await publish(self.world.broker, subjects.work("ops"), body), Stored)
+        await WorkPublisher(self.world.broker).publish(data)
 
     async def letter(self, **fields) -> tuple[UUID, UUID]:
         """Work that has failed for good, and its letter."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE
 
+from support.command_server import run_command
+
 
 @dataclass
 class Done:
@@ -34,21 +36,22 @@ class Shell:
         self.folder = folder
 
     async def start(self, *arguments: str, **environment: str) -> asyncio.subprocess.Process:
-        clean = {name: value for name, value in os.environ.items() if "HEADWAY" not in name}
+        """Start a command from nothing, to be watched and stopped."""
         return await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "headway_cli", *arguments),
             cwd=self.folder,
-            env={**clean, **environment},
+            env=self._clean(environment),
             stdout=PIPE,
             stderr=PIPE,
         )
 
     async def run(self, *arguments: str, **environment: str) -> Done:
-        process = await self.start(*arguments, **environment)
-        try:
-            async with asyncio.timeout(90):  # a busy machine starts a process slowly
-                out, err = await process.communicate()
-        finally:
-            if process.returncode is None:
-                process.kill()
-        return Done(process.returncode, out.decode(), err.decode())
+        """Run a command to its end."""
+        code, out, err = await asyncio.to_thread(
+            run_command, arguments, self.folder, self._clean(environment)
+        )
+        return Done(code, out.decode(), err.decode())
+
+    def _clean(self, environment: dict[str, str]) -> dict[str, str]:
+        inherited = {name: value for name, value in os.environ.items() if "HEADWAY" not in name}
+        return {**inherited, **environment}

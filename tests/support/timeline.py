@@ -7,12 +7,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from headway import App
+from headway import App, every
+from headway.define.cadences import When
 from headway.define.definitions import Definitions
-from headway_contract import event
+from headway_contract import decode, event
 from headway_contract.definitions import ApplyAnswer
 from headway_contract.envelope import EventData
 from headway_contract.lifecycle import Activation
+from headway_contract.manifests import ChangeRequest, TriggerAnswer, TriggerRequest
+from headway_contract.operations import ChangeGroupRequest
 from headway_contract.settled import (
     ActivationRequested,
     DeadLetterAcknowledged,
@@ -24,7 +27,10 @@ from headway_postgres_kit import DATABASE_CLOCK, Clock, Database
 from headway_relay import Handover
 from headway_scheduler.declare.startup import apply
 from headway_scheduler.fire.tick import Tick, TickResult
+from headway_scheduler.operate import changes, triggers
 from headway_scheduler.outcomes.settle import take_in
+
+from support.queries import Queries
 
 START = datetime(2027, 3, 1, 12, tzinfo=UTC)
 
@@ -39,7 +45,15 @@ class SetClock(Clock):
         return self.at
 
 
-class Timeline:
+def minutely(when: When | None = None, **options: Any) -> App:
+    """An app with the manifest `a` in the group `ops`, every minute or `when` it is given."""
+    app = App("test")
+    app.job("job", group="ops")(lambda ctx: None)
+    app.schedule("a", job="job", when=when or every(minutes=1), **options)
+    return app
+
+
+class Timeline(Queries):
     """Declares, ticks and settles at times of the test's choosing."""
 
     def __init__(self, database: Database) -> None:
@@ -64,7 +78,10 @@ class Timeline:
         definitions = app if isinstance(app, Definitions) else app.definitions()
         return await apply(self.database, definitions, policy=prune)
 
-    async def tick(self, *, max_entries: int | None = 200) -> TickResult:
+    async def tick(self, *, max_entries: int | None = 200, **later: float) -> TickResult:
+        """Run the tick once, at so much after the start if that is given."""
+        if later:
+            self.at(**later)
         tick = Tick(self.database, holder="test", max_entries=max_entries, relay=Handover())
         return await tick.run_once()
 
@@ -74,6 +91,18 @@ class Timeline:
             answer = await act(connection, request, now=self.clock.at)
         await self.tick()
         return answer
+
+    async def trigger(self, manifest: str = "a", **fields: Any) -> TriggerAnswer:
+        """Trigger a manifest as an operator."""
+        return await self.do(triggers.trigger, TriggerRequest(manifest=manifest, **fields))
+
+    async def change(self, manifest: str = "a", **fields: Any) -> str:
+        """Change a manifest's settings as an operator."""
+        return await self.do(changes.change, ChangeRequest(manifest=manifest, **fields))
+
+    async def change_group(self, group: str = "ops", **fields: Any) -> str:
+        """Change a group's settings as an operator."""
+        return await self.do(changes.change_group, ChangeGroupRequest(group=group, **fields))
 
     async def settle(
         self,
@@ -176,6 +205,12 @@ class Timeline:
         )
         return [(_named(row), row["decision"], row["reason"]) for row in rows]
 
+    async def outbox(self, kind: type[EventData]) -> list[Any]:
+        """The events of a kind that wait to be published, the oldest first."""
+        rows = await self.rows("SELECT body FROM scheduler.outbox ORDER BY id")
+        events = [event.data for row in rows for event in decode(row["body"])]
+        return [data for data in events if isinstance(data, kind)]
+
     async def manifest(self, external_id: str) -> Any:
         rows = await self.rows(
             "SELECT * FROM scheduler.manifest WHERE external_id = $1 AND pruning_at IS NULL",
@@ -185,10 +220,6 @@ class Timeline:
 
     async def id_of(self, external_id: str) -> UUID:
         return (await self.manifest(external_id))["id"]
-
-    async def rows(self, query: str, *arguments: Any) -> list[Any]:
-        async with self.database.acquire() as connection:
-            return list(await connection.fetch(query, *arguments))
 
 
 def short(cause: str) -> str:

@@ -1,13 +1,16 @@
 """Publish to the dispatcher as a scheduler does."""
 
+import base64
+from typing import Any
 from uuid import UUID, uuid4
 
 from headway import App
 from headway_clock import utc_now
-from headway_contract import encode, event, subjects
+from headway_contract import Event, decode, encode, event, subjects
+from headway_contract.envelope import EventData
 from headway_contract.work import RetryPolicy, WorkCancelRequested
 from headway_jetstream_kit import Broker, Puller, Stored
-from headway_jetstream_kit.provisioning import consumer_info
+from headway_jetstream_kit.provisioning import consumer_info, stream_info
 from headway_jetstream_kit.publish import publish
 
 from support.works import queued
@@ -18,27 +21,52 @@ ONCE = RetryPolicy(attempts=1)
 
 
 class WorkPublisher:
-    """Publishes work and cancel requests as a scheduler does."""
+    """Publishes to the dispatcher as a scheduler does, and reads the dispatcher's events."""
 
     def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+        self.broker = broker
 
-    async def queue(self, job: str, **fields) -> UUID:
+    async def publish(self, data: EventData) -> None:
+        body = encode(event(data, id=uuid4(), source="test", subject="x", time=utc_now()))
+        assert isinstance(await publish(self.broker, subjects.work("ops"), body), Stored)
+
+    async def queue(self, job: str = "job", **fields: Any) -> UUID:
         """Queue work without a manifest; returns its id."""
         work = fields.pop("work", None) or uuid4()
-        given = {"cause": f"test:{work}", "queued_at": utc_now(), "retry": RETRY}
-        await self._tell(queued(work=work, group="ops", job=job, **{**given, **fields}))
+        given = {"group": "ops", "cause": f"test:{work}", "queued_at": utc_now(), "retry": RETRY}
+        await self.publish(queued(work=work, job=job, **{**given, **fields}))
         return work
 
-    async def cancel(self, work: UUID, reason: str = "asked") -> None:
+    async def cancel(self, work: UUID, reason: str = "asked", **fields: Any) -> None:
         """Ask for work to end early."""
-        await self._tell(
-            WorkCancelRequested(work=work, group="ops", reason=reason, requested_at=utc_now())
-        )
+        given = {"group": "ops", "reason": reason, "requested_at": utc_now()}
+        await self.publish(WorkCancelRequested(work=work, **{**given, **fields}))
 
-    async def _tell(self, data) -> None:
-        body = encode(event(data, id=uuid4(), source="test", subject="x", time=utc_now()))
-        assert isinstance(await publish(self._broker, subjects.work("ops"), body), Stored)
+    async def events(self, kind: type) -> list[Any]:
+        """Return the events of a kind in the stream of settled work."""
+        return await stored_events(self.broker, subjects.SETTLED_STREAM, kind)
+
+    async def until_taken_in(self) -> None:
+        """Wait until the dispatcher has taken in all messages."""
+
+        async def none_left() -> bool:
+            info = await stream_info(self.broker, subjects.WORK_STREAM)
+            return info["state"]["messages"] == 0
+
+        await until(none_left, within=20, what="all messages are taken in")
+
+
+async def stored_events(broker: Broker, stream: str, kind: type) -> list[Any]:
+    """Return the events of a kind in a stream, in their order, each as often as it is there."""
+    state, found = (await stream_info(broker, stream))["state"], []
+    for sequence in range(max(state["first_seq"], 1), state["last_seq"] + 1):
+        raw = await broker.api(f"STREAM.MSG.GET.{stream}", {"seq": sequence})
+        found += [
+            item.data
+            for item in decode(base64.b64decode(raw["message"]["data"]))
+            if isinstance(item, Event) and isinstance(item.data, kind)
+        ]
+    return found
 
 
 async def queue(world, *, job: str = "job", **fields) -> UUID:

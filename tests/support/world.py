@@ -6,10 +6,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+import msgspec
 from headway import App, Client
 from headway.worker import Worker, WorkerSettings
 from headway_console.wiring import client_of
+from headway_contract import subjects
 from headway_contract.definitions import ApplyAnswer, PrunePolicy
+from headway_contract.worker_protocol import HeartbeatReply
 from headway_dispatcher.provisioning import provision
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.wiring import start_dispatcher
@@ -21,10 +24,12 @@ from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.wiring import start_scheduler
 from headway_service_kit.service import Service
 
+from support.queries import Queries
+
 QUICK = {"heartbeat_seconds": 0.2, "orphan_timeout_seconds": 2.0}
 
 
-class World:
+class World(Queries):
     """Starts services and workers, waits for what they do, and stops them all."""
 
     def __init__(
@@ -109,6 +114,16 @@ class World:
         self._workers.append((stop, task, broker))
         return worker
 
+    async def serve(self, app: App, **settings: Any) -> Worker:
+        """Start a dispatcher, and a worker of the app with these settings."""
+        await self.dispatcher()
+        return await self.worker(app, **settings)
+
+    async def run(self, app: App, **settings: Any) -> Service:
+        """Start a dispatcher, a worker and a scheduler, with every manifest due right now."""
+        await self.serve(app, **settings)
+        return await self.fire(app)
+
     def client(self, actor: str | None = None) -> AbstractAsyncContextManager[Client]:
         """A client of a console in this process; the audit names the actor."""
         return client_of(
@@ -117,6 +132,14 @@ class World:
             actor=actor or getpass.getuser(),
             orphan_timeout_seconds=QUICK["orphan_timeout_seconds"],
         )
+
+    async def beat(self, worker: str, **fields: Any) -> HeartbeatReply:
+        """Send the heartbeat of a worker that serves `job`; returns the dispatcher's reply."""
+        heartbeat = {"worker": worker, "nonce": "n", "jobs": ["job"], "slots": 1, **fields}
+        reply = await self.broker.client.request(
+            subjects.HEARTBEAT, msgspec.json.encode(heartbeat), timeout=5
+        )
+        return msgspec.json.decode(reply.data, type=HeartbeatReply)
 
     async def stop_workers(self) -> None:
         workers, self._workers = self._workers, []
@@ -130,14 +153,6 @@ class World:
         await self.stop_workers()
         for service in self.services:
             await service.stop()
-
-    async def value(self, query: str, *arguments: Any) -> Any:
-        async with self.database.acquire() as connection:
-            return await connection.fetchval(query, *arguments)
-
-    async def rows(self, query: str, *arguments: Any) -> list[Any]:
-        async with self.database.acquire() as connection:
-            return list(await connection.fetch(query, *arguments))
 
     async def until(self, query: str, *arguments: Any, within: float = 20.0) -> Any:
         """Wait until a query's first value is true; returns it."""

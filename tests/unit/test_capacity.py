@@ -1,55 +1,18 @@
 """Admission by the gate."""
 
-from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import ClassVar
 from uuid import UUID
 
 import pytest
 from headway_contract.fields import Rate
-from headway_decisions.capacity.capacity import (
-    MARGIN,
-    Admitted,
-    Candidate,
-    GroupLimit,
-    Held,
-    JobLimit,
-    Limits,
-    Load,
-    Room,
-    admit,
-)
-from headway_decisions.capacity.packing import MOST_BYTES, MOST_RUNS, lease_size, spread
+from headway_decisions.capacity.capacity import MARGIN, Admitted, Candidate, Held, Load, Room, admit
+from headway_decisions.capacity.limits import GroupLimit, JobLimit, Limits
 from headway_decisions.capacity.rates import Bundle
 from headway_decisions.capacity.slots import Worker
 from hypothesis import given
 from hypothesis import strategies as st
-
-NOW = datetime(2027, 3, 28, 1, 15, tzinfo=UTC)
-FLEET = [Worker(jobs=("etl", "mail"), slots=100)]
-
-
-def wants(count: int, *, start: int = 0, **fields) -> list[Candidate]:
-    stated = {"group": "g", "job": "etl", **fields}
-    return [Candidate(work=UUID(int=start + n), **stated) for n in range(count)]
-
-
-def load_of(active, leases=None) -> Load:
-    """Return the load of leases with one group each; `active` counts them by group and job."""
-    groups: Counter[str] = Counter()
-    jobs: Counter[str] = Counter()
-    for (group, job), number in active.items():
-        groups[group] += number
-        jobs[job] += number
-    return Load(groups=groups, jobs=jobs, leases_on_fleet=leases or {})
-
-
-def answers(
-    candidates, *, active=None, leases=None, max_active=100, fleet=FLEET, more=False, **limits
-):
-    load = load_of(active or {}, leases)
-    room = Room(Limits(max_active=max_active, **limits), load, fleet, now=NOW)
-    return admit(candidates, room, more=more)
+from support.admissions import FLEET, NOW, answers, load_of, wants
 
 
 def reasons(verdicts) -> list[str]:
@@ -229,104 +192,6 @@ def test_a_worker_that_runs_few_of_a_job_is_not_given_more():
     verdicts = answers([*wants(5, job="etl"), *wants(5, job="mail", start=10)], fleet=fleet)
     assert reasons(verdicts[:5]) == ["admitted"] * (2 + MARGIN) + ["workers_full"] * 2
     assert reasons(verdicts[5:]) == ["admitted"] * 5
-
-
-class TestLeasesOfSeveralRuns:
-    JOBS: ClassVar = {"etl": JobLimit(batch=3)}
-
-    def leases(self, candidates, *, more=True, **stated) -> list[int]:
-        """Return the lease of each candidate; by default more work waits, so leases are filled."""
-        verdicts = answers(candidates, jobs=self.JOBS, more=more, **stated)
-        return [verdict.lease if isinstance(verdict, Admitted) else -1 for verdict in verdicts]
-
-    def test_runs_of_a_job_share_up_to_its_batch(self):
-        assert self.leases(wants(7)) == [0, 0, 0, 1, 1, 1, 2]
-
-    def test_other_jobs_and_other_ways_to_lose_contact_do_not_share(self):
-        mixed = [
-            *wants(2),
-            *wants(1, job="mail", start=10),
-            *wants(1, on_lost_contact="continue", start=20),
-            *wants(1, start=30),
-            *wants(1, job="mail", start=40),
-        ]
-        assert self.leases(mixed) == [0, 0, 1, 2, 0, 3]
-
-    def test_exclusive_work_has_its_own_lease(self):
-        mixed = [*wants(1), *wants(1, exclusive_lease=True, start=10), *wants(1, start=20)]
-        assert self.leases(mixed) == [0, 1, 0]
-
-    def test_a_lease_is_bounded_by_bytes(self):
-        assert self.leases(wants(3, size=MOST_BYTES // 2)) == [0, 0, 1]
-        assert self.leases(wants(2, size=2 * MOST_BYTES)) == [0, 1]
-
-    def test_a_slot_takes_a_lease_however_many_runs_it_has(self):
-        fleet = [Worker(jobs=("etl",), slots=1)]
-        assert self.leases(wants(7), fleet=fleet) == [0, 0, 0, 1, 1, 1, -1]
-
-    @pytest.mark.parametrize(
-        ("waiting", "free", "runs"),
-        [(10, 10, 1), (10, 4, 3), (10, 5, 2), (11, 5, 3), (1, 5, 1), (99, 5, 5), (3, 0, 5)],
-    )
-    def test_a_lease_takes_its_share_of_the_waiting_work(self, waiting, free, runs):
-        assert spread(5, waiting=waiting, slots=free) == runs
-
-    @pytest.mark.parametrize(
-        ("stated", "seconds", "runs"),
-        [
-            (None, None, 1),
-            (20, None, 20),
-            (None, 0.0, MOST_RUNS),
-            (None, 0.0001, MOST_RUNS),
-            (None, 0.01, 7),
-            (5, 0.01, 5),
-            (20, 0.01, 7),
-            (200, 0.0001, 200),
-            (1, 0.0001, 1),
-            (None, 0.075, 1),
-            (None, 3600.0, 1),
-            (20, 3600.0, 1),
-        ],
-    )
-    def test_a_lease_has_as_many_runs_as_fit_into_its_time(self, stated, seconds, runs):
-        assert lease_size(stated, seconds) == runs
-
-    def test_no_slot_stays_free_while_others_have_several(self):
-        fleet = [Worker(jobs=("etl", "mail"), slots=2), Worker(jobs=("etl",), slots=2)]
-        assert self.leases(wants(4), more=False, fleet=fleet) == [0, 1, 2, 3]
-        assert self.leases(wants(6), more=False, fleet=fleet) == [0, 0, 1, 1, 2, 2]
-        busy = {"etl": 1, "mail": 1}
-        assert self.leases(wants(4), more=False, fleet=fleet, leases=busy) == [0, 0, 1, 1]
-        full = {"etl": 4}
-        assert self.leases(wants(4), more=False, fleet=fleet, leases=full) == [0, 0, 0, 1]
-
-    def test_a_slot_that_runs_fewer_of_a_job_counts_as_such(self):
-        fleet = [Worker(jobs=("etl",), slots=10, concurrency={"etl": 2})]
-        assert self.leases(wants(4), more=False, fleet=fleet) == [0, 0, 1, 1]
-
-    def test_waiting_work_spreads_over_as_many_slots_as_its_limits_allow(self):
-        one, two = GroupLimit(max_active=1), GroupLimit(max_active=2)
-        assert self.leases(wants(3), more=False, groups={"g": one}) == [0, 0, 0]
-        assert self.leases(wants(4), more=False, groups={"g": two}) == [0, 0, 1, 1]
-        assert self.leases(wants(4), more=False, max_active=2) == [0, 0, 1, 1]
-
-    def test_a_lease_counts_once_against_every_limit(self):
-        assert self.leases(wants(7), max_active=2) == [0, 0, 0, 1, 1, 1, -1]
-        group = {"g": GroupLimit(max_active=1)}
-        assert self.leases(wants(4), groups=group) == [0, 0, 0, -1]
-        mixed = [*wants(1), *wants(1, group="h", start=1), *wants(1, group="h", start=2)]
-        full = {"h": GroupLimit(max_active=0)}
-        assert self.leases(mixed, groups=full) == [0, -1, -1]
-        assert self.leases(mixed, groups={"h": GroupLimit(max_active=1)}) == [0, 0, 0]
-
-    def test_a_lease_counts_once_against_a_key(self):
-        assert self.leases(wants(4, key="k")) == [0, 0, 0, -1]
-        assert self.leases(wants(4, key="k", key_limit=2)) == [0, 0, 0, 1]
-        assert self.leases(wants(2, key="k", key_active=1)) == [-1, -1]
-
-    def test_rates_count_runs(self):
-        rate = Rate(count=2, period_seconds=60)
-        assert self.leases(wants(3), groups={"g": GroupLimit(rate=rate)}) == [0, 0, -1]
 
 
 names = st.sampled_from(["a", "b", "c"])

@@ -185,11 +185,14 @@ def test_all_problems_are_reported_at_once():
     assert len(problems(app)) == 19, "terms of a job are told once, with the job"
 
 
-def test_text_about_a_nul_is_no_nul():
+@pytest.mark.parametrize(
+    ("given", "stored"), [("\\u0000", "\\u0000"), ({1: 2}, {"1": 2})], ids=["about-nul", "keys"]
+)
+def test_text_about_a_nul_is_no_nul_and_keys_become_text(given, stored):
     app = App("billing")
     app.job("job")(lambda ctx, thing: None)
-    app.schedule("fine", job="job", when=every(hours=1), input="\\u0000")
-    assert app.definitions().manifests[0].input == "\\u0000"
+    app.schedule("fine", job="job", when=every(hours=1), input=given)
+    assert app.definitions().manifests[0].input == stored
 
 
 def test_an_app_s_own_name_is_checked():
@@ -218,13 +221,6 @@ def test_an_input_that_json_would_change_is_refused(value):
     app.schedule("odd", job="job", when=every(hours=1), input=value)
     [problem] = problems(app)
     assert "manifest 'odd': its input changes when it is encoded as JSON" in problem
-
-
-def test_keys_of_an_input_become_text():
-    app = App("billing")
-    app.job("job")(lambda ctx, thing: None)
-    app.schedule("fine", job="job", when=every(hours=1), input={1: 2})
-    assert app.definitions().manifests[0].input == {"1": 2}
 
 
 def test_an_input_type_without_a_schema_is_a_problem_of_the_job():

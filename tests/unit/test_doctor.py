@@ -143,58 +143,133 @@ def test_a_healthy_part_has_only_ok_findings(findings):
     assert findings
 
 
-@pytest.mark.parametrize(
-    ("change", "verdict", "words"),
-    [
-        ({"version": 130_000, "version_text": "13.0"}, "trouble", "version: PostgreSQL 13.0"),
-        ({"version": 170_000, "version_text": "17.0"}, "warning", "version: PostgreSQL 17.0"),
-        ({"standby": True}, "trouble", "version: db:5432/headway is a standby"),
-        ({"now": NOW + timedelta(seconds=40)}, "trouble", "clock: it is 40 s ahead of this"),
-        ({"now": NOW - timedelta(seconds=5)}, "warning", "clock: it is 5 s behind this"),
-        ({"fsync": "off"}, "warning", "safety: fsync is off"),
-        ({"synchronous_commit": "off"}, "warning", "safety: synchronous_commit is off"),
-        ({"autovacuum": "off"}, "trouble", "safety: autovacuum is off"),
-        ({"transaction_age": 1_500_000_000}, "warning", "safety: the oldest transaction id"),
-        ({"connections": 90}, "warning", "connections: 90 of 100 are in use"),
-    ],
-)
-def test_a_server_with_a_problem(change, verdict, words):
-    [(found, text)] = problems(server(**change))
-    assert (found, text.startswith(words)) == (verdict, True), text
+def overview(**changes: object) -> Area:
+    return judge_system(replace(OVERVIEW, **changes), JOBS)
+
+
+LAGGING = {"name": "c", "replicas": [{"name": "n2", "current": False}, {"name": "n3"}]}
+STUCK = Backlog(name="tick", waiting=3, oldest_at=NOW - timedelta(seconds=90))
+LATE = Backlog(name="dispatcher_outbox", waiting=1, oldest_at=NOW - timedelta(seconds=20))
 
 
 @pytest.mark.parametrize(
-    ("judge", "facts", "verdict", "words"),
+    ("findings", "verdict", "words"),
     [
+        (server(version=130_000, version_text="13.0"), "trouble", "version: PostgreSQL 13.0"),
+        (server(version=170_000, version_text="17.0"), "warning", "version: PostgreSQL 17.0"),
+        (server(standby=True), "trouble", "version: db:5432/headway is a standby"),
+        (server(now=NOW + timedelta(seconds=40)), "trouble", "clock: it is 40 s ahead of this"),
+        (server(now=NOW - timedelta(seconds=5)), "warning", "clock: it is 5 s behind this"),
+        (server(fsync="off"), "warning", "safety: fsync is off"),
+        (server(synchronous_commit="off"), "warning", "safety: synchronous_commit is off"),
+        (server(autovacuum="off"), "trouble", "safety: autovacuum is off"),
+        (server(transaction_age=1_500_000_000), "warning", "safety: the oldest transaction id"),
+        (server(connections=90), "warning", "connections: 90 of 100 are in use"),
         (
-            postgresql.judge_reading,
-            (None, []),
+            judged(postgresql.judge_reading, None, []),
             "trouble",
             "reading: the console's role headway_reader does not exist",
         ),
-        (postgresql.judge_reading, (False, []), "warning", "reading: this user is not a member"),
         (
-            postgresql.judge_reading,
-            (True, ["scheduler.job"]),
+            judged(postgresql.judge_reading, False, []),
+            "warning",
+            "reading: this user is not a member",
+        ),
+        (
+            judged(postgresql.judge_reading, True, ["scheduler.job"]),
             "trouble",
             "reading: the role headway_reader can change",
         ),
         (
-            postgresql.judge_dispatching,
-            ([date(2027, 6, 2)], []),
+            judged(postgresql.judge_dispatching, [date(2027, 6, 2)], []),
             "warning",
             "history: there is no partition for 202",
         ),
         (
-            postgresql.judge_transactions,
-            ([{"pid": 7, "name": "psql", "state": "idle in transaction", "seconds": 70}],),
+            judged(
+                postgresql.judge_transactions,
+                [{"pid": 7, "name": "psql", "state": "idle in transaction", "seconds": 70}],
+            ),
             "warning",
             "transactions: psql (pid 7) has one open for 70 s (idle in transaction)",
         ),
+        (broker(version=(2, 10, 9)), "trouble", "version: nats-server 2.10.9"),
+        (broker(version=(2, 12, 1)), "warning", "version: nats-server 2.12.1"),
+        (broker(max_payload=1000), "warning", "payload: the largest message is 1,000 bytes"),
+        (storage(800), "warning", "storage: 800 bytes of 1000 bytes used"),
+        (storage(950), "trouble", "storage: 950 bytes of"),
+        (
+            storage(write_errors={"X": "full"}),
+            "trouble",
+            "storage: NATS cannot store messages of X",
+        ),
+        (
+            storage(untested="timeout"),
+            "warning",
+            "storage: it is unknown whether NATS can write",
+        ),
+        (services(ANSWERING[:1]), "trouble", "services: no scheduler answers on headway.con"),
+        (items(stream(ts=NOW + timedelta(seconds=3))), "warning", "clock: it is 3 s ahead"),
+        (items(Inspected(kind="stream", name="X")), "trouble", "stream: X is missing"),
+        (items(Inspected(kind="consumer", name="X/y")), "trouble", "consumer: X/y is missing"),
+        (
+            items(stream(differs={"max_age": (1, 2)})),
+            "warning",
+            "stream: HEADWAY_WORK: max_age is 1 and should be 2",
+        ),
+        (items(stream(cluster={"name": "c"})), "warning", "stream: HEADWAY_WORK has one copy"),
+        (
+            items(stream(cluster=LAGGING, replicas=3)),
+            "warning",
+            "stream: HEADWAY_WORK: the copies on n2 are behind or offline",
+        ),
+        (items(stream(used=80)), "warning", "stream: HEADWAY_WORK has 80 bytes"),
+        (items(stream(used=95)), "trouble", "stream: HEADWAY_WORK has 95 bytes"),
+        (items(consumer(num_pending=20_000)), "warning", "consumer: 20,000 messages wait"),
+        (
+            items(consumer(num_ack_pending=100)),
+            "trouble",
+            "consumer: HEADWAY_WORK/dispatcher delivers nothing more",
+        ),
+        (
+            overview(health=replace(OVERVIEW.health, leader=None)),
+            "warning",
+            "leader: no scheduler has ticked yet",
+        ),
+        (
+            overview(health=replace(OVERVIEW.health, backlogs=[STUCK])),
+            "trouble",
+            "passes: the tick is stuck: 3 waiting, the oldest for 90 s",
+        ),
+        (
+            overview(health=replace(OVERVIEW.health, backlogs=[LATE])),
+            "warning",
+            "passes: the dispatcher's relay is late",
+        ),
+        (
+            overview(health=replace(OVERVIEW.health, dispatchers=[])),
+            "trouble",
+            "passes: no dispatcher has sent a heartbeat",
+        ),
+        (
+            overview(counts=replace(OVERVIEW.counts, workers=0)),
+            "trouble",
+            "workers: none is alive",
+        ),
+        (
+            overview(counts=replace(OVERVIEW.counts, dead_letters=2, blocked=1)),
+            "warning",
+            "dead letters: 2 open dead letters, 1 manifest blocked",
+        ),
+        (
+            overview(counts=replace(OVERVIEW.counts, troubled=1)),
+            "trouble",
+            "manifests: 1 cannot be scheduled",
+        ),
     ],
 )
-def test_a_database_with_a_problem(judge, facts, verdict, words):
-    [(found, text)] = problems(judged(judge, *facts))
+def test_a_problem_has_its_verdict(findings, verdict, words):
+    [(found, text)] = problems(findings)
     assert (found, text.startswith(words)) == (verdict, True), text
 
 
@@ -251,32 +326,6 @@ async def test_disk_schemas_and_the_role_that_enqueues(monkeypatch, schemas, exp
     assert others == expected
 
 
-@pytest.mark.parametrize(
-    ("findings", "verdict", "words"),
-    [
-        (broker(version=(2, 10, 9)), "trouble", "version: nats-server 2.10.9"),
-        (broker(version=(2, 12, 1)), "warning", "version: nats-server 2.12.1"),
-        (broker(max_payload=1000), "warning", "payload: the largest message is 1,000 bytes"),
-        (storage(800), "warning", "storage: 800 bytes of 1000 bytes used"),
-        (storage(950), "trouble", "storage: 950 bytes of"),
-        (
-            storage(write_errors={"X": "full"}),
-            "trouble",
-            "storage: NATS cannot store messages of X",
-        ),
-        (
-            storage(untested="timeout"),
-            "warning",
-            "storage: it is unknown whether NATS can write",
-        ),
-        (services(ANSWERING[:1]), "trouble", "services: no scheduler answers on headway.con"),
-    ],
-)
-def test_a_broker_with_a_problem(findings, verdict, words):
-    [(found, text)] = problems(findings)
-    assert (found, text.startswith(words)) == (verdict, True), text
-
-
 class WithoutJetStream:
     """A broker whose JetStream does not answer."""
 
@@ -295,97 +344,9 @@ async def test_a_broker_without_jetstream():
     assert found == [("trouble", "jetstream: JetStream is not enabled")]
 
 
-LAGGING = {"name": "c", "replicas": [{"name": "n2", "current": False}, {"name": "n3"}]}
-
-
-@pytest.mark.parametrize(
-    ("item", "verdict", "words"),
-    [
-        (stream(ts=NOW + timedelta(seconds=3)), "warning", "clock: it is 3 s ahead"),
-        (Inspected(kind="stream", name="X"), "trouble", "stream: X is missing"),
-        (Inspected(kind="consumer", name="X/y"), "trouble", "consumer: X/y is missing"),
-        (
-            stream(differs={"max_age": (1, 2)}),
-            "warning",
-            "stream: HEADWAY_WORK: max_age is 1 and should be 2",
-        ),
-        (stream(cluster={"name": "c"}), "warning", "stream: HEADWAY_WORK has one copy"),
-        (
-            stream(cluster=LAGGING, replicas=3),
-            "warning",
-            "stream: HEADWAY_WORK: the copies on n2 are behind or offline",
-        ),
-        (stream(used=80), "warning", "stream: HEADWAY_WORK has 80 bytes"),
-        (stream(used=95), "trouble", "stream: HEADWAY_WORK has 95 bytes"),
-        (consumer(num_pending=20_000), "warning", "consumer: 20,000 messages wait"),
-        (
-            consumer(num_ack_pending=100),
-            "trouble",
-            "consumer: HEADWAY_WORK/dispatcher delivers nothing more",
-        ),
-    ],
-)
-def test_a_stream_or_consumer_with_a_problem(item, verdict, words):
-    [(found, text)] = problems(items(item))
-    assert (found, text.startswith(words)) == (verdict, True), text
-
-
 def test_services_of_several_versions_are_said():
     [(verdict, text), _] = problems(services(ANSWERING, "0.2.0"))
     assert (verdict, text) == ("warning", "services: 2 schedulers, version 0.1.0")
-
-
-def overview(**changes: object) -> Area:
-    return judge_system(replace(OVERVIEW, **changes), JOBS)
-
-
-STUCK = Backlog(name="tick", waiting=3, oldest_at=NOW - timedelta(seconds=90))
-LATE = Backlog(name="dispatcher_outbox", waiting=1, oldest_at=NOW - timedelta(seconds=20))
-
-
-@pytest.mark.parametrize(
-    ("findings", "verdict", "words"),
-    [
-        (
-            overview(health=replace(OVERVIEW.health, leader=None)),
-            "warning",
-            "leader: no scheduler has ticked yet",
-        ),
-        (
-            overview(health=replace(OVERVIEW.health, backlogs=[STUCK])),
-            "trouble",
-            "passes: the tick is stuck: 3 waiting, the oldest for 90 s",
-        ),
-        (
-            overview(health=replace(OVERVIEW.health, backlogs=[LATE])),
-            "warning",
-            "passes: the dispatcher's relay is late",
-        ),
-        (
-            overview(health=replace(OVERVIEW.health, dispatchers=[])),
-            "trouble",
-            "passes: no dispatcher has sent a heartbeat",
-        ),
-        (
-            overview(counts=replace(OVERVIEW.counts, workers=0)),
-            "trouble",
-            "workers: none is alive",
-        ),
-        (
-            overview(counts=replace(OVERVIEW.counts, dead_letters=2, blocked=1)),
-            "warning",
-            "dead letters: 2 open dead letters, 1 manifest blocked",
-        ),
-        (
-            overview(counts=replace(OVERVIEW.counts, troubled=1)),
-            "trouble",
-            "manifests: 1 cannot be scheduled",
-        ),
-    ],
-)
-def test_a_system_with_a_problem(findings, verdict, words):
-    [(found, text)] = problems(findings)
-    assert (found, text.startswith(words)) == (verdict, True), text
 
 
 @pytest.mark.parametrize(

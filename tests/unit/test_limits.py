@@ -7,6 +7,7 @@ import pytest
 from headway import App, InvalidDefinitions, Rate, every, load_yaml
 from headway.define.packing import problems_of
 from msgspec import structs
+from support.definitions import problems
 
 IN_YAML = """
 app: shop
@@ -62,14 +63,6 @@ def in_python() -> App:
         start_within=5,
     )
     return app
-
-
-def problems(declare) -> list[str]:
-    app = App("shop")
-    declare(app)
-    with pytest.raises(InvalidDefinitions) as caught:
-        app.definitions()
-    return caught.value.problems
 
 
 def test_yaml_equals_python():
@@ -130,9 +123,10 @@ def test_definitions_without_limits_look_as_they_always_did():
     ],
 )
 def test_problems_of_a_job(stated, problem):
-    found = problems(lambda app: app.job("job", **stated)(lambda ctx: None))
-    assert len(found) == 1
-    assert found[0].startswith(problem)
+    app = App("shop")
+    app.job("job", **stated)(lambda ctx: None)
+    [found] = problems(app)
+    assert found.startswith(problem)
 
 
 @pytest.mark.parametrize(
@@ -147,23 +141,19 @@ def test_problems_of_a_job(stated, problem):
     ],
 )
 def test_problems_of_a_manifest(terms, problem):
-    def declare(app):
-        app.job("job", concurrency_key="of-job", start_within=60)(lambda ctx, given: None)
-        app.schedule("m", job="job", when=every(hours=1), input={}, **terms)
-
-    found = problems(declare)
-    assert any(problem.startswith("manifest 'm'") and problem in problem for problem in found), (
-        found
-    )
+    app = App("shop")
+    app.job("job", concurrency_key="of-job", start_within=60)(lambda ctx, given: None)
+    app.schedule("m", job="job", when=every(hours=1), input={}, **terms)
+    found = problems(app)
+    assert any(line.startswith("manifest 'm'") and problem in line for line in found), found
 
 
 def test_a_group_states_its_rate_once_and_readably():
-    def declare(app):
-        app.group("g", rate="1/minute")
-        app.group("g", rate="2/minute")
-        app.group("h", rate="whenever")
-
-    found = problems(declare)
+    app = App("shop")
+    app.group("g", rate="1/minute")
+    app.group("g", rate="2/minute")
+    app.group("h", rate="whenever")
+    found = problems(app)
     assert any("group 'g' sets rate twice" in problem for problem in found)
     assert any("group 'h': 'whenever' is not a rate" in problem for problem in found)
 

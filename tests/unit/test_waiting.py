@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from headway_contract.fields import Rate
-from headway_decisions.capacity.capacity import GroupLimit, JobLimit, Limits, Load, Room
+from headway_decisions.capacity.capacity import Load, Room
+from headway_decisions.capacity.limits import GroupLimit, JobLimit, Limits
 from headway_decisions.capacity.rates import Bundle
 from headway_decisions.capacity.slots import Worker
 from headway_decisions.capacity.waiting import Waiter, estimate_start, gates, rate_turn

@@ -1,12 +1,19 @@
 """The schema for editors agrees with the checks of a file, as far as a schema can."""
 
+from pathlib import Path
+
 import jsonschema_rs
 import pytest
-from headway import InvalidDefinitions
+from headway import (
+    InvalidDefinitions,
+    load_yaml,
+)
 from headway.yaml_file import nodes, read_app
+from support.definitions import problems
 
 from generators.definitions_schema import schema
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "headway.yaml"
 _VALIDATOR = jsonschema_rs.validator_for(schema(), offline=True)
 
 
@@ -87,6 +94,25 @@ REFUSED = [
     _batch("[{id: a b}]"),
     "app: api\n",
     "app: shop\njobs: {work: {takes_input: false, input_schema: {type: object}}}\n",
+    "{}",
+    "app: a b",
+    "app: shop\njob: {}",
+    "app: shop\njobs: {work: {timeout: soon}}",
+    "app: shop\nmanifests: {one: {daily: 03:15}}",
+    "app: shop\nmanifests: {one: {job: work}}",
+    "app: shop\nmanifests: {one: {job: work, daily: 03:15, manual: true}}",
+    "app: shop\nmanifests: {one: {job: work, daily: quarter past three}}",
+    "app: shop\nmanifests: {one: {job: work, daily: {at: 03:15, days: moon}}}",
+    "app: shop\nmanifests: {one two: {job: work, manual: true}}",
+    "app: shop\nbatches: {one: {job: work, manual: true}}",
+    "app: shop\nbatches: {one: {job: work, items: {a: 1}}}",
+    "app: shop\nbatches: {one: {job: work, items: []}}",
+    "app: shop\nbatches: {one: {job: work, items: [{id: a}]}}",
+    "app: shop\nbatches: {one: {job: work, items: [{id: a, daily: 03:15}, {id: b}]}}",
+    "app: shop\nbatches: {one: {job: work, daily: 03:15, manual: true, items: {a: 1}}}",
+    "app: shop\nbatches: {one: {job: work, daily: 03:15, depends_on: x, items: {a: 1}}}",
+    "app: shop\nbatches: {one: {job: work, manual: true, items: [{id: a, priority: 99}]}}",
+    "app: shop\nbatches: {one: {job: work, manual: true, items: [{id: a, daily: 03:15, once: 2027-06-01 09:00}]}}",
 ]
 
 
@@ -104,4 +130,16 @@ def test_accepted_files_fit_the_schema(text):
 def test_rejected_files_do_not_fit_the_schema(text):
     with pytest.raises(InvalidDefinitions):
         read_app(text)
+    assert problems(text)
     assert not _fits(text)
+
+
+def test_the_example_is_sound_and_fits_the_schema_for_editors():
+    definitions = load_yaml(EXAMPLE)
+    assert definitions.owner == "warehouse"
+    assert len(definitions.manifests) == 15
+    _VALIDATOR.validate(nodes.plain(nodes.parse(EXAMPLE.read_text())))
+
+
+def test_the_schema_for_editors_is_a_valid_one():
+    jsonschema_rs.meta.validate(schema())

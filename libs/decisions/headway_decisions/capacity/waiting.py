@@ -14,7 +14,8 @@ from headway_contract.work_queue import GateStatus
 from msgspec import Struct, structs
 
 from headway_decisions.capacity import rates
-from headway_decisions.capacity.capacity import MARGIN, Limit, Limits, Load, Room
+from headway_decisions.capacity.capacity import MARGIN, Load, Room
+from headway_decisions.capacity.limits import Limit, Limits
 from headway_decisions.capacity.slots import Worker
 
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 from headway_clock import monotonic
-from headway_decisions.capacity.capacity import GroupLimit, JobLimit, Limits, Load, Room
+from headway_decisions.capacity.capacity import Load, Room
+from headway_decisions.capacity.limits import GroupLimit, JobLimit, Limits
 from headway_decisions.capacity.slots import Worker
 from headway_postgres_kit import Connection, Database
 from msgspec import Struct
