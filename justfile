@@ -47,9 +47,9 @@ faults *arguments:
     HEADWAY_LONG=1 HEADWAY_FAULT_SECONDS=20 {{uv}} pytest -m "not long" tests/faults --durations 5 "$@"
     HEADWAY_LONG=1 {{uv}} pytest -m long --durations 5 "$@"
 
-# What things cost, as JSON: `bench scheduling` (a minute or two)
-bench name *arguments:
-    @shift; {{uv}} python tests/benchmarks/{{name}}.py "$@"
+# Compare figures with their targets (--peers: and with other queues; `bench scheduling`: one script)
+bench *arguments:
+    @PYTHONPATH=tests {{uv}} python -m benchmarks "$@"
 
 # Generate the secrets that compose and the development overlay read (once)
 secrets:

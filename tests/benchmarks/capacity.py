@@ -7,21 +7,16 @@ one run takes, and what one takes that finds 100,000 waiting behind a full group
 job or a busy key. Rates move with the machine; the last ones must look like the second.
 """
 
-import json
 import statistics
-import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
-import uvloop
-from headway_cli.serve.services import apply_migrations
 from headway_clock import monotonic
 from headway_dispatcher.gate.gate import Gate
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.wakeups import Wakeups
-from headway_embedded import PostgresServer
 from headway_postgres_kit import Database
+
+from benchmarks.database import empty_database, print_figures
 
 MANY = 20_000
 PASSES = 200
@@ -113,22 +108,12 @@ async def _one_by_one(gate: Gate, connection: Any) -> dict[str, float]:
     }
 
 
-async def main() -> None:
+async def run() -> dict[str, Any]:
     """Run it on a server of its own."""
-    with tempfile.TemporaryDirectory(prefix="headway-bench-") as folder:
-        server = PostgresServer(Path(folder))
-        await server.start()
-        try:
-            database = await Database.connect(server.url, name="bench", answer_seconds=600)
-            try:
-                await apply_migrations(database)
-                figures = await bench(database)
-            finally:
-                await database.close()
-        finally:
-            await server.stop()
-    sys.stdout.write(json.dumps(figures, indent=2) + "\n")
+    async with empty_database() as (database, _):
+        return await bench(database)
 
 
-if __name__ == "__main__":
-    uvloop.run(main())
+def main() -> None:
+    """Print the figures."""
+    print_figures(run())

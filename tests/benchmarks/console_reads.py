@@ -7,24 +7,19 @@ in the last one where there are that many, and prints one JSON document: the med
 percentile of each list in milliseconds, and which of them take longer than 50.
 """
 
-import json
+import argparse
 import statistics
-import sys
-import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import uvloop
-from headway_cli.serve.services import apply_migrations
 from headway_clock import monotonic, utc_now
 from headway_console import reading
-from headway_embedded import PostgresServer
-from headway_postgres_kit import Connection, Database
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
+from headway_postgres_kit import Connection
 from support.filled import fill
 from support.readings import readings
+
+from benchmarks.database import empty_database, print_figures, read_size
 
 ENOUGH_MS = 50.0
 _TIMES = 30
@@ -57,47 +52,27 @@ def _computed(process: int) -> float:
     return int(statistics.read_text().split()[0]) / 1e6 if statistics.exists() else 0.0
 
 
-async def bench(url: str, runs: int) -> dict[str, Any]:
+async def bench(runs: int) -> dict[str, Any]:
     """Fill the tables and read them."""
-    database = await Database.connect(url, name="bench", answer_seconds=600)
     now = utc_now()
-    began = monotonic()
-    try:
-        await apply_migrations(database)
+    async with empty_database() as (database, url):
+        began = monotonic()
         await fill(database, runs, now=now)
-    finally:
-        await database.close()
-    filled = monotonic() - began
-    reader = await reading.connect_reader(url)
-    try:
-        async with reader.acquire() as connection:
-            figures = {name: await measure(connection, ask) for name, ask in readings(now).items()}
-    finally:
-        await reader.close()
+        filled = monotonic() - began
+        reader = await reading.connect_reader(url)
+        try:
+            async with reader.acquire() as connection:
+                figures = {
+                    name: await measure(connection, ask) for name, ask in readings(now).items()
+                }
+        finally:
+            await reader.close()
     slow = [name for name, figure in figures.items() if figure["p95"] > ENOUGH_MS]
     return {"runs": runs, "filled_s": round(filled, 1), "ms": figures, "over_50_ms": slow}
 
 
-def _count(given: list[str]) -> int:
-    """`--runs 1m`, `--runs 50k` or a number."""
-    if "--runs" not in given:
-        return 100_000
-    text = given[given.index("--runs") + 1].lower()
-    factor = {"k": 1_000, "m": 1_000_000}.get(text[-1], 1)
-    return int(text.rstrip("km")) * factor
-
-
-async def main() -> None:
-    """Run it on a server of its own."""
-    with tempfile.TemporaryDirectory(prefix="headway-bench-") as folder:
-        server = PostgresServer(Path(folder))
-        await server.start()
-        try:
-            figures = await bench(server.url, _count(sys.argv[1:]))
-        finally:
-            await server.stop()
-    sys.stdout.write(json.dumps(figures, indent=2) + "\n")
-
-
-if __name__ == "__main__":
-    uvloop.run(main())
+def main() -> None:
+    """Read the number of runs and print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=read_size, default=100_000)
+    print_figures(bench(parser.parse_args().runs))

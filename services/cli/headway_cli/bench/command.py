@@ -2,7 +2,7 @@
 
 import statistics
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -28,11 +28,11 @@ Figures = dict[str, Any]
 Scenario = Callable[[Bench, int], Awaitable[Figures]]
 
 _ONE_BY_ONE = 500
-_AT_ONCE = 500
+_AT_ONCE = 1000
 
 
 async def enqueue(bench: Bench, work: int) -> Figures:
-    """Enqueue work by SQL, one by one and then 500 in a transaction, until all is queued."""
+    """Enqueue work by SQL, one by one and then 1,000 in a transaction, until all is queued."""
     figures: Figures = {"work": work}
     single = min(_ONE_BY_ONE, work // 2)
     async with bench.measuring(figures, work=work):
@@ -55,13 +55,13 @@ async def enqueue(bench: Bench, work: int) -> Figures:
 
 
 async def drain(bench: Bench, work: int) -> Figures:
-    """Drain a full queue by a worker; the rate counts from the first body until all is settled."""
+    """Drain a full queue by workers; the rate counts from the first body until all is settled."""
     if not await bench.value(queries["is_queued"], work):
         await enqueue(bench, work)
     figures: Figures = {"runs": work}
     async with bench.measuring(figures, work=work):
         began = utc_now()
-        await bench.start_worker()
+        await bench.start_workers()
         await bench.until(lambda: bench.value(queries["is_settled"]), "all work to settle")
         settled = utc_now()
         seconds = (settled - await bench.value(queries["first_start"], began)).total_seconds()
@@ -72,7 +72,7 @@ async def drain(bench: Bench, work: int) -> Figures:
 
 async def latency(bench: Bench, work: int) -> Figures:
     """Trigger manifests one after the other on an idle system."""
-    await bench.start_worker(another=False)
+    await bench.need_worker()
     settled: dict[UUID, float] = {}
     sent: dict[UUID, tuple[float, Any]] = {}
     broker = await Broker.connect(bench.nats_url, name="headway-bench-listener")
@@ -109,7 +109,7 @@ async def latency(bench: Bench, work: int) -> Figures:
 
 async def burst(bench: Bench, work: int) -> Figures:
     """Let all manifests be due in the same second."""
-    await bench.start_worker(another=False)
+    await bench.need_worker()
     due_at = (utc_now() + timedelta(seconds=5 + work / 500)).replace(microsecond=0)
     when = once(due_at.replace(tzinfo=None), tz="UTC")
     await bench.client.schedule_many(
@@ -130,7 +130,7 @@ async def burst(bench: Bench, work: int) -> Figures:
         seconds = monotonic() - began
         async with bench.database.acquire() as connection:
             [row] = await connection.fetch(queries["burst"], due_at)
-        start = {"p50": round(row["start_p50"], 2), "p99": round(row["start_p99"], 2)}
+        start = {name: round(row[f"start_{name}"], 2) for name in ("p50", "p99", "last")}
         figures["decided_seconds"] = round(row["decided_seconds"], 2)
         figures["decided_per_second"] = round(work / row["decided_seconds"])
         figures["settled_seconds"] = round(seconds, 2)
@@ -156,10 +156,11 @@ def _quantiles(seconds: list[float]) -> dict[str, float]:
 @click.command()
 @click.argument("scenarios", nargs=-1, type=click.Choice(list(SCENARIOS)), metavar="[SCENARIO]...")
 @options.number("--work", click.IntRange(10, 1_000_000), "Work of each scenario.", usual=5000)
-@options.number("--slots", click.IntRange(1), "Concurrent runs of the worker.", usual=50)
+@options.number("--slots", click.IntRange(1), "Concurrent runs of each worker.", usual=50)
+@options.number("--workers", click.IntRange(1, 20), "Worker processes.", usual=1)
 @options.json_option
 @options.debug_option
-def bench(scenarios: tuple[str, ...], work: int, slots: int, as_json: bool) -> None:
+def bench(scenarios: tuple[str, ...], work: int, as_json: bool, **processes: int) -> None:
     """Measure Headway on this machine.
 
     Runs everything on embedded servers in a temporary folder. The scenarios are enqueue (work from
@@ -170,17 +171,19 @@ def bench(scenarios: tuple[str, ...], work: int, slots: int, as_json: bool) -> N
     chosen = [name for name in SCENARIOS if name in scenarios or not scenarios]
 
     async def measure() -> dict[str, Figures]:
-        return await unless_stopped(_measure(chosen, work, slots), stop_on_signals())
+        return await unless_stopped(_measure(chosen, work, processes), stop_on_signals())
 
     found = run(measure())
     print_answer(found, lambda: _lines(found), as_json=as_json)
 
 
-async def _measure(chosen: Sequence[str], work: int, slots: int) -> dict[str, Figures]:
+async def _measure(
+    chosen: Sequence[str], work: int, processes: Mapping[str, int]
+) -> dict[str, Figures]:
     found: dict[str, Figures] = {}
     with tempfile.TemporaryDirectory(prefix="headway-bench-") as folder:
         async with AsyncExitStack() as stack:
-            bench = Bench(stack, Path(folder), slots=slots)
+            bench = Bench(stack, Path(folder), **processes)
             click.echo("starting PostgreSQL, NATS, scheduler and dispatcher", err=True)
             with progressing("starting"):
                 await bench.start()

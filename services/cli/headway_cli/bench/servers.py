@@ -20,6 +20,7 @@ from headway_console.wiring import open_client
 from headway_embedded import NatsServer, PostgresServer, SupervisedProcess, free_port, last_lines
 from headway_postgres_kit import Database, Queries
 
+from headway_cli.bench.measured_app import FIRST_BODY_FILE
 from headway_cli.serve.running import PartEnded
 from headway_cli.serve.services import apply_migrations
 
@@ -30,16 +31,20 @@ _SERVICE_SECONDS = 30.0
 _SCENARIO_SECONDS = 300.0
 _STREAM_BYTES = 512 * 1024**2
 _POLL_SECONDS = 0.02
-# PostgreSQL's sessions report their counts once a second.
-_COUNT_DELAY_SECONDS = 1.2
+# Sessions of PostgreSQL report their rows once a second, and when they have been idle for ten.
+_BUSY_DELAY_SECONDS, _IDLE_DELAY_SECONDS = 1.2, 10.5
 
 
 class Bench:
     """Servers and services of one benchmark; the stack stops them all."""
 
-    def __init__(self, stack: AsyncExitStack, folder: Path, *, slots: int) -> None:
+    def __init__(
+        self, stack: AsyncExitStack, folder: Path, *, slots: int = 50, workers: int = 1
+    ) -> None:
         self._stack = stack
         self._slots = slots
+        self._workers = workers
+        self._folder = folder
         self._log = folder / "services.log"
         monitor = f"127.0.0.1:{free_port()}"
         self._monitor_url = f"http://{monitor}/varz"
@@ -50,6 +55,8 @@ class Bench:
         self._services: dict[str, SupervisedProcess] = {}
         # The CPU time of a process before it is counted, by its name and id.
         self._processes: dict[tuple[str, int], float] = {}
+        # The file that a worker creates with its first body, by the worker's name.
+        self._first_bodies: dict[str, Path] = {}
         self.nats_url = ""
         self.database: Database
         self.client: Client
@@ -67,26 +74,33 @@ class Bench:
         await apply_migrations(self.database)
         async with self.database.acquire() as connection:
             await connection.execute(queries["count_statements"])
-        await self._start("dispatcher", "dispatcher")
-        await self._start("scheduler", "scheduler")
+        for service in ("dispatcher", "scheduler"):
+            await self._start(service, service)
+            self._count_from_now(service)
         self.client = await self._stack.enter_async_context(
             open_client(self._postgres.url, self._nats.url, actor="headway-bench")
         )
         await self.until(self._scheduler_answers, "the scheduler", within=_SERVICE_SECONDS)
 
-    async def start_worker(self, *, another: bool = True) -> None:
-        """Start a worker, unless one runs and no other is wanted; its start-up costs nothing."""
-        before = await self.value(queries["workers"])
-        if before and not another:
-            return
-        name = f"worker {before + 1}"
-        await self._start(name, "worker", "--slots", str(self._slots))
+    async def start_workers(self) -> None:
+        """Start the workers without waiting; their CPU time counts from their first body."""
+        for _ in range(self._workers):
+            name = f"worker {len(self._first_bodies) + 1}"
+            file = self._first_bodies[name] = self._folder / f"{name} began"
+            # A folder may have been used before.
+            file.unlink(missing_ok=True)
+            settings = {FIRST_BODY_FILE: str(file)}
+            await self._start(name, "worker", "--slots", str(self._slots), **settings)
+
+    async def need_worker(self) -> None:
+        """Start workers unless one runs, and wait for their heartbeats."""
+        if not self._first_bodies:
+            await self.start_workers()
 
         async def heard() -> bool:
-            return bool(await self.value(queries["workers"]) > before)
+            return bool(await self.value(queries["workers"]) >= len(self._first_bodies))
 
-        await self.until(heard, "the first heartbeat of the worker", within=_SERVICE_SECONDS)
-        self._count_from_now(name)
+        await self.until(heard, "the first heartbeat of the workers", within=_SERVICE_SECONDS)
 
     async def value(self, query: str, *arguments: Any) -> Any:
         """Read one value from the database."""
@@ -104,17 +118,22 @@ class Bench:
                     raise self._failed(f"the {name} exited unexpectedly")
             if monotonic() > deadline:
                 raise self._failed(f"waited {within:.0f} s for {what}")
+            self._count_begun_workers()
             await asyncio.sleep(_POLL_SECONDS)
+        self._count_begun_workers()
 
     @asynccontextmanager
     async def measuring(self, figures: dict[str, Any], *, work: int) -> AsyncIterator[None]:
         """Add the cost of each work to the figures of a scenario."""
-        before = await self._read_counters()
+        await asyncio.sleep(_BUSY_DELAY_SECONDS)
+        before = await self._read_counters() | await self._read_rows()
         used_before = self._processor_seconds()
         yield
-        # Read before the counters: waiting for them must not count.
+        # Read before the rows: waiting for them must not count.
         used = self._processor_seconds()
         after = await self._read_counters()
+        await asyncio.sleep(_IDLE_DELAY_SECONDS)
+        after |= await self._read_rows()
         processor_ms = {
             name: round((seconds - used_before.get(name, 0.0)) * 1000 / work, 3)
             for name, seconds in used.items()
@@ -123,12 +142,16 @@ class Bench:
         figures["cost_each"] = {"processor_ms": processor_ms, **counts}
 
     async def _read_counters(self) -> dict[str, int]:
-        """Read the counters of PostgreSQL and NATS, after they have updated them."""
-        await asyncio.sleep(_COUNT_DELAY_SECONDS)
+        """Read the counters of PostgreSQL and NATS that are always current."""
         async with self.database.acquire() as connection:
             [row] = await connection.fetch(queries["counters"])
         traffic = await asyncio.to_thread(self._read_traffic)
         return {**row, "messages_in": traffic["in_msgs"], "messages_out": traffic["out_msgs"]}
+
+    async def _read_rows(self) -> dict[str, int]:
+        async with self.database.acquire() as connection:
+            [row] = await connection.fetch(queries["row_counters"])
+        return dict(row)
 
     def _read_traffic(self) -> dict[str, int]:
         with urllib.request.urlopen(self._monitor_url) as answer:  # noqa: S310 - loopback
@@ -140,6 +163,12 @@ class Bench:
             name: _processor_seconds(pid) - offset
             for (name, pid), offset in self._processes.items()
         }
+
+    def _count_begun_workers(self) -> None:
+        """Count the CPU time of workers from their first body, so that start-up is no cost."""
+        for name, file in self._first_bodies.items():
+            if (name, self._services[name].process_id) not in self._processes and file.exists():
+                self._count_from_now(name)
 
     def _count_from_now(self, name: str) -> None:
         pid = self._services[name].process_id
@@ -155,7 +184,7 @@ class Bench:
     def _failed(self, what: str) -> PartEnded:
         return PartEnded(f"{what}; the last log lines of the services:\n{last_lines(self._log)}")
 
-    async def _start(self, name: str, *arguments: str) -> None:
+    async def _start(self, name: str, *arguments: str, **settings: str) -> None:
         # Without the user's settings: a benchmark measures the defaults.
         kept = {name: value for name, value in os.environ.items() if name[:8] != "HEADWAY_"}
         environment = {
@@ -165,7 +194,8 @@ class Bench:
             "HEADWAY_APP": APP,
             "HEADWAY_PROVISION": "auto",
             "HEADWAY_STREAM_MAX_BYTES": str(_STREAM_BYTES),
-            "HEADWAY_MAX_ACTIVE": str(max(100, 2 * self._slots)),
+            "HEADWAY_MAX_ACTIVE": str(max(100, 2 * self._slots * self._workers)),
+            **settings,
         }
         words = [sys.executable, "-m", "headway_cli", *arguments]
         with self._log.open("ab") as log:
@@ -174,7 +204,6 @@ class Bench:
             )
         self._stack.push_async_callback(process.stop)
         self._services[name] = process
-        self._count_from_now(name)
 
 
 def _processor_seconds(pid: int) -> float:

@@ -3,22 +3,29 @@
 CREATE EXTENSION IF NOT EXISTS pg_stat_statements
 
 -- name: counters
--- Statements, rows written and transactions of this database so far.
-SELECT (SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements
-        WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database()))
-           AS statements,
-       tup_inserted + tup_updated + tup_deleted AS row_operations,
-       xact_commit AS commits
+-- Statements of this database and bytes of WAL so far.
+SELECT coalesce(sum(calls), 0)::bigint AS statements,
+       pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint AS wal_bytes
+FROM pg_stat_statements
+WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+
+-- name: row_counters
+-- Rows written and transactions of this database so far, as far as sessions have reported them.
+SELECT tup_inserted + tup_updated + tup_deleted AS row_operations, xact_commit AS commits
 FROM pg_stat_database
 WHERE datname = current_database()
 
 -- name: enqueue
--- Enqueue work as an application does. $1 how much.
-SELECT headway.enqueue('nothing', to_jsonb(number)) FROM generate_series(1, $1::integer) AS number
+-- Enqueue work as an application does, with about 100 bytes of input. $1 how much.
+SELECT headway.enqueue(
+           'nothing', jsonb_build_object('number', number, 'sent', 0.0, 'pad', repeat('x', 50)))
+FROM generate_series(1, $1::integer) AS number
 
 -- name: is_queued
--- Whether the dispatcher has so much work that is not settled. $1 how much.
-SELECT count(*) >= $1 FROM dispatcher.work_queue WHERE state <> 'settled'
+-- Whether the dispatcher has so much work that is not settled. $1 how much. Rows are counted only
+-- when all are sent, because this is asked while they are measured.
+SELECT CASE WHEN EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'waiting') THEN false
+            ELSE (SELECT count(*) >= $1 FROM dispatcher.work_queue WHERE state <> 'settled') END
 
 -- name: is_settled
 -- Whether the scheduler has sent all work and received every outcome.
@@ -39,14 +46,15 @@ SELECT min(started_at) FROM dispatcher.metadata WHERE started_at > $1
 
 -- name: burst
 -- Delays of a burst that was due at one moment: seconds until the last decision, and from the
--- due time to the start of the body. $1 due at.
+-- due time to the start of the bodies. $1 due at.
 SELECT extract(epoch FROM (SELECT max(decided_at) FROM scheduler.occurrence
                            WHERE first_due_at = $1) - $1)::double precision AS decided_seconds,
        count(*) AS runs,
        percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM started_at - $1))
            AS start_p50,
        percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM started_at - $1))
-           AS start_p99
+           AS start_p99,
+       max(extract(epoch FROM started_at - $1))::double precision AS start_last
 FROM dispatcher.metadata
 WHERE due_at = $1
 
