@@ -10,43 +10,13 @@ from headway_contract import subjects
 from headway_contract.work import RetryPolicy
 from headway_jetstream_kit.provisioning import stream_info
 from support.batches import order, queue_many
+from support.bodies import Bodies
 from support.invariants import check_invariants
 from support.work_events import app_with, cancel
-from support.world import until
 
 pytestmark = pytest.mark.thorough
 
 PATIENT = RetryPolicy(attempts=3, interval_seconds=0.05)
-
-
-class Bodies:
-    """A job whose runs are numbered by their input; some of them wait or fail."""
-
-    def __init__(self, *, hold: set[int] = frozenset(), fail: set[int] = frozenset()) -> None:
-        self.begun: list[int] = []
-        self.hold = set(hold)
-        self.fail = set(fail)
-        self.release = asyncio.Event()
-
-    async def __call__(self, ctx, number: int):
-        self.begun.append(number)
-        if number in self.hold:
-            await self.release.wait()
-        if number in self.fail:
-            raise ValueError(number)
-        return number
-
-    def app(self):
-        async def job(ctx, number: int):
-            return await self(ctx, number)
-
-        return app_with(job)
-
-    async def until_begun(self, *numbers: int) -> None:
-        async def begun():
-            return set(numbers) <= set(self.begun)
-
-        await until(begun, within=15, what=f"runs {numbers} have begun")
 
 
 async def states(world) -> list[tuple]:

@@ -34,7 +34,13 @@ async def queue_many(world, count: int, **fields) -> list[UUID]:
 
 
 async def order(
-    world, works: list[UUID], *, patience: float = 600.0, lease: UUID | None = None, **fields
+    world,
+    works: list[UUID],
+    *,
+    patience: float = 600.0,
+    lease: UUID | None = None,
+    hand_back_seconds: float | None = None,
+    **fields,
 ) -> RunDispatched:
     """Order runs of all this work under one lease, as the gate would."""
     runs = [
@@ -45,7 +51,13 @@ async def order(
         for number, work in enumerate(works)
     ]  # fmt: skip
     now = utc_now()
-    made = RunDispatched(lease=lease or uuid4(), token="t" * 32, job="job", runs=runs)
+    made = RunDispatched(
+        lease=lease or uuid4(),
+        token="t" * 32,
+        job="job",
+        runs=runs,
+        hand_back_seconds=hand_back_seconds,
+    )
     async with world.database.transaction() as connection:
         await connection.execute(
             "INSERT INTO dispatcher.lease (id, token, job, created_at)"
