@@ -193,7 +193,7 @@ async def test_late_events_of_a_run_reach_its_dead_letter(desk):
     assert (run["host"], run["started_at"]) == (None, None)
     await desk.force("w1", RunStarted(**desk.rights(), run=desk.run))
     await desk.force("w1", LeaseClaimed(**desk.rights(), host="here"))
-    await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE host = 'here'")
+    await desk.world.until("SELECT count(*) FROM dispatcher.lease WHERE host = 'here'")
     [run] = await desk.world.value("SELECT runs FROM dispatcher.dead_letter")
     assert (run["worker"], run["host"]) == ("w1", "here")
     assert run["started_at"] is not None
@@ -269,7 +269,7 @@ async def test_an_output_that_the_database_refuses_is_put_aside_alone(desk):
     )
     await desk.force("w1", RunCompleted(**desk.rights(), run=desk.run, output="refused"))
     await desk.force("w1", LeaseClaimed(**desk.rights(), host="here"))
-    await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE host = 'here'")
+    await desk.world.until("SELECT count(*) FROM dispatcher.lease WHERE host = 'here'")
     await desk.world.until("SELECT count(*) FROM dispatcher.rejected", within=40)
 
 
@@ -305,7 +305,7 @@ async def test_an_output_with_text_that_cannot_be_stored_settles_its_run(desk, t
 @pytest.mark.parametrize(("text", "shown"), TEXTS)
 async def test_progress_with_text_that_cannot_be_stored_is_kept(desk, text, shown):
     await desk.force("w1", LeaseClaimed(**desk.rights(), host="here"))
-    await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE host = 'here'")
+    await desk.world.until("SELECT count(*) FROM dispatcher.lease WHERE host = 'here'")
     line = LogLine(number=1, at=utc_now(), message="TEXT", fields={"TEXT": "TEXT"})
     news = Progress(
         lease=desk.order.lease,

@@ -48,6 +48,8 @@ class Lease(Struct, frozen=True, kw_only=True):
     token: str
     claimed_by: str | None = None
     nonce: str | None = None
+    # Known once the claim itself is projected.
+    host: str | None = None
     ended: bool = False
     sequence: int = 0
     loose_links: dict[int, int] = {}
@@ -89,20 +91,28 @@ def judge(lease: Lease, runs: dict[UUID, Run], arrived: Arrived) -> Judged:
         elif arrived.worker != DISPATCHER and lease.claimed_by is None:
             # Every event of a worker implies a claim.
             lease = structs.replace(lease, claimed_by=arrived.worker, nonce=fact.data.nonce)
-        if isinstance(fact.data, RunsCompleted):
-            refused_runs |= _complete(runs, fact)
-            continue
-        # A claim concerns all runs of the lease.
-        concerned = list(runs) if isinstance(fact.data, LeaseClaimed) else []
-        for run in [fact.data.run] if isinstance(fact.data, RunEvent) else concerned:
-            runs[run] = fold(runs[run], fact)
+        match fact.data:
+            case RunsCompleted():
+                refused_runs |= _complete(lease, runs, fact)
+            case RunEvent(run=run):
+                runs[run] = _with_claimant(fold(runs[run], fact), lease)
+            case LeaseClaimed(host=host):
+                lease = structs.replace(lease, host=host)
+                runs = {id_: _with_claimant(run, lease) for id_, run in runs.items()}
     if runs and all(run.ended for run in runs.values()):
         lease = structs.replace(lease, ended=True)
     lease = advance(lease, arrived.predecessor, arrived.sequence)
     return Judged(lease=lease, runs=runs, refusals=tuple(refusals), refused_runs=refused_runs)
 
 
-def _complete(runs: dict[UUID, Run], fact: Fact) -> dict[UUID, Refusal]:
+def _with_claimant(run: Run, lease: Lease) -> Run:
+    """Add the claimant to a run that is not pending; the others are found by their lease."""
+    if run.state == "pending" or lease.host is None:
+        return run
+    return structs.replace(run, host=lease.host, worker=run.worker or lease.claimed_by)
+
+
+def _complete(lease: Lease, runs: dict[UUID, Run], fact: Fact) -> dict[UUID, Refusal]:
     """Apply the completions of an event; return the refused ones."""
     refused: dict[UUID, Refusal] = {}
     for completion in fact.completions:
@@ -112,7 +122,7 @@ def _complete(runs: dict[UUID, Run], fact: Fact) -> dict[UUID, Refusal]:
         elif run.ended:
             refused[completion.run] = "run_ended"
         else:
-            runs[run.id] = complete(run, fact.worker, completion)
+            runs[run.id] = _with_claimant(complete(run, fact.worker, completion), lease)
     return refused
 
 
@@ -146,7 +156,7 @@ def _refusal(
         # A later message was projected before this one.
         overtaken = arrived.sequence < max(lease.loose_links.values(), default=0)
         return _run_refusal(runs.get(data.run), data, overtaken=overtaken)
-    if isinstance(data, LeaseClaimed) and any(run.host is not None for run in runs.values()):
+    if isinstance(data, LeaseClaimed) and lease.host is not None:
         return "already_claimed"
     return None
 

@@ -268,6 +268,7 @@ CREATE TABLE dispatcher.lease (
     created_at    timestamptz NOT NULL,
     claimed_by    text,
     nonce         text,
+    host          text,
     -- Code version of the process that claimed it, if that process reported one.
     code_version  text,
     last_heard_at timestamptz,

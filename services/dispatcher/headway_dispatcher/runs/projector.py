@@ -209,6 +209,7 @@ def _write(writes: StatementBatch, runs: Sequence[Run], batch: Batch, now: datet
         [batch.warnings.get(lease.id) for lease in known],
         [run.worker_started_at for run in runs],
         [run.worker_finished_at for run in runs],
+        [lease.host for lease in known],
     )
 
 

@@ -10,14 +10,15 @@ WITH fresh AS (
     ON CONFLICT DO NOTHING
     RETURNING lease_id, event_id
 ), locked AS MATERIALIZED (
-    SELECT id, token, claimed_by, nonce, sequence, loose_links, ended_at IS NOT NULL AS ended, job
+    SELECT id, token, claimed_by, nonce, host, sequence, loose_links,
+           ended_at IS NOT NULL AS ended, job
     FROM dispatcher.lease
     WHERE id = ANY($3::uuid[])
     ORDER BY id
     FOR UPDATE
 )
-SELECT NULL AS id, NULL AS token, NULL AS claimed_by, NULL AS nonce, NULL AS sequence,
-       NULL AS loose_links, NULL AS ended, NULL AS job,
+SELECT NULL AS id, NULL AS token, NULL AS claimed_by, NULL AS nonce, NULL AS host,
+       NULL AS sequence, NULL AS loose_links, NULL AS ended, NULL AS job,
        coalesce(array_agg(lease_id), '{}') AS fresh_leases,
        coalesce(array_agg(event_id), '{}') AS fresh_events, clock_timestamp() AS now
 FROM fresh
@@ -38,7 +39,7 @@ WHERE lease_id = ANY($1::uuid[])
 -- $4 hosts, $5 start times, $6 finish times, $7 failures, $8 outputs, $9 cancel reasons, $10
 -- activations, $11 real time; $12 leases, $13 claimants, $14 nonces, $15 sequences, $16 loose
 -- links, $17 whether they ended, $18 warnings (null for no new one); $19 start times and $20 finish
--- times by the workers' clocks.
+-- times by the workers' clocks; $21 hosts of the leases.
 WITH folded AS (
     UPDATE dispatcher.metadata
     SET state = item.state, worker = item.worker, host = item.host, started_at = item.started_at,
@@ -58,6 +59,7 @@ WITH folded AS (
 UPDATE dispatcher.lease
 SET claimed_by = item.claimed_by,
     nonce = item.nonce,
+    host = item.host,
     last_heard_at = CASE WHEN item.claimed_by IS NULL THEN NULL
                          ELSE greatest(lease.last_heard_at, $11) END,
     sequence = item.sequence,
@@ -67,14 +69,14 @@ SET claimed_by = item.claimed_by,
     warning = coalesce(item.warning, lease.warning),
     warned_at = CASE WHEN item.warning IS NULL THEN lease.warned_at ELSE $11 END
 FROM unnest($12::uuid[], $13::text[], $14::text[], $15::bigint[], $16::jsonb[], $17::boolean[],
-            $18::text[])
-    AS item (id, claimed_by, nonce, sequence, loose_links, ended, warning)
+            $18::text[], $21::text[])
+    AS item (id, claimed_by, nonce, sequence, loose_links, ended, warning, host)
 LEFT JOIN dispatcher.worker ON worker.name = item.claimed_by AND worker.nonce = item.nonce
 WHERE lease.id = item.id
 
 -- name: state_of
 -- Return a lease as far as it is projected. $1 lease.
-SELECT id, token, claimed_by, nonce, sequence, loose_links, ended_at IS NOT NULL AS ended
+SELECT id, token, claimed_by, nonce, host, sequence, loose_links, ended_at IS NOT NULL AS ended
 FROM dispatcher.lease
 WHERE id = $1
 
