@@ -172,8 +172,8 @@ class TestGate:
         assert len(set(await gates.active()) & set(works)) == 3
         assert DispatcherSettings(database_url="", nats_url="").max_active == 100
 
-    async def test_a_pass_admits_two_hundred_and_commits_them_with_their_orders(self, database):
-        gates = Gates(database, clock=SetClock(), max_active=1000)
+    async def test_a_pass_admits_a_batch_and_commits_it_with_its_orders(self, database):
+        gates = Gates(database, clock=SetClock(), max_active=1000, gate_batch=200)
         await gates.worker("etl")
         await gates.queue(*(work() for _ in range(250)))
         assert (await gates.run()).admitted == 200

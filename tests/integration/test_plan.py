@@ -186,7 +186,7 @@ async def test_limits_of_jobs_are_shown_except_those_that_operators_set(world, c
     assert (await client.plan(wanted)).warnings == [
         "job 'job' changes: max_active from 3 to 2",
         "job 'job' changes: rate from 5/minute to None",
-        "job 'job' changes: batch from 1 to 10",
+        "job 'job' changes: batch from None to 10",
     ]
     await client.change_job("job", max_active=7)
     await client.apply(wanted)
