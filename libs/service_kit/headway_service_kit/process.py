@@ -1,6 +1,7 @@
 """Signals, logging and retries of a program."""
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -30,8 +31,13 @@ def log_to_stderr(*, debug: bool = False, form: LogForm = "auto") -> None:
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
+# Messages and rows make many objects and few cycles, so a collection rarely finds anything.
+_OBJECTS_BETWEEN_COLLECTIONS = 50_000
+
+
 def run(main: Coroutine[Any, Any, Result]) -> Result:
     """Run a program's coroutine on uvloop."""
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, 20, 20)
     return uvloop.run(main)
 
 

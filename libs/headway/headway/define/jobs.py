@@ -1,5 +1,6 @@
 """Declared jobs: their names, how they run, and how their input is read."""
 
+import functools
 import inspect
 import re
 import typing
@@ -67,6 +68,9 @@ class DeclaredJob(JobDefinition, frozen=True, kw_only=True):
         )
 
 
+_is_async = functools.lru_cache(inspect.iscoroutinefunction)
+
+
 class Job(DeclaredJob, frozen=True, kw_only=True):
     """A function that workers run, and the type of its input if it takes one."""
 
@@ -83,7 +87,7 @@ class Job(DeclaredJob, frozen=True, kw_only=True):
     @property
     def is_async(self) -> bool:
         """Return whether the body is a coroutine function."""
-        return inspect.iscoroutinefunction(self.function)
+        return _is_async(self.function)
 
     def marks(self) -> Marks:
         """Return the marks late: a decorator may be above that of the job."""

@@ -13,7 +13,7 @@ from headway_contract import lifecycle
 from headway_contract.fields import OUTPUT_LIMIT
 from headway_contract.lifecycle import Failure
 from headway_contract.orders import OrderedRun
-from headway_tracing import span, traceparent
+from headway_tracing import is_recording, span, traceparent
 from headway_tracing.log import log_context
 
 from headway.define.jobs import Job
@@ -83,12 +83,11 @@ class Execution:
 
     async def run(self) -> Outcome | None:
         """Run to the end; return `None` if the lease was taken away."""
-        ordered, job, run = self.ordered, self._job.name, str(self.ordered.run)
+        ordered = self.ordered
+        traced = {"job": self._job.name, "run": str(ordered.run)} if is_recording() else {}
         with (
             log_context(run=ordered.run, work=ordered.work),
-            span(
-                "run", parent=ordered.traceparent, job=job, run=run, attempt=ordered.attempt
-            ) as current,
+            span("run", parent=ordered.traceparent, attempt=ordered.attempt, **traced) as current,
         ):
             self.traceparent = traceparent() or ordered.traceparent
             try:

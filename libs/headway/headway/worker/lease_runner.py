@@ -236,7 +236,8 @@ class LeaseRunner:
         async def flush() -> None:
             await self._flush()
             self._flushing = None
-            if self._pending or self._completed or self._current is not None:
+            unreported = self._current is not None and not self._is_start_reported
+            if self._pending or self._completed or unreported:
                 self._schedule_flush()
 
         if self._flush_timer is not None:
