@@ -18,7 +18,11 @@ function leaseOf(ordered: Order, handler: Handler, leases = 1) {
   const events = (): Event[] => messages().flat();
   /** Wait for an event of this type, while a body runs. */
   const published = async (type: string): Promise<void> => {
-    while (!events().some((event) => event.type === `headway.${type}.v1`)) await pause(1);
+    const end = performance.now() + 10_000;
+    while (!events().some((event) => event.type === `headway.${type}.v1`)) {
+      assert.ok(performance.now() < end, `${type} is published`);
+      await pause(1);
+    }
   };
   return { lease, runner, messages, events, published };
 }
