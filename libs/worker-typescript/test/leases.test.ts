@@ -95,6 +95,19 @@ test("the start of a run that takes longer than the linger is an event, once", a
   assert.ok(long && long.seconds >= 0.12, "the duration is that of the body");
 });
 
+test("a short run whose lease is published meanwhile has no start of its own", async () => {
+  const { runner, messages, events } = leaseOf(order(30), () => pause(5));
+  await runner.run();
+  assert.ok(messages().length > 1);
+  const completed = events().flatMap(runsOf);
+  assert.equal(completed.length, 30);
+  for (const { subject } of events().filter(({ type }) => type === "headway.run.started.v1")) {
+    // On a busy machine a run may not be short.
+    const seconds = completed.find(({ run }) => run === subject)?.seconds ?? 0;
+    assert.ok(seconds >= 0.045, `${subject} took ${seconds} s`);
+  }
+});
+
 test("an event waits longer for others if the worker runs many leases", async (context) => {
   const timers = context.mock.method(globalThis, "setTimeout");
   for (const [leases, linger] of [[1, 50], [5, 50], [12, 120]] as const) {
