@@ -54,7 +54,7 @@ def test_every_message_of_a_worker_has_an_example():
     documented = set(re.findall(r"^\| `(headway\.[\w.]+)` \|", TEXT, re.MULTILINE))
     # A renewal is nothing but its credentials.
     assert documented - shown == {"headway.lease.renewed.v1"}
-    assert len(shown) == 15
+    assert len(shown) == 16
 
 
 def test_what_is_no_message_of_ours_is_at_least_json():

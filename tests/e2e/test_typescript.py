@@ -275,4 +275,4 @@ def test_the_tests_of_the_typescript_package():
         ["npm", "test"], cwd=typescript.PACKAGE, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "# pass 19" in done.stdout
+    assert "# pass 31" in done.stdout

@@ -1,6 +1,7 @@
 """Leases of a worker in TypeScript: batches, activations, and lost streams."""
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -9,7 +10,8 @@ import pytest
 from headway import App, manual
 from headway_clock import utc_now
 from headway_contract import decode, encode, event, subjects
-from headway_contract.lifecycle import LeaseClaimed
+from headway_contract.lifecycle import LeaseClaimed, RunCompleted, RunsCompleted
+from headway_contract.work import RetryPolicy
 from headway_dispatcher.gate import gate
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.publish import publish
@@ -60,14 +62,86 @@ async def runs(world) -> list[tuple]:
 
 async def test_runs_of_a_lease_go_one_after_the_other_and_share_messages(world, processes):
     await start(world, processes)
-    await order(world, await queue_many(world, 30))
+    made = await order(world, await queue_many(world, 30))
     await world.until(ALL_SETTLED)
     assert begun(processes.folder) == list(range(30))
     assert await runs(world) == [(number, "completed", None, 1) for number in range(30)]
     unstarted = "SELECT count(*) FROM dispatcher.metadata WHERE started_at IS NULL"
-    assert await world.value(unstarted) == 0, "each start is published"
+    assert await world.value(unstarted) == 0, "each completion reports its start"
+    outputs = await world.rows("SELECT run_id, output FROM dispatcher.metadata")
+    assert {row["run_id"]: row["output"] for row in outputs} == {
+        ordered.run: number for number, ordered in enumerate(made.runs)
+    }
+    published = await world.rows(
+        "SELECT type, data FROM dispatcher.history WHERE source = 'worker/typescript-1' ORDER BY id"
+    )
+    assert {row["type"] for row in published} == {LeaseClaimed.type, RunsCompleted.type}
+    packed = [run["run"] for row in published for run in row["data"].get("runs", [])]
+    assert packed == [str(ordered.run) for ordered in made.runs]
     info = await world.broker.client.jetstream().stream_info(subjects.EVENTS_STREAM)
-    assert info.state.last_seq < 30, "two events of a run to a message, or better"
+    assert info.state.last_seq <= 5, "the claim, and few messages with the completions"
+    await check_invariants(world.database)
+
+
+RETRIED = RetryPolicy(attempts=3)
+# Work that waits for one moment, so that the gate sees all of it at once.
+SOON = timedelta(seconds=0.5)
+
+
+async def test_the_gate_packs_short_runs_and_their_completions_arrive(world, processes):
+    await start(world, processes, WORKER_SLOTS="1")
+    for number in range(30):
+        await queue(world, input=number)  # with a single attempt, so in a lease of its own
+    await world.until(ALL_SETTLED)
+    await world.until("SELECT seconds < 0.02 FROM dispatcher.job_duration WHERE job = 'job'")
+    soon = utc_now() + SOON
+    for number in range(30, 60):
+        await queue(world, input=number, retry=RETRIED, not_before=soon)
+    await world.until("SELECT count(*) = 60 FROM dispatcher.work_queue WHERE state = 'settled'")
+    assert await runs(world) == [(number, "completed", None, 1) for number in range(60)]
+    leases = await world.value("SELECT count(DISTINCT lease_id) FROM dispatcher.metadata")
+    assert leases <= 45, "30 of one run each, and few of the others"
+    packed = await world.value(
+        "SELECT sum(jsonb_array_length(data -> 'runs')) FROM dispatcher.history WHERE type = $1",
+        RunsCompleted.type,
+    )
+    single = await world.value(
+        "SELECT count(*) FROM dispatcher.history WHERE type = $1", RunCompleted.type
+    )
+    assert packed >= 20
+    assert packed + single == 60
+    await check_invariants(world.database)
+
+
+async def test_runs_behind_a_slow_one_are_handed_back_and_run_elsewhere(
+    world, processes, monkeypatch
+):
+    """The slow body goes on; the others complete before it, in leases of their own."""
+    monkeypatch.setattr(gate, "HAND_BACK_SECONDS", 0.3)
+    await start(world, processes, WORKER_SLOTS="2", HOLD="0")
+    async with world.database.transaction() as connection:
+        await connection.execute(
+            "INSERT INTO dispatcher.job_duration (job, seconds, measured_at)"
+            " VALUES ('job', 0.001, now())"
+        )
+    soon = utc_now() + SOON
+    slow, *_ = [
+        await queue(world, input=number, retry=RETRIED, not_before=soon) for number in range(8)
+    ]
+    await world.until("SELECT count(*) = 7 FROM dispatcher.work_queue WHERE state = 'settled'")
+    in_progress = "SELECT work_id FROM dispatcher.metadata WHERE state = 'in_progress'"
+    assert await world.value(in_progress) == slow
+    handed_back = await world.rows(
+        "SELECT lease_id, started_at FROM dispatcher.metadata"
+        " WHERE failure ->> 'kind' = 'handed_back'"
+    )
+    of_slow = await world.value("SELECT lease_id FROM dispatcher.metadata WHERE work_id = $1", slow)
+    assert {tuple(row) for row in handed_back} == {(of_slow, None)}
+    again = await world.rows("SELECT attempts, outcome FROM dispatcher.work_queue WHERE runs = 2")
+    assert [tuple(row) for row in again] == [(1, "completed")] * len(handed_back)
+    await cancel(world, slow)
+    await world.until(ALL_SETTLED)
+    assert sorted(begun(processes.folder)) == list(range(8)), "each body began once"
     await check_invariants(world.database)
 
 

@@ -8,11 +8,10 @@
 
 import { setTimeout as pause } from "node:timers/promises";
 
-import type { Broker } from "./broker.js";
 import { ActivationRefused, ActivationUnavailable, LeaseLost } from "./errors.js";
 import type { Lease } from "./lease.js";
 import { ACTIVATION_QUESTION, INPUT_LIMIT, type Event, type OrderedRun } from "./protocol.js";
-import { holdsNul } from "./text.js";
+import { holdsNul, jsonBytes } from "./text.js";
 import { traceparent } from "./tracing.js";
 
 const KEY_LIMIT = 255;
@@ -63,7 +62,6 @@ export class Activations {
   private over = false;
 
   constructor(
-    private readonly broker: Broker,
     private readonly lease: Lease,
     private readonly ordered: OrderedRun,
     private readonly publish: (event: Event) => Promise<boolean>,
@@ -132,8 +130,8 @@ export class Activations {
   }
 
   private checkSize(activations: Activation[]): void {
-    const size = Buffer.byteLength(JSON.stringify(activations));
-    const most = this.broker.maxPayload - ENVELOPE;
+    const size = jsonBytes(activations);
+    const most = this.lease.broker.maxPayload - ENVELOPE;
     if (size <= most) return;
     throw new ActivationRefused(
       `the activations have ${size} bytes together, more than ${most}: activate fewer at once`,
@@ -160,7 +158,8 @@ export class Activations {
     question: string,
   ): Promise<{ problems: string[] } | { problems?: undefined; trouble: string }> {
     try {
-      const reply = await this.broker.request(ACTIVATION_QUESTION, question, { timeout: TIMEOUT });
+      const { broker } = this.lease;
+      const reply = await broker.request(ACTIVATION_QUESTION, question, { timeout: TIMEOUT });
       const error = reply.headers?.get("Nats-Service-Error") ?? "";
       const code = reply.headers?.get("Nats-Service-Error-Code") ?? "";
       if (code === "400") return { problems: [error || "the scheduler refused"] };

@@ -7,6 +7,14 @@ import type { Level, Report } from "./report.js";
 type Fields = Record<string, unknown>;
 type Log = (message: string, fields?: Fields) => void;
 
+/** What a body may use; most of it is made when it is used first, because few bodies need it. */
+export interface Tools {
+  readonly signal: AbortSignal;
+  readonly cancelled: boolean;
+  readonly report: Report;
+  readonly activations: Activations;
+}
+
 export class Context {
   readonly run: string;
   readonly work: string;
@@ -17,17 +25,12 @@ export class Context {
   readonly attempts: number;
   readonly dueAt: Date | undefined;
   readonly cause: string;
-  /** Aborted when the run should stop: pass it to everything that can be aborted. */
-  readonly signal: AbortSignal;
-  /** Lines that are kept with the run: `context.log.info("fetched", { rows: 7 })`. */
-  readonly log: Record<Level, Log>;
+  private writers: Record<Level, Log> | undefined;
 
   constructor(
     ordered: OrderedRun,
     job: string,
-    signal: AbortSignal,
-    private readonly report: Report,
-    private readonly activations: Activations,
+    private readonly tools: Tools,
   ) {
     this.run = ordered.run;
     this.work = ordered.work;
@@ -37,23 +40,32 @@ export class Context {
     this.attempts = ordered.attempts;
     this.dueAt = ordered.due_at ? new Date(ordered.due_at) : undefined;
     this.cause = ordered.cause;
-    this.signal = signal;
+  }
+
+  /** Aborted when the run should stop: pass it to everything that can be aborted. */
+  get signal(): AbortSignal {
+    return this.tools.signal;
+  }
+
+  /** Lines that are kept with the run: `context.log.info("fetched", { rows: 7 })`. */
+  get log(): Record<Level, Log> {
     const write =
       (level: Level): Log =>
       (message, fields = {}) =>
-        report.line(level, message, fields);
-    this.log = {
+        this.tools.report.line(level, message, fields);
+    this.writers ??= {
       debug: write("debug"),
       info: write("info"),
       warning: write("warning"),
       error: write("error"),
       critical: write("critical"),
     };
+    return this.writers;
   }
 
   /** Report progress, from 0 to 100, and in words. */
   progress(percent?: number, message?: string): void {
-    this.report.progress(percent, message);
+    this.tools.report.progress(percent, message);
   }
 
   /**
@@ -65,16 +77,16 @@ export class Context {
    * and fails the run if it fails.
    */
   activate(manifest: string, input?: unknown, key?: string): Promise<void> {
-    return this.activations.activate([{ manifest, input, key }]);
+    return this.tools.activations.activate([{ manifest, input, key }]);
   }
 
   /** Activate several dependents: all or none. */
   activateMany(wanted: Iterable<Wanted>): Promise<void> {
-    return this.activations.activate([...wanted]);
+    return this.tools.activations.activate([...wanted]);
   }
 
   /** Whether the run should stop. */
   get cancelled(): boolean {
-    return this.signal.aborted;
+    return this.tools.cancelled;
   }
 }

@@ -3,14 +3,14 @@
 import { SpanStatusCode } from "@opentelemetry/api";
 
 import { Activations } from "./activations.js";
-import type { Broker } from "./broker.js";
-import { Context } from "./context.js";
+import { Context, type Tools } from "./context.js";
 import { failureOf } from "./failures.js";
 import type { Lease } from "./lease.js";
 import type { Event, Failure, OrderedRun } from "./protocol.js";
 import { OUTPUT_LIMIT } from "./protocol.js";
-import type { Report } from "./report.js";
+import { Report } from "./report.js";
 import { holdsNul } from "./text.js";
+import { after, type Timer } from "./timers.js";
 import { traced } from "./tracing.js";
 
 const TIMEOUT_SECONDS = 1200;
@@ -28,31 +28,58 @@ export type Handler<Input = unknown, Output = unknown> = (
 
 export type StopReason = "cancelled" | "timed_out" | "worker_stopped" | "lost_contact" | "released";
 
+/** How a run ended, and the data of its event. */
+export type Outcome =
+  | { kind: "completed"; data: { output: unknown } }
+  | { kind: "failed"; data: { failure: Partial<Failure> & { kind: string } } }
+  | { kind: "cancelled"; data: { reason: string } };
+
 type Ended = { kind: "returned"; output: unknown } | { kind: "threw"; error: unknown };
 
-export class Execution {
-  private readonly stopper = new AbortController();
-  private readonly hurry = new AbortController();
+export class Execution implements Tools {
+  /** How long the body took, from its first step, once it has returned. */
+  seconds = 0;
+  traceparent: string | undefined;
+  private began = 0;
+  private over = false;
   private stopping: { reason: StopReason; why: string } | undefined;
-  private readonly activations: Activations;
-  private readonly context: Context;
-  private readonly mostOutput: number;
-  private traceparent: string | undefined;
+  /** Made when they are needed first: most bodies are short and need none of them. */
+  private stopper: AbortController | undefined;
+  private reporter: Report | undefined;
+  private activator: Activations | undefined;
+  private clock: Timer | undefined;
+  /** Stops waiting for the body. */
+  private abandon: (() => void) | undefined;
 
   constructor(
     private readonly handler: Handler,
     readonly ordered: OrderedRun,
     private readonly lease: Lease,
-    broker: Broker,
-    private readonly report: Report,
-    publish: (event: Event) => Promise<boolean>,
+    private readonly publish: (event: Event) => Promise<boolean>,
   ) {
-    this.activations = new Activations(broker, lease, ordered, publish);
-    const { job } = lease.order;
-    this.context = new Context(ordered, job, this.stopper.signal, report, this.activations);
-    // The broker may accept less than the protocol allows.
-    this.mostOutput = Math.min(OUTPUT_LIMIT, broker.maxPayload - ENVELOPE);
     this.traceparent = ordered.traceparent ?? undefined;
+  }
+
+  get signal(): AbortSignal {
+    if (this.stopper === undefined) {
+      this.stopper = new AbortController();
+      this.abort();
+    }
+    return this.stopper.signal;
+  }
+
+  get cancelled(): boolean {
+    return this.stopping !== undefined;
+  }
+
+  get report(): Report {
+    return (this.reporter ??= new Report(this.lease, this.ordered));
+  }
+
+  get activations(): Activations {
+    this.activator ??= new Activations(this.lease, this.ordered, this.publish);
+    if (this.over) this.activator.close();
+    return this.activator;
   }
 
   /**
@@ -60,14 +87,28 @@ export class Execution {
    * a body that was asked before.
    */
   stop(reason: StopReason, why = ""): void {
-    if (reason === "worker_stopped") this.hurry.abort();
-    if (this.stopping !== undefined) return;
-    this.stopping = { reason, why };
-    this.stopper.abort(new Error(why || reason));
+    const grace = this.ordered.cancel_grace_seconds ?? GRACE_SECONDS;
+    if (this.stopping === undefined) {
+      this.stopping = { reason, why };
+      this.abort();
+      this.abandonAfter(grace);
+    }
+    if (reason === "worker_stopped") this.abandonAfter(Math.min(grace, HAND_BACK_SECONDS));
+  }
+
+  private abort(): void {
+    if (this.stopping === undefined) return;
+    this.stopper?.abort(new Error(this.stopping.why || this.stopping.reason));
+  }
+
+  private abandonAfter(seconds: number): void {
+    if (this.abandon === undefined) return;
+    this.clock?.clear();
+    this.clock = after(seconds, this.abandon);
   }
 
   /** Run to the end; `undefined` if the lease was taken away. */
-  run(): Promise<Event | undefined> {
+  run(): Promise<Outcome | undefined> {
     const attributes = {
       "headway.job": this.lease.order.job,
       "headway.run": this.ordered.run,
@@ -75,130 +116,124 @@ export class Execution {
     };
     return traced("run", [this.ordered.traceparent], attributes, async (span, traceparent) => {
       this.traceparent = traceparent ?? this.traceparent;
-      const ended = await this.attempt();
-      const failure = ended?.data["failure"] as Failure | undefined;
-      if (failure !== undefined) {
-        span.setAttribute("headway.failure", failure.kind);
-        span.setStatus({ code: SpanStatusCode.ERROR, message: failure.kind });
+      const outcome = await this.attempt();
+      if (outcome?.kind === "failed") {
+        const { kind } = outcome.data.failure;
+        span.setAttribute("headway.failure", kind);
+        span.setStatus({ code: SpanStatusCode.ERROR, message: kind });
       }
-      return ended;
+      return outcome;
     });
   }
 
-  private async attempt(): Promise<Event | undefined> {
+  private async attempt(): Promise<Outcome | undefined> {
     // It never starts.
     if (this.stopping !== undefined) return this.stopped(this.stopping.reason);
-    const seconds = this.ordered.timeout_seconds ?? TIMEOUT_SECONDS;
-    const clock = after(seconds, () => this.stop("timed_out"));
     try {
-      const ended = await Promise.race([this.body(), this.graceIsOver()]);
-      return this.outcome(ended);
+      const body = this.begin();
+      return this.outcome(body instanceof Promise ? await this.inTime(body) : body);
     } finally {
-      clock.clear();
-      this.activations.close();
-      this.report.close();
+      this.over = true;
+      this.clock?.clear();
+      this.activator?.close();
+      this.reporter?.close();
     }
   }
 
-  private async body(): Promise<Ended> {
+  /** Call the body; there is a promise only if the body or an activation is not done. */
+  private begin(): Ended | Promise<Ended> {
+    this.began = performance.now();
     try {
-      const output = await this.handler(this.context, this.ordered.input);
-      await this.activations.finish();
+      const job = this.lease.order.job;
+      const output = this.handler(new Context(this.ordered, job, this), this.ordered.input);
+      if (isThenable(output) || this.activator !== undefined) return this.finish(output);
+      this.noteSeconds();
       return { kind: "returned", output };
     } catch (error) {
       return { kind: "threw", error };
     }
   }
 
-  /** Resolve once the body was asked to stop and its grace is over. */
-  private graceIsOver(): Promise<undefined> {
-    const grace = this.ordered.cancel_grace_seconds ?? GRACE_SECONDS;
+  private async finish(body: unknown): Promise<Ended> {
+    try {
+      const output = await body;
+      this.noteSeconds();
+      await this.activator?.finish();
+      return { kind: "returned", output };
+    } catch (error) {
+      return { kind: "threw", error };
+    }
+  }
+
+  private noteSeconds(): void {
+    this.seconds = (performance.now() - this.began) / 1000;
+  }
+
+  /** Wait for the body; after a request to stop, for no longer than its grace. */
+  private inTime(body: Promise<Ended>): Promise<Ended | undefined> {
+    const seconds = this.ordered.timeout_seconds ?? TIMEOUT_SECONDS;
+    this.clock = after(seconds, () => this.stop("timed_out"));
     return new Promise((resolve) => {
-      const over = () => resolve(undefined);
-      once(this.stopper.signal, () => after(grace, over));
-      once(this.hurry.signal, () => after(Math.min(grace, HAND_BACK_SECONDS), over));
+      this.abandon = () => resolve(undefined);
+      void body.then(resolve);
     });
   }
 
   /** A result after a request to stop may be its consequence, so it does not count. */
-  private outcome(ended: Ended | undefined): Event | undefined {
+  private outcome(ended: Ended | undefined): Outcome | undefined {
     if (this.stopping !== undefined) return this.stopped(this.stopping.reason);
     if (ended === undefined) return undefined;
-    return ended.kind === "returned" ? this.returned(ended.output) : this.threw(ended.error);
+    return ended.kind === "returned" ? this.returned(ended.output) : failed(failureOf(ended.error));
   }
 
-  private stopped(reason: StopReason): Event | undefined {
+  private stopped(reason: StopReason): Outcome | undefined {
     switch (reason) {
       case "released":
         return undefined;
       case "cancelled":
-        return this.event("run.cancelled", { reason: this.stopping?.why ?? "" });
+        return { kind: "cancelled", data: { reason: this.stopping?.why ?? "" } };
       case "timed_out": {
         const seconds = this.ordered.timeout_seconds ?? TIMEOUT_SECONDS;
-        return this.failed({ kind: reason, message: `the run took longer than ${seconds} s` });
+        return failed({ kind: reason, message: `the run took longer than ${seconds} s` });
       }
       case "worker_stopped":
-        return this.failed({ kind: reason, message: "the worker stopped before the run ended" });
+        return failed({ kind: reason, message: "the worker stopped before the run ended" });
       case "lost_contact":
-        return this.failed({ kind: reason, message: "the worker lost contact and stopped" });
+        return failed({ kind: reason, message: "the worker lost contact and stopped" });
     }
   }
 
-  private returned(output: unknown): Event {
+  private returned(output: unknown): Outcome {
     let encoded: string | undefined;
     try {
       encoded = JSON.stringify(output ?? null);
     } catch (error) {
       const { message } = failureOf(error);
-      return this.failed({ kind: "output_not_json", message, retryable: false });
+      return failed({ kind: "output_not_json", message, retryable: false });
     }
     if (encoded === undefined || holdsNul(encoded)) {
       const message =
         encoded === undefined
           ? `the output is a ${typeof output}, which is not JSON`
           : "the output holds a NUL character, which cannot be stored";
-      return this.failed({ kind: "output_not_json", message, retryable: false });
+      return failed({ kind: "output_not_json", message, retryable: false });
     }
+    // The broker may accept less than the protocol allows.
+    const most = Math.min(OUTPUT_LIMIT, this.lease.broker.maxPayload - ENVELOPE);
     const size = Buffer.byteLength(encoded);
-    if (size > this.mostOutput) {
-      const message = `the output has ${size} bytes, more than ${this.mostOutput}`;
-      return this.failed({ kind: "output_too_large", message, retryable: false });
+    if (size > most) {
+      const message = `the output has ${size} bytes, more than ${most}`;
+      return failed({ kind: "output_too_large", message, retryable: false });
     }
-    return this.event("run.completed", { output: JSON.parse(encoded) });
-  }
-
-  private threw(error: unknown): Event {
-    return this.failed(failureOf(error));
-  }
-
-  private failed(failure: Partial<Failure> & { kind: string }): Event {
-    return this.event("run.failed", { failure });
-  }
-
-  private event(kind: string, data: Record<string, unknown>): Event {
-    return this.lease.event(kind, data, this.ordered, this.traceparent);
+    // A copy, because the body may go on to change its own.
+    return { kind: "completed", data: { output: JSON.parse(encoded) } };
   }
 }
 
-/** Call a function when a signal is aborted, or at once if it is. */
-function once(signal: AbortSignal, call: () => void): void {
-  if (signal.aborted) call();
-  else signal.addEventListener("abort", call, { once: true });
+function failed(failure: Partial<Failure> & { kind: string }): Outcome {
+  return { kind: "failed", data: { failure } };
 }
 
-/** The longest that a timer of Node can wait, in milliseconds. */
-const LONGEST_TIMER = 2 ** 31 - 1;
-
-/** Call a function after some seconds, even more than one timer can wait. */
-function after(seconds: number, call: () => void): { clear: () => void } {
-  let left = seconds * 1000;
-  let timer: NodeJS.Timeout;
-  const wait = (): void => {
-    const now = Math.min(left, LONGEST_TIMER);
-    left -= now;
-    // A timer must not keep the process alive after the worker has ended.
-    timer = setTimeout(left > 0 ? wait : call, now).unref();
-  };
-  wait();
-  return { clear: () => clearTimeout(timer) };
+function isThenable(value: unknown): boolean {
+  return typeof (value as PromiseLike<unknown> | null | undefined)?.then === "function";
 }

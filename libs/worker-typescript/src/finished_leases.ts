@@ -7,14 +7,16 @@
 
 import type { Lease } from "./lease.js";
 
-/** Bounds: how many leases with their events, of which size, and how many ids. */
+/** Bounds: how many leases with their events, how many bytes in total, and how many ids. */
 const MOST_LEASES = 1_000;
-const MOST_BYTES = 16 * 1024;
+const MOST_BYTES = 16 * 1024 ** 2;
 const MOST_NAMES = 10_000;
 
 export class FinishedLeases {
-  private readonly leases = new Map<string, Lease>();
+  /** With the size that each lease had when it was added. */
+  private readonly leases = new Map<string, { lease: Lease; size: number }>();
   private readonly names = new Set<string>();
+  private bytes = 0;
 
   /** Whether this process has had the lease. */
   has(lease: string): boolean {
@@ -25,21 +27,21 @@ export class FinishedLeases {
   add(lease: Lease): void {
     const name = lease.order.lease;
     this.names.add(name);
-    forgetOldest(this.names, MOST_NAMES);
-    if (lease.size > MOST_BYTES) return;
+    // Sets and maps keep the order of insertion.
+    const [oldestName = name] = this.names;
+    if (this.names.size > MOST_NAMES) this.names.delete(oldestName);
     lease.forgetRuns();
-    this.leases.set(name, lease);
-    forgetOldest(this.leases, MOST_LEASES);
+    this.leases.set(name, { lease, size: lease.size });
+    this.bytes += lease.size;
+    for (const [oldest, { size }] of this.leases) {
+      if (this.leases.size <= MOST_LEASES && this.bytes <= MOST_BYTES) break;
+      this.leases.delete(oldest);
+      this.bytes -= size;
+    }
   }
 
   /** Republish missing events of a lease; true if its redelivered order can be acknowledged. */
   async restore(lease: string): Promise<boolean> {
-    return (await this.leases.get(lease)?.restore()) ?? true;
+    return (await this.leases.get(lease)?.lease.restore()) ?? true;
   }
-}
-
-/** Sets and maps keep the order of insertion. */
-function forgetOldest(kept: Set<string> | Map<string, unknown>, most: number): void {
-  const [oldest] = kept.keys();
-  if (kept.size > most && oldest !== undefined) kept.delete(oldest);
 }

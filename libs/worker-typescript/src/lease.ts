@@ -20,6 +20,7 @@ import {
   type Order,
   type OrderedRun,
 } from "./protocol.js";
+import { jsonBytes } from "./text.js";
 import { traced } from "./tracing.js";
 
 /** Below the ack wait of an order, so that an undecided claim is handed back in time. */
@@ -45,10 +46,15 @@ export class Lease {
   private turn: Promise<unknown> = Promise.resolve();
 
   constructor(
-    private readonly broker: Broker,
+    readonly broker: Broker,
     readonly order: Order,
     private readonly identity: Identity,
   ) {}
+
+  /** The name of the worker that holds it. */
+  get worker(): string {
+    return this.identity.name;
+  }
 
   /** Claim the lease; for a lease of one run, report its start in the same message. */
   claim(): Promise<Claim> {
@@ -66,7 +72,7 @@ export class Lease {
    */
   publish(...events: Event[]): Promise<boolean> {
     return this.inOrder(async () => {
-      for (const part of splitEvents(events, this.broker.maxPayload - HEADERS)) {
+      for (const part of splitBySize(events, this.broker.maxPayload - HEADERS)) {
         if (!(await this.publishPart(part))) return false;
       }
       return true;
@@ -90,9 +96,9 @@ export class Lease {
     this.order.runs = [];
   }
 
-  /** The start event of a run. */
-  started(run: OrderedRun): Event {
-    return this.event("run.started", {}, run, run.traceparent);
+  /** The start event of a run; it starts now if no time is given. */
+  started(run: OrderedRun, at?: Date): Event {
+    return this.event("run.started", {}, run, run.traceparent, at);
   }
 
   /** Put data of this lease, or of one of its runs, into an envelope. */
@@ -101,14 +107,15 @@ export class Lease {
     data: Record<string, unknown>,
     run?: OrderedRun,
     traceparent?: string | null,
+    at = new Date(),
   ): Event {
     return {
       specversion: "1.0",
       id: randomUUID(),
-      source: `worker/${this.identity.name}`,
+      source: `worker/${this.worker}`,
       type: `headway.${kind}.v1`,
       subject: run?.run ?? this.order.lease,
-      time: new Date().toISOString(),
+      time: at.toISOString(),
       ...(traceparent ? { traceparent } : {}),
       data: {
         lease: this.order.lease,
@@ -192,7 +199,7 @@ export class Lease {
   /** Publish every event of the lease again, with the same ids, in few messages. */
   private async republish(events: Event[], expected: number): Promise<boolean> {
     const most = this.broker.maxPayload - HEADERS;
-    for (const part of splitEvents([...this.published, ...events], most)) {
+    for (const part of splitBySize([...this.published, ...events], most)) {
       const answer = await this.send(part, expected);
       if (answer.kind !== "stored") return false;
       expected = answer.sequence;
@@ -209,8 +216,8 @@ export class Lease {
   }
 
   private async ask(): Promise<LeaseAnswer> {
-    const { name: worker, nonce } = this.identity;
-    const question = JSON.stringify({ lease: this.order.lease, worker, nonce });
+    const { worker } = this;
+    const question = JSON.stringify({ lease: this.order.lease, worker, nonce: this.identity.nonce });
     try {
       const reply = await this.broker.request(LEASE_QUESTION, question, { timeout: ASK_TIMEOUT });
       const answer = reply.json<LeaseAnswer>();
@@ -225,8 +232,7 @@ export class Lease {
     const body = JSON.stringify(events);
     this.size += Buffer.byteLength(body);
     const traceparent = events.at(-1)?.traceparent;
-    const { name } = this.identity;
-    return this.broker.publishFenced(name, this.order.lease, body, expected, traceparent);
+    return this.broker.publishFenced(this.worker, this.order.lease, body, expected, traceparent);
   }
 }
 
@@ -236,17 +242,17 @@ export function eventsToKeep(published: Event[], events: Event[]): Event[] {
   return [...(renews ? published.filter(({ type }) => type !== RENEWED) : published), ...events];
 }
 
-/** Split events into as few messages as the broker accepts. */
-export function splitEvents(events: Event[], most: number): Event[][] {
-  const parts: Event[][] = [[]];
+/** Split values, in their order, into as few parts as possible of at most this many bytes of JSON. */
+export function splitBySize<Value>(values: Value[], most: number): Value[][] {
+  const parts: Value[][] = [[]];
   let size = 0;
-  for (const event of events) {
-    const length = Buffer.byteLength(JSON.stringify(event)) + 1;
+  for (const value of values) {
+    const length = jsonBytes(value) + 1;
     if (size > 0 && size + length > most) {
       parts.push([]);
       size = 0;
     }
-    parts.at(-1)?.push(event);
+    parts.at(-1)?.push(value);
     size += length;
   }
   return parts;

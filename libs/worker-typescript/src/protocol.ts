@@ -80,6 +80,17 @@ export interface Order {
   orphan_timeout_seconds?: number;
   renew_seconds?: number | null;
   on_lost_contact?: string;
+  /** Runs that have not begun this long after the claim are handed back. */
+  hand_back_seconds?: number | null;
+}
+
+/** A completed run in `headway.runs.completed.v1`. */
+export interface CompletedRun {
+  run: string;
+  started_at: string;
+  seconds: number;
+  output: unknown;
+  traceparent?: string | undefined;
 }
 
 export interface Failure {

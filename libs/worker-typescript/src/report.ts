@@ -5,9 +5,9 @@
  * Their size is bounded, and dropped lines are counted.
  */
 
-import type { Broker } from "./broker.js";
-import { progressSubject, type Order, type OrderedRun } from "./protocol.js";
-import { holdsNul, storable } from "./text.js";
+import type { Lease } from "./lease.js";
+import { progressSubject, type OrderedRun } from "./protocol.js";
+import { holdsNul, jsonBytes, storable } from "./text.js";
 
 export type Level = "debug" | "info" | "warning" | "error" | "critical";
 
@@ -39,9 +39,7 @@ export class Report {
   private timer: NodeJS.Timeout | undefined;
 
   constructor(
-    private readonly broker: Broker,
-    private readonly worker: string,
-    private readonly order: Order,
+    private readonly lease: Lease,
     private readonly ordered: OrderedRun,
   ) {}
 
@@ -59,7 +57,7 @@ export class Report {
   line(level: Level, message: string, fields: Record<string, unknown>): void {
     const text = cut(message, LINE_LIMIT);
     const kept = asJson(fields);
-    const size = Buffer.byteLength(text) + Buffer.byteLength(JSON.stringify(kept));
+    const size = Buffer.byteLength(text) + jsonBytes(kept);
     if (this.lineNumber >= LINES_LIMIT || size > this.bytesLeft) {
       this.dropped += 1;
     } else {
@@ -86,13 +84,14 @@ export class Report {
   }
 
   private publish(): void {
+    const { broker, order, worker } = this.lease;
     while (this.changed) {
       const lines = this.lines.splice(0, LINES_AT_ONCE);
       this.changed = this.lines.length > 0;
       this.number += 1;
       const progress = {
-        lease: this.order.lease,
-        token: this.order.token,
+        lease: order.lease,
+        token: order.token,
         run: this.ordered.run,
         number: this.number,
         at: new Date().toISOString(),
@@ -101,8 +100,8 @@ export class Report {
         lines,
         dropped: this.dropped,
       };
-      const subject = progressSubject(this.order.lease, this.worker);
-      if (!this.broker.publish(subject, JSON.stringify(progress))) this.dropped += lines.length;
+      const subject = progressSubject(order.lease, worker);
+      if (!broker.publish(subject, JSON.stringify(progress))) this.dropped += lines.length;
     }
   }
 }

@@ -10,3 +10,8 @@ export function holdsNul(encoded: string): boolean {
 export function storable(text: string): string {
   return text.toWellFormed().replaceAll("\0", "\\0");
 }
+
+/** The size of a value as JSON. */
+export function jsonBytes(value: unknown): number {
+  return Buffer.byteLength(JSON.stringify(value));
+}

@@ -265,7 +265,7 @@ export class Worker {
       const claim = await lease.claim();
       if (claim === "undecided") return broker.nak(message, 1 + Math.random());
       if (claim === "gone") return broker.ack(message);
-      const runner = new LeaseRunner(lease, job.handler, broker, this.name);
+      const runner = new LeaseRunner(lease, job.handler, () => this.runners.size);
       this.runners.set(order.lease, runner);
       this.claiming.delete(order.lease);
       if (this.draining) runner.startNoMore("worker_stopped");

@@ -7,21 +7,15 @@ import { test } from "node:test";
 import type { Broker } from "../src/broker.js";
 import { connectionFromEnvironment, secondsFromEnvironment } from "../src/environment.js";
 import { Fatal } from "../src/errors.js";
-import { Execution } from "../src/execution.js";
-import { FinishedLeases } from "../src/finished_leases.js";
 import { failureOf } from "../src/failures.js";
-import { splitEvents, Lease, eventsToKeep } from "../src/lease.js";
-import { checkName, readOrder, type Event, type Order } from "../src/protocol.js";
-import { Report } from "../src/report.js";
+import { Lease, eventsToKeep } from "../src/lease.js";
+import { checkName, readOrder, type Event } from "../src/protocol.js";
 import { holdsNul } from "../src/text.js";
 import { VERSION } from "../src/version.js";
 import { ConsumerMissing } from "../src/broker.js";
 import { FetchErrors } from "../src/fetch_errors.js";
 import { Worker } from "../src/worker.js";
-
-// Compiled tests lie in dist/test.
-const PACKAGE = new URL("../../", import.meta.url);
-const SAMPLES = new URL("../../proto-schemas/samples/v1/", PACKAGE);
+import { broker, IDENTITY, order, PACKAGE, SAMPLE, SAMPLES } from "./fakes.js";
 
 function event(id: string, size: number): Event {
   return {
@@ -35,54 +29,11 @@ function event(id: string, size: number): Event {
   };
 }
 
-const SAMPLE = readFileSync(new URL("headway.run.dispatched.v1.json", SAMPLES));
-
-function order(): Order {
-  const read = readOrder(SAMPLE);
-  assert.ok(read);
-  return read;
-}
-
-/** A broker that stores everything, or never answers, and its messages. */
-function broker(maxPayload: number, answers = true): { broker: Broker; sent: string[] } {
-  const sent: string[] = [];
-  const publishFenced = (_worker: string, _lease: string, body: string): Promise<unknown> => {
-    sent.push(body);
-    const stored = { kind: "stored", sequence: sent.length };
-    return answers ? Promise.resolve(stored) : new Promise(() => undefined);
-  };
-  const nak = (): void => void sent.push("nak");
-  const publish = (): boolean => true;
-  return { broker: { maxPayload, publishFenced, nak, publish } as unknown as Broker, sent };
-}
-
-const IDENTITY = { name: "w", nonce: "n", host: "here" };
-
 test("what is too much for one message is published in several", async () => {
   const { broker: small, sent } = broker(4096 + 1200);
   const lease = new Lease(small, order(), IDENTITY);
   assert.ok(await lease.publish(event("a", 400), event("b", 400), event("c", 400)));
   assert.deepEqual(sent.map((body) => JSON.parse(body).length), [2, 1]);
-});
-
-test("inputs of leases that have ended are released", () => {
-  const lease = new Lease(broker(1 << 20).broker, order(), IDENTITY);
-  new FinishedLeases().add(lease);
-  assert.deepEqual(lease.order.runs, []);
-});
-
-test("a body that was asked to stop before it began never begins", async () => {
-  const { broker: willing } = broker(1 << 20);
-  const lease = new Lease(willing, order(), IDENTITY);
-  const [run] = lease.order.runs;
-  assert.ok(run);
-  let begun = false;
-  const body = (): void => void (begun = true);
-  const report = new Report(willing, "w", lease.order, run);
-  const execution = new Execution(body, run, lease, willing, report, async () => true);
-  execution.stop("released");
-  assert.equal(await execution.run(), undefined);
-  assert.equal(begun, false);
 });
 
 test("an order that comes again during its own claim is nacked", () => {
@@ -128,7 +79,7 @@ test("an error that cannot say what it is is a failure all the same", () => {
 });
 
 test("the golden sample of an order is read", () => {
-  const order = readOrder(readFileSync(new URL("headway.run.dispatched.v1.json", SAMPLES)));
+  const order = readOrder(SAMPLE);
   assert.ok(order);
   assert.equal(order.runs.length, 1);
   assert.ok(order.runs[0]?.run);
@@ -139,16 +90,6 @@ test("other messages are not orders", () => {
   for (const body of [claimed, Buffer.from("{"), Buffer.from("null"), Buffer.from("[]")]) {
     assert.equal(readOrder(body), undefined);
   }
-});
-
-test("events are published in few messages, in their order", () => {
-  const events = ["a", "b", "c", "d"].map((id) => event(id, 400));
-  assert.deepEqual(
-    splitEvents(events, 1200).map((part) => part.map(({ id }) => id)),
-    [["a", "b"], ["c", "d"]],
-  );
-  assert.equal(splitEvents(events, 1).length, 4);
-  assert.equal(splitEvents(events, 1 << 20).length, 1);
 });
 
 test("of many renewals only the latest is kept", () => {
