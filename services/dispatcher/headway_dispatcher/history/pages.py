@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 from headway_history import LetterRow, RunRow, StoredEvent, WorkRow, WorkRows, fold
-from headway_history.events import FORGOTTEN, Forgotten, open_data, unpack
+from headway_history.events import FORGOTTEN, SNAPSHOT, Forgotten, open_data, unpack
 from headway_history.rows import Absence, LetterRun
 from headway_postgres_kit import Connection, Database
 from msgspec import Struct
@@ -100,20 +100,28 @@ async def read_page(connection: Connection, above: UUID) -> Page | None:
     end = await connection.fetchval(projections["page_end"], above, _WORKS, _EVENTS)
     up_to: UUID = LAST if end is None else end
     events = await HISTORY.of_works(connection, above, up_to)
-    expected = await fold_works(connection, events)
+    by_work = await _with_lease_events(connection, events)
     found = await _find(connection, above, up_to)
     dead = await connection.fetch(projections["dead_leases"], above, up_to)
     return Page(
         up_to=up_to,
-        events=len(events),
-        expected=expected,
+        events=sum(map(len, by_work.values())),
+        expected={work: fold(own) for work, own in by_work.items()},
         found=found,
         dead_leases={row["id"]: row["ended_at"] for row in dead},
     )
 
 
 async def fold_works(connection: Connection, events: Sequence[StoredEvent]) -> dict[UUID, WorkRows]:
-    """Fold the events of several works, sorted by work.
+    """Fold the events of several works, sorted by work."""
+    by_work = await _with_lease_events(connection, events)
+    return {work: fold(own) for work, own in by_work.items()}
+
+
+async def _with_lease_events(
+    connection: Connection, events: Sequence[StoredEvent]
+) -> dict[UUID, list[StoredEvent]]:
+    """Return the events of each work, and those of the leases of its runs.
 
     A lease with several runs is claimed once for all of them, and their ends may be packed. Those
     events have no single work; each run gets its part of them.
@@ -121,23 +129,28 @@ async def fold_works(connection: Connection, events: Sequence[StoredEvent]) -> d
     by_work = {
         work: list(own) for work, own in groupby(events, attrgetter("work")) if work is not None
     }
-    folded = {work: fold(own) for work, own in by_work.items()}
-    unclaimed = {
-        work: {run.lease_id for run in rows.runs.values() if run.host is None}
-        for work, rows in folded.items()
-    }
+    runs = {work: _runs_and_leases(own) for work, own in by_work.items()}
     # By lease, or by run for its part of a packed event.
     shared: dict[UUID | None, list[StoredEvent]] = {}
-    wanted = {lease for leases in unclaimed.values() for lease in leases}
+    wanted = {lease for found in runs.values() for lease in found.values()}
     for event in await HISTORY.of_leases(connection, wanted):
         for part in unpack(event):
             shared.setdefault(part.run or part.lease, []).append(part)
-    for work, leases in unclaimed.items():
-        owners = [*leases, *folded[work].runs]
-        parts = [event for owner in owners for event in shared.get(owner, ())]
-        if parts:
-            folded[work] = fold([*by_work[work], *parts])
-    return folded
+    for work, own in by_work.items():
+        owners = {*runs[work], *runs[work].values()}
+        own += [event for owner in owners for event in shared.get(owner, ())]
+    return by_work
+
+
+def _runs_and_leases(events: Sequence[StoredEvent]) -> dict[UUID, UUID]:
+    """Return the lease of each run that the events of a piece of work mention."""
+    found: dict[UUID, UUID] = {}
+    for event in events:
+        if event.type == SNAPSHOT:
+            found |= {run.run_id: run.lease_id for run in open_data(event).runs}
+        elif event.run is not None and event.lease is not None:
+            found[event.run] = event.lease
+    return found
 
 
 async def _find(connection: Connection, above: UUID, up_to: UUID) -> dict[UUID, WorkRows]:
