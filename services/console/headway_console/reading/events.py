@@ -79,20 +79,34 @@ async def page_of_events(
         # The index is by work. If the run is gone, the newest events are searched.
         work = await connection.fetchval(queries["work_of_run"], filters.run)
         filters = structs.replace(filters, work=work)
-    where = (filters.work, below, filters.since, filters.before)
-    narrow = (
-        *(*where, filters.patterns, filters.run, filters.accepted),
-        *(SEARCHED, limit + 1, filters.job, filters.group),
-    )
-    if filters.manifest is None:
-        rows = await connection.fetch(queries["feed"], *narrow)
+    times = (below, filters.since, filters.before)
+    narrow = (*times, filters.patterns, filters.run, filters.accepted)
+    wanted = (limit + 1, filters.job, filters.group)
+    if filters.work is not None:
+        query, manifest = queries["feed_of_work"], filters.manifest
+        rows = await connection.fetch(query, filters.work, *narrow, *wanted, manifest)
+    elif filters.manifest is None:
+        rows = await connection.fetch(queries["feed"], *narrow, SEARCHED, *wanted)
     else:
-        rows = await connection.fetch(queries["feed_of"], *narrow, filters.manifest)
-    page = _EVENTS.page(rows, limit, event_row)
-    if page.next is not None:
+        query, manifest = queries["feed_of_manifest"], filters.manifest
+        rows = await connection.fetch(query, *narrow, SEARCHED, *wanted, manifest)
+    page = _EVENTS.page(*_whole_rows(rows, limit), event_row)
+    if page.next is not None or filters.work is not None:
         return page
-    reached = await connection.fetchrow(queries["reached"], *where, SEARCHED)
+    reached = await connection.fetchrow(queries["reached"], *times, SEARCHED)
     return _EVENTS.searched(page, reached)
+
+
+def _whole_rows(rows: list[Any], limit: int) -> tuple[list[Any], int]:
+    """Return a page of rows and its size: it ends with the last event of a row of history.
+
+    A cursor is the number of a row of history, which may have several events.
+    """
+    size = limit
+    while limit <= size < len(rows) and rows[size]["id"] == rows[size - 1]["id"]:
+        size += 1
+    # If there may be more, a row follows the page.
+    return (rows if size < len(rows) or size == limit else [*rows, rows[-1]]), size
 
 
 async def read_position(connection: Connection, *, now: datetime) -> Numbers:

@@ -546,34 +546,44 @@ CREATE INDEX history_type ON dispatcher.history (type)
 CREATE INDEX history_operator ON dispatcher.history (recorded_at, id)
     WHERE source LIKE 'operator/%';
 
--- History with one row for each event: a packed event about runs of a lease has two for each run,
--- about the run and about its work.
+-- The events of a row of history: one, or for a packed event about runs of a lease two for each
+-- run, about the run and about its work.
+CREATE FUNCTION dispatcher.event_parts(recorded dispatcher.history)
+    RETURNS TABLE (event_id text, type text, subject text, source text, occurred_at timestamptz,
+                   data jsonb, work_id uuid, run_id uuid, lease_id uuid)
+    LANGUAGE sql STABLE AS $$
+    SELECT recorded.event_id, recorded.type, recorded.subject, recorded.source,
+           recorded.occurred_at, recorded.data, recorded.work_id, recorded.run_id,
+           recorded.lease_id
+    WHERE recorded.type <> 'headway.runs.completed.v1'
+    UNION ALL
+    SELECT part.event_id, part.type, part.subject, part.source, part.occurred_at, part.data,
+           (packed.run ->> 'work')::uuid, part.run_id, recorded.lease_id
+    FROM jsonb_array_elements(recorded.data -> 'runs') AS packed (run)
+    CROSS JOIN LATERAL (VALUES
+        (recorded.event_id || '.' || (packed.run ->> 'run'), 'headway.run.completed.v1',
+         packed.run ->> 'run', recorded.source,
+         coalesce((packed.run ->> 'finished_at')::timestamptz, recorded.occurred_at), packed.run,
+         (packed.run ->> 'run')::uuid),
+        ('settled.' || (packed.run ->> 'work') || '.' || (packed.run ->> 'round'),
+         'headway.work.settled.v1', packed.run ->> 'work', 'headway/dispatcher',
+         (packed.run ->> 'settled_at')::timestamptz,
+         jsonb_build_object('work', packed.run -> 'work', 'round', packed.run -> 'round',
+                            'run', packed.run -> 'run', 'outcome', 'completed',
+                            'attempts', packed.run -> 'attempts',
+                            'settled_at', packed.run -> 'settled_at'),
+         NULL::uuid)
+    ) AS part (event_id, type, subject, source, occurred_at, data, run_id)
+    WHERE recorded.type = 'headway.runs.completed.v1' AND part.occurred_at IS NOT NULL
+$$;
+
+-- History with one row for each event.
 CREATE VIEW dispatcher.history_event AS
-SELECT id, event_id, type, subject, source, occurred_at, data, accepted, refusal, work_id, run_id,
-       lease_id, recorded_at
-FROM dispatcher.history
-WHERE type <> 'headway.runs.completed.v1'
-UNION ALL
 SELECT history.id, part.event_id, part.type, part.subject, part.source, part.occurred_at,
-       part.data, history.accepted, history.refusal, (packed.run ->> 'work')::uuid, part.run_id,
-       part.lease_id, history.recorded_at
+       part.data, history.accepted, history.refusal, part.work_id, part.run_id, part.lease_id,
+       history.recorded_at
 FROM dispatcher.history
-CROSS JOIN LATERAL jsonb_array_elements(history.data -> 'runs') AS packed (run)
-CROSS JOIN LATERAL (VALUES
-    (history.event_id || '.' || (packed.run ->> 'run'), 'headway.run.completed.v1',
-     packed.run ->> 'run', history.source,
-     coalesce((packed.run ->> 'finished_at')::timestamptz, history.occurred_at), packed.run,
-     (packed.run ->> 'run')::uuid, history.lease_id),
-    ('settled.' || (packed.run ->> 'work') || '.' || (packed.run ->> 'round'),
-     'headway.work.settled.v1', packed.run ->> 'work', 'headway/dispatcher',
-     (packed.run ->> 'settled_at')::timestamptz,
-     jsonb_build_object('work', packed.run -> 'work', 'round', packed.run -> 'round',
-                        'run', packed.run -> 'run', 'outcome', 'completed',
-                        'attempts', packed.run -> 'attempts',
-                        'settled_at', packed.run -> 'settled_at'),
-     NULL::uuid, NULL::uuid)
-) AS part (event_id, type, subject, source, occurred_at, data, run_id, lease_id)
-WHERE history.type = 'headway.runs.completed.v1' AND part.occurred_at IS NOT NULL;
+CROSS JOIN LATERAL dispatcher.event_parts(history) AS part;
 
 -- Events of days without a partition, until that partition exists.
 CREATE TABLE dispatcher.history_default PARTITION OF dispatcher.history DEFAULT;

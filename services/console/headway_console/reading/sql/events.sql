@@ -1,85 +1,121 @@
 -- name: feed
--- Events of history, the newest first. An index finds the work; all other filters search a bounded
--- number of events. $1 work (null for any), $2 numbers below this one, $3 recorded since, $4
--- recorded before, $5 types (patterns), $6 run, $7 accepted (null for both), $8 number of events to
--- search, $9 limit, $10 job, $11 group.
+-- Events of history, the newest first, with all events of the last row. All filters but the time
+-- search a bounded number of rows. $1 numbers below this one, $2 recorded since, $3 recorded before,
+-- $4 types (patterns), $5 run, $6 accepted (null for both), $7 number of rows to search, $8 limit,
+-- $9 job, $10 group.
 SELECT searched.*,
        (SELECT work_queue.manifest FROM dispatcher.work_queue
         WHERE work_queue.id = searched.work_id) AS manifest,
        (SELECT work_queue.job FROM dispatcher.work_queue
         WHERE work_queue.id = searched.work_id) AS job
 FROM (
-    SELECT id, event_id, type, subject, source, occurred_at, recorded_at, accepted, refusal,
-           work_id, run_id, lease_id, data
-    FROM dispatcher.history
-    WHERE ($1::uuid IS NULL OR history.work_id = $1)
-      AND ($2::bigint IS NULL OR history.id < $2)
-      AND ($3::timestamptz IS NULL OR history.recorded_at >= $3)
-      AND ($4::timestamptz IS NULL OR history.recorded_at < $4)
-    ORDER BY history.id DESC
-    LIMIT $8
+    SELECT (row.history).id, part.*, (row.history).recorded_at, (row.history).accepted,
+           (row.history).refusal
+    FROM (
+        SELECT history FROM dispatcher.history
+        WHERE ($1::bigint IS NULL OR history.id < $1)
+          AND ($2::timestamptz IS NULL OR history.recorded_at >= $2)
+          AND ($3::timestamptz IS NULL OR history.recorded_at < $3)
+        ORDER BY history.id DESC
+        LIMIT $7
+    ) AS row
+    CROSS JOIN LATERAL dispatcher.event_parts(row.history) AS part
 ) AS searched
-WHERE ($5::text[] IS NULL OR searched.type LIKE ANY($5))
+WHERE ($4::text[] IS NULL OR searched.type LIKE ANY($4))
+  AND ($5::uuid IS NULL OR searched.run_id = $5)
+  AND ($6::boolean IS NULL OR searched.accepted = $6)
+  AND ($9::text IS NULL OR (SELECT work_queue.job FROM dispatcher.work_queue
+                            WHERE work_queue.id = searched.work_id) = $9)
+  AND ($10::text IS NULL OR (SELECT work_queue.group_name FROM dispatcher.work_queue
+                             WHERE work_queue.id = searched.work_id) = $10)
+ORDER BY searched.id DESC
+FETCH FIRST $8 ROWS WITH TIES
+
+-- name: feed_of_work
+-- The same for one piece of work, which indexes find, with the events of the leases of its runs. $1
+-- work, $2 numbers below this one, $3 recorded since, $4 recorded before, $5 types (patterns), $6
+-- run, $7 accepted (null for both), $8 limit, $9 job, $10 group, $11 manifest.
+SELECT searched.*, work_queue.manifest, work_queue.job
+FROM (
+    SELECT (row.history).id, part.*, (row.history).recorded_at, (row.history).accepted,
+           (row.history).refusal
+    FROM (
+        SELECT history FROM dispatcher.history WHERE history.work_id = $1
+        UNION ALL
+        SELECT history FROM dispatcher.history
+        WHERE history.work_id IS NULL
+          AND history.lease_id = ANY(ARRAY(SELECT DISTINCT metadata.lease_id
+                                           FROM dispatcher.metadata
+                                           WHERE metadata.work_id = $1))
+    ) AS row
+    CROSS JOIN LATERAL dispatcher.event_parts(row.history) AS part
+    WHERE part.work_id = $1 OR part.work_id IS NULL
+) AS searched
+LEFT JOIN dispatcher.work_queue ON work_queue.id = $1
+WHERE ($2::bigint IS NULL OR searched.id < $2)
+  AND ($3::timestamptz IS NULL OR searched.recorded_at >= $3)
+  AND ($4::timestamptz IS NULL OR searched.recorded_at < $4)
+  AND ($5::text[] IS NULL OR searched.type LIKE ANY($5))
   AND ($6::uuid IS NULL OR searched.run_id = $6)
   AND ($7::boolean IS NULL OR searched.accepted = $7)
-  AND ($10::text IS NULL OR (SELECT work_queue.job FROM dispatcher.work_queue
-                             WHERE work_queue.id = searched.work_id) = $10)
-  AND ($11::text IS NULL OR (SELECT work_queue.group_name FROM dispatcher.work_queue
-                             WHERE work_queue.id = searched.work_id) = $11)
+  AND ($9::text IS NULL OR work_queue.job = $9)
+  AND ($10::text IS NULL OR work_queue.group_name = $10)
+  AND ($11::text IS NULL OR work_queue.manifest = $11)
 ORDER BY searched.id DESC
-LIMIT $9
+FETCH FIRST $8 ROWS WITH TIES
 
--- name: feed_of
+-- name: feed_of_manifest
 -- The same for one manifest, which has few of the events: each piece of work is looked up once, not
--- once for each of its events. $1 work, $2 numbers below this one, $3 recorded since, $4 recorded
--- before, $5 types (patterns), $6 run, $7 accepted, $8 number of events to search, $9 limit, $10
--- job, $11 group (each null for any), $12 manifest.
+-- once for each of its events. $1 numbers below this one, $2 recorded since, $3 recorded before, $4
+-- types (patterns), $5 run, $6 accepted, $7 number of rows to search, $8 limit, $9 job, $10 group
+-- (each null for any), $11 manifest.
 WITH searched AS MATERIALIZED (
-    SELECT history.id, history.recorded_at, history.work_id
-    FROM dispatcher.history
-    WHERE ($1::uuid IS NULL OR history.work_id = $1)
-      AND ($2::bigint IS NULL OR history.id < $2)
-      AND ($3::timestamptz IS NULL OR history.recorded_at >= $3)
-      AND ($4::timestamptz IS NULL OR history.recorded_at < $4)
-    ORDER BY history.id DESC
-    LIMIT $8
+    SELECT (row.history).id, (row.history).recorded_at, part.work_id
+    FROM (
+        SELECT history FROM dispatcher.history
+        WHERE ($1::bigint IS NULL OR history.id < $1)
+          AND ($2::timestamptz IS NULL OR history.recorded_at >= $2)
+          AND ($3::timestamptz IS NULL OR history.recorded_at < $3)
+        ORDER BY history.id DESC
+        LIMIT $7
+    ) AS row
+    CROSS JOIN LATERAL dispatcher.event_parts(row.history) AS part
 ), matching AS MATERIALIZED (
     SELECT work_queue.id FROM dispatcher.work_queue
     WHERE work_queue.id = ANY(ARRAY(SELECT DISTINCT searched.work_id FROM searched))
-      AND ($10::text IS NULL OR work_queue.job = $10)
-      AND ($11::text IS NULL OR work_queue.group_name = $11)
-      AND work_queue.manifest = $12
+      AND ($9::text IS NULL OR work_queue.job = $9)
+      AND ($10::text IS NULL OR work_queue.group_name = $10)
+      AND work_queue.manifest = $11
 ), found AS MATERIALIZED (
-    SELECT searched.id, searched.recorded_at FROM searched
+    SELECT DISTINCT searched.id, searched.recorded_at FROM searched
     WHERE searched.work_id = ANY(ARRAY(SELECT matching.id FROM matching))
-    ORDER BY searched.id DESC
 )
-SELECT history.id, event_id, type, subject, source, occurred_at, history.recorded_at, accepted,
-       refusal, work_id, run_id, lease_id, data, $12::text AS manifest,
+SELECT found.id, part.*, found.recorded_at, row.accepted, row.refusal, $11::text AS manifest,
        (SELECT work_queue.job FROM dispatcher.work_queue
-        WHERE work_queue.id = history.work_id) AS job
+        WHERE work_queue.id = part.work_id) AS job
 FROM found
 CROSS JOIN LATERAL (
-    SELECT * FROM dispatcher.history
+    SELECT history AS recorded, accepted, refusal FROM dispatcher.history
     WHERE history.id = found.id AND history.recorded_at = found.recorded_at
-      AND ($5::text[] IS NULL OR history.type LIKE ANY($5))
-      AND ($6::uuid IS NULL OR history.run_id = $6)
-      AND ($7::boolean IS NULL OR history.accepted = $7)
+      AND ($6::boolean IS NULL OR history.accepted = $6)
     LIMIT 1
-) AS history
-ORDER BY history.id DESC
-LIMIT $9
+) AS row
+CROSS JOIN LATERAL dispatcher.event_parts(row.recorded) AS part
+WHERE part.work_id = ANY(ARRAY(SELECT matching.id FROM matching))
+  AND ($4::text[] IS NULL OR part.type LIKE ANY($4))
+  AND ($5::uuid IS NULL OR part.run_id = $5)
+ORDER BY found.id DESC
+FETCH FIRST $8 ROWS WITH TIES
 
 -- name: reached
--- The last event that the same search has read; no row if it has read everything. $1 work, $2
--- numbers below this one, $3 recorded since, $4 recorded before, $5 number of events to search.
+-- The last row that the same search has read; no row if it has read everything. $1 numbers below
+-- this one, $2 recorded since, $3 recorded before, $4 number of rows to search.
 SELECT id, recorded_at FROM dispatcher.history
-WHERE ($1::uuid IS NULL OR history.work_id = $1)
-  AND ($2::bigint IS NULL OR history.id < $2)
-  AND ($3::timestamptz IS NULL OR history.recorded_at >= $3)
-  AND ($4::timestamptz IS NULL OR history.recorded_at < $4)
+WHERE ($1::bigint IS NULL OR history.id < $1)
+  AND ($2::timestamptz IS NULL OR history.recorded_at >= $2)
+  AND ($3::timestamptz IS NULL OR history.recorded_at < $3)
 ORDER BY history.id DESC
-OFFSET $5 - 1
+OFFSET $4 - 1
 LIMIT 1
 
 -- name: last_number
@@ -99,25 +135,25 @@ LIMIT $2
 -- name: these
 -- The matching events among some numbers. $1 numbers, $2 recorded since, $3 types (patterns), $4
 -- work, $5 run, $6 job, $7 group, $8 accepted, $9 manifest (each null for any).
-SELECT id, event_id, type, subject, source, occurred_at, recorded_at, accepted, refusal, work_id,
-       run_id, lease_id, data,
+SELECT history.id, part.*, history.recorded_at, history.accepted, history.refusal,
        (SELECT work_queue.manifest FROM dispatcher.work_queue
-        WHERE work_queue.id = history.work_id) AS manifest,
+        WHERE work_queue.id = part.work_id) AS manifest,
        (SELECT work_queue.job FROM dispatcher.work_queue
-        WHERE work_queue.id = history.work_id) AS job
+        WHERE work_queue.id = part.work_id) AS job
 FROM dispatcher.history
-WHERE id = ANY($1::bigint[]) AND recorded_at >= $2
-  AND ($3::text[] IS NULL OR type LIKE ANY($3))
-  AND ($4::uuid IS NULL OR work_id = $4)
-  AND ($5::uuid IS NULL OR run_id = $5)
+CROSS JOIN LATERAL dispatcher.event_parts(history) AS part
+WHERE history.id = ANY($1::bigint[]) AND history.recorded_at >= $2
+  AND ($3::text[] IS NULL OR part.type LIKE ANY($3))
+  AND ($4::uuid IS NULL OR part.work_id = $4)
+  AND ($5::uuid IS NULL OR part.run_id = $5)
   AND (($6::text IS NULL AND $7::text IS NULL AND $9::text IS NULL)
        OR EXISTS (SELECT FROM dispatcher.work_queue
-                  WHERE work_queue.id = history.work_id
+                  WHERE work_queue.id = part.work_id
                     AND ($6::text IS NULL OR work_queue.job = $6)
                     AND ($7::text IS NULL OR work_queue.group_name = $7)
                     AND ($9::text IS NULL OR work_queue.manifest = $9)))
-  AND ($8::boolean IS NULL OR accepted = $8)
-ORDER BY id
+  AND ($8::boolean IS NULL OR history.accepted = $8)
+ORDER BY history.id
 
 -- name: work_of_run
 -- The work of a run. $1 run.

@@ -123,16 +123,17 @@ ORDER BY created_at, run_id
 -- name: events
 -- The events of a piece of work and of the lease of one of its runs, the oldest first. Events of a
 -- lease with several runs name no work. $1 work, $2 lease, $3 limit.
-SELECT id, event_id, type, subject, source, occurred_at, recorded_at, accepted, refusal, work_id,
-       run_id, lease_id, data
+SELECT (row.history).id, part.*, (row.history).recorded_at, (row.history).accepted,
+       (row.history).refusal
 FROM (
-    (SELECT * FROM dispatcher.history WHERE work_id = $1 ORDER BY id DESC LIMIT $3)
+    (SELECT history FROM dispatcher.history WHERE work_id = $1 ORDER BY id DESC LIMIT $3)
     UNION ALL
-    (SELECT * FROM dispatcher.history
+    (SELECT history FROM dispatcher.history
      WHERE lease_id = $2 AND work_id IS NULL ORDER BY id DESC LIMIT $3)
-) AS recorded
-WHERE type <> 'headway.history.snapshot.v1'
-ORDER BY id
+) AS row
+CROSS JOIN LATERAL dispatcher.event_parts(row.history) AS part
+WHERE part.type <> 'headway.history.snapshot.v1' AND (part.work_id = $1 OR part.work_id IS NULL)
+ORDER BY 1
 
 -- name: log
 -- Log lines of a run, in order. $1 run, $2 numbers after this one, $3 limit.
