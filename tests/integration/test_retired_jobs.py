@@ -15,12 +15,12 @@ from headway_contract.lifecycle import Activation
 from headway_contract.manifests import BackfillRequest, TriggerRequest
 from headway_contract.work import JobChanged
 from headway_errors import Rejected
+from headway_relay import Handover
 from headway_scheduler.declare.plan import plan
 from headway_scheduler.operate import triggers
 from headway_scheduler.operate.enqueue import Enqueue
 from headway_scheduler.operate.triggers import backfill
 from headway_scheduler.outcomes import activate
-from headway_service_kit.passes import Wakeup
 from msgspec import structs
 from support.timeline import Timeline
 
@@ -105,7 +105,7 @@ async def test_every_way_to_make_new_work_is_refused_with_the_reason(timeline, a
     await timeline.declare(app_with("mail"), prune="keep")
     await transaction.commit()
     with timeline.real_time():
-        await Enqueue(timeline.database, relay=Wakeup()).run_once()
+        await Enqueue(timeline.database, relay=Handover()).run_once()
     refused = await timeline.rows(
         "SELECT work_id, reason FROM scheduler.enqueued WHERE state = 'refused'"
     )
