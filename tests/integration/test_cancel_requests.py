@@ -20,10 +20,10 @@ from headway_dispatcher.letters import letters
 from headway_dispatcher.store import read_times
 from headway_jetstream_kit.publish import publish
 from headway_postgres_kit import DATABASE_CLOCK
+from headway_relay import Handover
 from headway_scheduler.operate import cancel
 from headway_scheduler.operate.enqueue import Enqueue
 from headway_scheduler.store import enqueued, works
-from headway_service_kit.passes import Wakeup
 from msgspec import UNSET
 from support.cadences import when_made_due
 from support.invariants import check_invariants
@@ -287,7 +287,7 @@ class TestUnprocessedEnqueuedWork:
     @pytest.mark.parametrize("moved", [False, True])
     async def test_work_on_its_way_to_the_dispatcher_ends_with_its_group(self, world, moved):
         work = await self.enqueue(world)
-        take_up = Enqueue(world.database, relay=Wakeup())
+        take_up = Enqueue(world.database, relay=Handover())
         await take_up.run_once()
         assert await world.value("SELECT count(*) FROM scheduler.work") == 1, "it is queued"
         if moved:  # the work keeps the group that it was queued in

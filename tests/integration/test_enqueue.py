@@ -13,9 +13,9 @@ from headway_cli.serve.services import apply_migrations
 from headway_contract import decode
 from headway_contract.work import RetryPolicy, WorkQueued
 from headway_postgres_kit import Database
+from headway_relay import Handover
 from headway_scheduler.operate.enqueue import Enqueue, republish_enqueued
 from headway_scheduler.store import enqueue_role_is_missing
-from headway_service_kit.passes import Wakeup
 from support.enqueuing import app_with_jobs, count, outcome, process, retried
 from support.timeline import Timeline
 
@@ -72,7 +72,7 @@ async def test_a_delay_counts_from_enqueuing_on_the_clock_of_the_schedule(timeli
     await application.execute(
         "UPDATE scheduler.enqueued SET enqueued_at = enqueued_at - interval '10 minutes'"
     )
-    await Enqueue(timeline.database, relay=Wakeup()).run_once()
+    await Enqueue(timeline.database, relay=Handover()).run_once()
     [event] = await timeline.outbox(WorkQueued)
     waits = event.not_before - timeline.clock.at
     assert timedelta(minutes=49) < waits <= timedelta(minutes=50)
@@ -146,7 +146,7 @@ async def test_an_input_that_does_not_fit_is_refused_and_stays_visible(timeline,
 
 async def test_refused_work_is_checked_again_when_its_job_changes(timeline, application):
     work = await headway.enqueue(application, "mail", "seven")
-    enqueue = Enqueue(timeline.database, relay=Wakeup())
+    enqueue = Enqueue(timeline.database, relay=Handover())
     await enqueue.run_once()
     await enqueue.look_again()
     await enqueue.run_once()
@@ -192,7 +192,7 @@ async def test_concurrent_schedulers_process_each_row_once(timeline, application
     await application.execute(
         "SELECT headway.enqueue('mail', to_jsonb(n)) FROM generate_series(1, 1200) AS n"
     )
-    passes = [Enqueue(timeline.database, relay=Wakeup()) for _ in range(3)]
+    passes = [Enqueue(timeline.database, relay=Handover()) for _ in range(3)]
 
     async def run_until_empty(enqueue: Enqueue) -> None:
         while await enqueue.run_once() is not None or await timeline.rows(

@@ -9,10 +9,10 @@ import headway
 import pytest
 import pytest_asyncio
 from headway_contract.work import WorkQueued
+from headway_relay import Handover
 from headway_scheduler import retention
 from headway_scheduler.operate.enqueue import Enqueue
 from headway_scheduler.retention import Retention
-from headway_service_kit.passes import Wakeup
 from support.enqueuing import app_with_jobs, count, outcome, process, retried
 from support.timeline import Timeline
 
@@ -98,7 +98,7 @@ class TestKeys:
             for key in ("open", "settled", "late", "retried")
         }
         refused = await headway.enqueue(application, "mail", "x", key="refused")
-        await Enqueue(timeline.database, relay=Wakeup()).run_once()
+        await Enqueue(timeline.database, relay=Handover()).run_once()
         await timeline.tell(outcome(works["settled"]), outcome(works["retried"]))
         timeline.at(days=20)
         await timeline.tell(outcome(works["late"]))

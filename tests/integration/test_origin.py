@@ -6,9 +6,9 @@ import headway
 import pytest
 import pytest_asyncio
 from headway import App, RequestFailed, every
+from headway_relay import Handover
 from headway_scheduler.operate.enqueue import Enqueue
 from headway_scheduler.questions import origin
-from headway_service_kit.passes import Wakeup
 from support.enqueuing import app_with_jobs
 from support.timeline import Timeline
 
@@ -33,7 +33,7 @@ async def test_what_was_enqueued_is_followed_to_the_dispatcher(timeline, applica
     assert (answer.state, answer.job, answer.group) == ("enqueued", "mail", "letters")
     assert answer.text.endswith("and waits for a scheduler to take it up")
     with timeline.real_time():
-        await Enqueue(timeline.database, relay=Wakeup()).run_once()
+        await Enqueue(timeline.database, relay=Handover()).run_once()
     answer = await origin_of(timeline, work)
     assert (answer.state, answer.job, answer.group) == ("on_its_way", "mail", "letters")
     answer = await origin_of(timeline, bad)

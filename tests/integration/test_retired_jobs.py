@@ -13,11 +13,11 @@ from headway_contract.lifecycle import Activation
 from headway_contract.manifests import BackfillRequest
 from headway_contract.work import JobChanged
 from headway_errors import Rejected
+from headway_relay import Handover
 from headway_scheduler.declare.plan import plan
 from headway_scheduler.operate.enqueue import Enqueue
 from headway_scheduler.operate.triggers import backfill
 from headway_scheduler.outcomes import activate
-from headway_service_kit.passes import Wakeup
 from msgspec import structs
 
 pytestmark = pytest.mark.thorough
@@ -96,7 +96,7 @@ async def test_every_way_to_make_new_work_is_refused_with_the_reason(
     await timeline.declare(app_with("mail"), prune="keep")
     await transaction.commit()
     with timeline.real_time():
-        await Enqueue(timeline.database, relay=Wakeup()).run_once()
+        await Enqueue(timeline.database, relay=Handover()).run_once()
     refused = await timeline.rows(
         "SELECT work_id, reason FROM scheduler.enqueued WHERE state = 'refused'"
     )

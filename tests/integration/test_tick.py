@@ -158,6 +158,24 @@ async def test_a_backlog_is_counted_once_for_several_cycles(world):
     assert fired + result.fired == 66 - len(moved), "what is no longer due does not fire"
 
 
+async def test_the_backlog_of_a_single_group_gets_long_cycles(world, monkeypatch):
+    await declare_due(world, *(f"big-{number}" for number in range(100)), group="big")
+    tick = tick_of(world, max_entries=2)
+    assert (await tick.run_once()).fired == 50, "half of its backlog"
+    monkeypatch.setattr(fair_cycles, "_MOST_ALONE", 15)
+    assert (await tick.run_once()).fired == 15, "but not more than so many"
+    await declare_due(world, "small", group="small")
+    await tick.run_once()
+    assert await world.value(
+        "SELECT count(*) FROM scheduler.work JOIN scheduler.manifest ON manifest.id = manifest_id"
+        " WHERE external_id = 'small'"
+    ), "another group waits for one cycle only"
+    tick = tick_of(world, max_entries=10)
+    while (result := await tick.run_once()).rest == 0:
+        assert result.fired <= 10
+    assert not await world.value("SELECT count(*) FROM scheduler.manifest WHERE wake_at <= now()")
+
+
 async def test_a_backlog_of_one_group_does_not_hide_another(world, monkeypatch):
     """The count is bounded, and a group outside the counted part still gets its share."""
     await declare_due(world, *(f"big-{number}" for number in range(30)), group="big")
@@ -177,9 +195,11 @@ async def test_a_backlog_of_one_group_does_not_hide_another(world, monkeypatch):
 
 
 async def test_a_scheduler_that_lost_the_lock_drops_its_plan(world):
-    await declare_due(world, *(f"m-{number}" for number in range(40)))
+    await declare_due(world, *(f"m-{number}" for number in range(20)))
+    await declare_due(world, *(f"o-{number}" for number in range(20)), group="other")
     tick = tick_of(world, max_entries=5)
     await tick.run_once()
+    assert tick._ahead
     async with world.database.transaction() as connection:
         await connection.fetchval("SELECT pg_advisory_xact_lock($1)", TICK_LOCK)
         assert not (await tick.run_once()).led

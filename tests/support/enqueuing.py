@@ -5,8 +5,8 @@ from uuid import UUID, uuid4
 
 from headway import App, retry
 from headway_contract.settled import DeadLetterRetried, WorkSettled
+from headway_relay import Handover
 from headway_scheduler.operate.enqueue import Enqueue
-from headway_service_kit.passes import Wakeup
 
 
 def app_with_jobs() -> App:
@@ -27,7 +27,7 @@ def app_with_jobs() -> App:
 
 async def process(timeline) -> None:
     with timeline.real_time():
-        await Enqueue(timeline.database, relay=Wakeup()).run_once()
+        await Enqueue(timeline.database, relay=Handover()).run_once()
 
 
 async def count(timeline, table: str) -> int:

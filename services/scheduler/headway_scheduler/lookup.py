@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import msgspec
 from headway.define.inputs import problem_of_input
@@ -49,6 +50,18 @@ async def find_manifest(connection: Connection, external_id: str) -> Any:
         raise NotFound(deleted_message(external_id, deleted["occurred_at"], deleted["source"]))
     rows = await connection.fetch(queries["similar_names"], sought, _MOST_COMPARED)
     raise NotFound(missing_message(external_id, [row["external_id"] for row in rows]))
+
+
+async def lock_manifest(connection: Connection, external_id: str) -> UUID:
+    """Lock a manifest by its name; raises `NotFound`."""
+    sought = external_id.replace("\x00", "")
+    found: UUID | None = None
+    while found is None:
+        found = await connection.fetchval(manifests["lock_named"], sought)
+        if found is None:
+            # This raises, unless the manifest was declared meanwhile.
+            await find_manifest(connection, external_id)
+    return found
 
 
 async def select_manifests(

@@ -103,8 +103,7 @@ class Count(Struct, frozen=True):
 
 
 def measure(service: Service, settings: SchedulerSettings, *, holder: str) -> None:
-    """Count noted facts, and read the gauges when metrics are scraped."""
-    service.on_commit(partial(_count, service.meter))
+    """Read the gauges when metrics are scraped."""
     sources = (
         Source(
             name="database",
@@ -117,7 +116,8 @@ def measure(service: Service, settings: SchedulerSettings, *, holder: str) -> No
         service.meter.ask(source, at_most_every=settings.metrics_age_seconds)
 
 
-def _count(meter: Meter, facts: list[Any]) -> None:
+def count(meter: Meter, facts: list[Any]) -> None:
+    """Count the facts that were noted in a committed transaction."""
     for fact in facts:
         match fact:
             case Count(measure=counter, labels=labels, value=None):

@@ -11,7 +11,10 @@ class SchedulerSettings(ServiceSettings, frozen=True, kw_only=True):
 
     max_entries_per_cycle: Annotated[
         From1 | None,
-        Meta(description="Manifests that one tick decides about; `none` for all that are due."),
+        Meta(
+            description="Manifests that one tick decides about; `none` for all that are due. A "
+            "long backlog of a single group is decided in longer cycles, of up to 2,500."
+        ),
     ] = 200
     prune: Annotated[
         Literal["delete", "disable", "keep"],

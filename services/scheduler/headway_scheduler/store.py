@@ -9,7 +9,7 @@ from uuid import UUID
 
 from headway_clock import new_id
 from headway_history import History, Record
-from headway_postgres_kit import Connection, Database, Migrations, Queries
+from headway_postgres_kit import Connection, Database, Migrations, Queries, StatementBatch
 from headway_relay import Outbox, Rejected
 from headway_service_kit.idempotency import IdempotencyStore
 
@@ -52,6 +52,20 @@ async def audit(
     now: datetime,
 ) -> None:
     """Write audit entries of one kind, each a subject and its data."""
+    writes = StatementBatch()
+    audit_to(writes, kind, source, entries, now=now)
+    await writes.send(connection)
+
+
+def audit_to(
+    writes: StatementBatch,
+    kind: str,
+    source: str,
+    entries: Iterable[tuple[str, Any]],
+    *,
+    now: datetime,
+) -> None:
+    """Write audit entries as part of a batch of statements."""
     records = [
         Record(
             event_id=str(new_id()),
@@ -63,7 +77,7 @@ async def audit(
         )
         for subject, data in entries
     ]
-    await HISTORY.append(connection, records, now=now)
+    HISTORY.append_to(writes, records, now=now)
 
 
 def operator(request: Any) -> str:

@@ -3,6 +3,7 @@
 import os
 import socket
 from functools import partial
+from typing import Any
 
 from headway.define.definitions import Definitions
 from headway_clock import new_nonce
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 
 from headway_scheduler import metrics
 from headway_scheduler.declare.startup import apply_at_start
-from headway_scheduler.fire.tick import Tick
+from headway_scheduler.fire.tick import Advanced, Tick
 from headway_scheduler.healing.healing import Healing
 from headway_scheduler.notifications.delivery import Delivery
 from headway_scheduler.notifications.recorder import write_notifications
@@ -73,6 +74,15 @@ async def _start_passes(
     holder = f"{socket.gethostname()}:{os.getpid()}:{new_nonce()}"
     metrics.measure(service, settings, holder=holder)
     relay_wakeup, tick_wakeup = Handover(), Wakeup()
+
+    def on_commit(facts: list[Any]) -> None:
+        metrics.count(service.meter, facts)
+        for fact in facts:
+            if isinstance(fact, Advanced):
+                fact.hand_over(relay_wakeup)
+                tick_wakeup.call_by(fact.wake_at)
+
+    service.on_commit(on_commit)
     enqueue_wakeup, windows_wakeup = Wakeup(), Wakeup()
     entries = settings.max_entries_per_cycle
     tick = Tick(database, holder=holder, max_entries=entries, relay=relay_wakeup)

@@ -11,6 +11,9 @@ from headway_scheduler.store import manifests
 
 # The bound of the statement `awake_groups`.
 _MOST_COUNTED = 100_000
+# A group that is due alone gets half of its backlog in one cycle, but not more: another group that
+# comes due meanwhile waits for the end of that cycle.
+_MOST_ALONE = 2500
 
 
 async def fair_cycles(connection: Connection, now: datetime, limit: int) -> list[list[UUID]]:
@@ -21,7 +24,11 @@ async def fair_cycles(connection: Connection, now: datetime, limit: int) -> list
         names = [row["name"] for row in counted]
         counted += await connection.fetch(manifests["awake_others"], now, names, limit)
     groups = [DueGroup(**dict(row)) for row in counted]
-    room = limit * cycles_ahead(sum(group.due for group in groups), limit)
+    room, cycle = limit * cycles_ahead(sum(group.due for group in groups), limit), limit
+    if len(groups) == 1:
+        # No other group waits, and a long cycle costs less than several short ones.
+        half = groups[0].due // (2 * limit) * limit
+        room = cycle = max(limit, min(half, _MOST_ALONE))
     shares = share(groups, room)
     rows = await connection.fetch(
         manifests["awake_of_groups"], now, list(shares), list(shares.values())
@@ -29,4 +36,4 @@ async def fair_cycles(connection: Connection, now: datetime, limit: int) -> list
     shared: dict[str, list[UUID]] = defaultdict(list)
     for row in rows:
         shared[row["name"]].append(row["id"])
-    return in_cycles(shared, limit)
+    return in_cycles(shared, cycle)

@@ -12,13 +12,14 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from headway_decisions.firing import due
 from headway_decisions.firing.manifest_state import ManifestView, Verdict
 from headway_decisions.timing.cadence import Once
 from headway_jetstream_kit.tasks import end
-from headway_postgres_kit import Connection, Database, driver, json_array, note
+from headway_postgres_kit import Connection, Database, StatementBatch, driver, json_array, note
 from headway_relay import Handover, OutboxMessage, stamped
 from headway_tracing import span
 from headway_tracing.log import get_logger
@@ -123,9 +124,7 @@ class Tick:
                 advanced = await advance(connection, locked, now=now, one_by_one=one_by_one)
             next_at = earliest((seen.next_at, advanced.wake_at))
             rest = _rest(next_at, await self.database.clock.now(connection))
-        if advanced.left_in_outbox:
-            self.relay.call()
-        self.relay.hand(advanced.messages)
+        advanced.hand_over(self.relay)
         return TickResult(
             led=True, fired=advanced.queued, skipped=advanced.skipped, next_at=next_at, rest=rest
         )
@@ -146,6 +145,12 @@ class Advanced(Struct, frozen=True, kw_only=True):
     wake_at: datetime | None = None
     messages: list[OutboxMessage] = []
     left_in_outbox: bool = False
+
+    def hand_over(self, relay: Handover) -> None:
+        """Let the relay publish the messages; they are committed."""
+        if self.left_in_outbox:
+            relay.call()
+        relay.hand(self.messages)
 
     def __add__(self, other: "Advanced") -> "Advanced":
         return Advanced(
@@ -191,7 +196,7 @@ async def advance(
                 recorded += await record(connection, decided, messages, now=now)
     finally:
         await end([judging] if judging else [])
-    await _postpone(connection, troubles, now)
+    await postpone(connection, troubles, now)
     return recorded + Advanced(wake_at=now + _RETRY_AFTER if troubles else None)
 
 
@@ -216,7 +221,7 @@ async def _record_all(
     return first + await _record_all(connection, decided[middle:], troubles, now)
 
 
-async def _postpone(connection: Connection, troubles: Mapping[UUID, str], now: datetime) -> None:
+async def postpone(connection: Connection, troubles: Mapping[UUID, str], now: datetime) -> None:
     """Postpone manifests that cannot be judged, so that they do not block others."""
     if not troubles:
         return
@@ -342,7 +347,7 @@ async def reschedule_wake(
     troubles: dict[UUID, str] = {}
     judged = await decide.judge(await read_rows(connection, ids), rule, troubles, now)
     await move_on(connection, [verdict for _, verdict in judged])
-    await _postpone(connection, troubles, now)
+    await postpone(connection, troubles, now)
     times = [verdict.wake_at for _, verdict in judged]
     return earliest([*times, now + _RETRY_AFTER if troubles else None])
 
@@ -353,20 +358,34 @@ async def write_ledger(
     """Write ledger rows; returns the keys of the rows that are new."""
     if not rows:
         return set()
-    written = await connection.fetch(
-        occurrences["decide"],
-        *columns(rows, *_LEDGER),
-        now,
-        *columns(rows, "actor", "explicit", "has_input"),
-        json_array(row.input for row in rows),
-        *columns(rows, "not_before", "priority", "start_within_seconds"),
-    )
+    written = await connection.fetch(occurrences["decide"], *_ledger_columns(rows, now))
     fresh = {(row["manifest_id"], row["cause"]): row for row in written}
     for row in rows:
         if row.decision == "skipped" and row.key in fresh:
             names = fresh[row.key]
             note(*decide.skip_facts(row, names["external_id"], names["group_name"]))
     return set(fresh)
+
+
+def _ledger_columns(rows: Sequence[LedgerRow], now: datetime) -> tuple[Any, ...]:
+    return (
+        *columns(rows, *_LEDGER),
+        now,
+        *columns(rows, "actor", "explicit", "has_input"),
+        json_array(row.input for row in rows),
+        *columns(rows, "not_before", "priority", "start_within_seconds"),
+    )
+
+
+def decide_to(
+    writes: StatementBatch, row: LedgerRow, verdict: Verdict | None, *, now: datetime
+) -> None:
+    """Write a new decision as part of a batch, with its work and the next times of its manifest."""
+    writes.add(occurrences["decide"], *_ledger_columns([row], now))
+    if row.decision == "queued":
+        writes.add(works["add"], *columns([row], "work", "manifest", "cause", "slot"), now)
+    if verdict is not None:
+        writes.add(manifests["move_on"], *columns([verdict], *_NEXT_TIMES))
 
 
 async def move_on(connection: Connection, verdicts: Sequence[Verdict]) -> None:

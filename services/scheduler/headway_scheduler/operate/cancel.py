@@ -22,7 +22,7 @@ from headway_contract.work_queue import (
 from headway_errors import Conflict, Invalid, NotFound, RequestFailed
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.ask import ask
-from headway_postgres_kit import Connection
+from headway_postgres_kit import Connection, StatementBatch
 from headway_tracing.log import get_logger
 from msgspec import Struct, structs
 
@@ -91,7 +91,9 @@ async def _take_up_waiting(
         return
     names = ("work_id", "cause", "group_name")
     ids, causes, groups = ([row[name] for row in rows] for name in names)
-    await make_outstanding(connection, ids, causes, groups, [now] * len(ids), now=now)
+    writes = StatementBatch()
+    make_outstanding(writes, ids, causes, groups, [now] * len(ids), now=now)
+    await writes.send(connection)
 
 
 async def _find_manifests(

@@ -258,7 +258,8 @@ class Desk:
     async def _carry_out(self, act: Act, answer: type[Struct] | None, request: Any) -> Any:
         """Carry out a request in one transaction, and wake the passes that continue it."""
         result = await self._run(act, answer, request)
-        self._wake()
+        if act is not triggers.trigger:  # it hands over its messages itself
+            self._wake()
         if isinstance(request, manifests.PauseRequest):
             self.windows.call()
         return result

@@ -21,9 +21,8 @@ from headway_contract.work import WorkQueued, WorkTerms, terms_of
 from headway_contract.work_queue import DismissRequest, EnqueueAnswer, EnqueueRequest
 from headway_decisions.capacity.keys import InvalidKey
 from headway_errors import Conflict, Invalid, NotFound, Rejected
-from headway_postgres_kit import Connection, Database, driver, note
-from headway_relay import OutboxMessage
-from headway_service_kit.passes import Wakeup
+from headway_postgres_kit import Connection, Database, StatementBatch, driver, note
+from headway_relay import Handover, OutboxMessage, stamped
 from headway_tracing import span
 from headway_tracing.log import get_logger
 
@@ -51,7 +50,7 @@ class Enqueue:
     """The pass that takes up enqueued work."""
 
     database: Database
-    relay: Wakeup
+    relay: Handover
     batch: int = 500
 
     async def run_once(self) -> float | None:
@@ -71,9 +70,8 @@ class Enqueue:
                     else (row, _judge(row, now - clock.passed(row["age"])))
                     for row in rows
                 ]
-                await _record(connection, verdicts, now)
-        if rows:
-            self.relay.call()
+                messages = stamped(await _record(connection, verdicts, now))
+        self.relay.hand(messages)
         return 0.0 if len(rows) == self.batch else None
 
     async def look_again(self) -> float | None:
@@ -156,21 +154,28 @@ def _queued(verdicts: Sequence[Verdict]) -> list[tuple[WorkQueued, str | None]]:
     return [(work, row["traceparent"]) for row, work in verdicts if not isinstance(work, str)]
 
 
-async def _record(connection: Connection, verdicts: Sequence[Verdict], now: datetime) -> None:
+async def _record(
+    connection: Connection, verdicts: Sequence[Verdict], now: datetime
+) -> list[OutboxMessage]:
+    """Queue or refuse work; returns the messages that announce it."""
     queued = _queued(verdicts)
+    messages = announce_work(queued, now=now)
     if queued:
+        writes = StatementBatch()
         new = [work for work, _ in queued]
         ids, causes, names, dates = store.columns(new, "work", "cause", "group", "queued_at")
         # Every group has a row, so that operators can limit a group without manifests.
-        await connection.execute(store.groups["ensure"], sorted(set(names)), None, now)
-        await make_outstanding(connection, ids, causes, names, dates, now=now)
-        await store.OUTBOX.add(connection, announce_work(queued, now=now))
+        writes.add(store.groups["ensure"], sorted(set(names)), None, now)
+        make_outstanding(writes, ids, causes, names, dates, now=now)
+        store.OUTBOX.add_to(writes, messages)
+        await writes.send(connection)
         note(*(Count(ENQUEUED, (work.job, "queued")) for work in new))
     await _refuse(connection, verdicts, now)
+    return messages
 
 
-async def make_outstanding(
-    connection: Connection,
+def make_outstanding(
+    writes: StatementBatch,
     ids: Sequence[UUID],
     causes: Sequence[str],
     groups: Sequence[str],
@@ -178,10 +183,10 @@ async def make_outstanding(
     *,
     now: datetime,
 ) -> None:
-    """Make enqueued work outstanding."""
+    """Make enqueued work outstanding, as part of a batch of statements."""
     slots = [0] * len(ids)
-    await connection.execute(store.works["add"], ids, [None] * len(ids), causes, slots, now)
-    await connection.execute(store.enqueued["queued"], ids, groups, queued_at, now)
+    writes.add(store.works["add"], ids, [None] * len(ids), causes, slots, now)
+    writes.add(store.enqueued["queued"], ids, groups, queued_at, now)
 
 
 async def _refuse(connection: Connection, verdicts: Sequence[Verdict], now: datetime) -> list[UUID]:

@@ -20,9 +20,11 @@ from headway_contract.manifests import (
 )
 from headway_decisions.capacity.keys import InvalidKey
 from headway_decisions.firing import due, identity
+from headway_decisions.firing.manifest_state import Owed, Verdict, has_room
 from headway_decisions.firing.misfires import MOST_BACKFILLED, range_occurrences, range_problem
 from headway_errors import Conflict, Invalid
-from headway_postgres_kit import Connection
+from headway_postgres_kit import Connection, StatementBatch, note
+from headway_relay import OutboxMessage, stamped
 from msgspec import UNSET, structs
 
 from headway_scheduler.declare.checks import retired_message
@@ -30,13 +32,25 @@ from headway_scheduler.fire.decide import (
     LedgerRow,
     Manifest,
     UnreadableManifest,
+    announce_work,
+    facts_of,
     key_of,
-    read_manifests,
+    queued_work,
+    read_manifest,
+    read_rows,
+    rows_of,
 )
 from headway_scheduler.fire.outbound_events import announce_brought_forward
-from headway_scheduler.fire.tick import advance, write_ledger
-from headway_scheduler.lookup import aware, find_manifest, input_problem
-from headway_scheduler.store import OUTBOX, audit, lock_manifests, occurrences, operator, works
+from headway_scheduler.fire.tick import (
+    Advanced,
+    advance,
+    decide_to,
+    earliest,
+    postpone,
+    write_ledger,
+)
+from headway_scheduler.lookup import aware, input_problem, lock_manifest
+from headway_scheduler.store import OUTBOX, audit, audit_to, occurrences, operator, works
 from headway_scheduler.text import utc
 
 _LONGEST_VALUE = 100
@@ -46,26 +60,32 @@ async def trigger(
     connection: Connection, request: TriggerRequest, *, now: datetime
 ) -> TriggerAnswer:
     """Run a manifest beside its schedule; its overlap policy decides while work is under way."""
-    row = await find_manifest(connection, request.manifest)
-    await lock_manifests(connection, [row["id"]])
+    manifest_id = await lock_manifest(connection, request.manifest)
     cause = identity.trigger_cause(request.key or str(new_id()))
-    known = await connection.fetch(occurrences["of_causes"], [row["id"]], [cause])
-    if known:
-        # A repeated key has the same answer, also if the manifest changed meanwhile.
-        return _known(request, known[0])
-    manifest = await _read_triggered(connection, request, row, now=now)
-    answer = await _trigger(connection, request, manifest, cause, now)
-    entry = (request.manifest, {"result": answer.result, "cause": cause})
-    kind = "headway.manifest.triggered.v1"
-    await audit(connection, kind, operator(request), [entry], now=now)
-    return answer
+    if request.key is not None:
+        known = await connection.fetch(occurrences["of_causes"], [manifest_id], [cause])
+        if known:
+            # A repeated key has the same answer, also if the manifest changed meanwhile.
+            return _known(request, known[0])
+    manifest = await _read_triggered(connection, request, manifest_id, now=now)
+    row = _owed(request, manifest_id, cause, now)
+    busy = not has_room(manifest.view)
+    # A delayed trigger is owed until its time: meanwhile its slot is free for the schedule.
+    if busy and row.not_before is None and manifest.view.overlap.policy in ("skip", "allow"):
+        return await _bring_forward(connection, request, manifest, row, now)
+    if manifest.view.owed and not busy:
+        # Older decisions go first.
+        note(await advance(connection, [manifest_id], now=now, rule=due.queue_owed))
+        manifest = await _read_triggered(connection, request, manifest_id, now=now)
+    return await _queue(connection, request, manifest, row, now)
 
 
 async def _read_triggered(
-    connection: Connection, request: TriggerRequest, row: Any, *, now: datetime
+    connection: Connection, request: TriggerRequest, manifest_id: UUID, *, now: datetime
 ) -> Manifest:
     """Read a locked manifest; raises if it cannot run now, or not with this input."""
-    [manifest] = await read_manifests(connection, [row["id"]], now=now)
+    [row] = await read_rows(connection, [manifest_id])
+    manifest = read_manifest(row, now=now)
     if isinstance(manifest, UnreadableManifest):
         raise Conflict(f"manifest {request.manifest!r} cannot be read: {manifest.trouble}")
     if row["job_retired_at"] is not None:
@@ -91,62 +111,122 @@ async def _read_triggered(
     return manifest
 
 
-async def _trigger(
-    connection: Connection, request: TriggerRequest, manifest: Manifest, cause: str, now: datetime
-) -> TriggerAnswer:
-    view, name = manifest.view, request.manifest
-    delayed = now + timedelta(seconds=request.delay_seconds) if request.delay_seconds else None
-    row = LedgerRow.owed(
-        view.id,
+def _owed(request: TriggerRequest, manifest: UUID, cause: str, now: datetime) -> LedgerRow:
+    """Return the decision of a trigger before it is known whether there is room."""
+    delay = timedelta(seconds=request.delay_seconds)
+    return LedgerRow.owed(
+        manifest,
         cause,
         now,
         actor=request.actor or None,
         explicit=True,
         has_input=request.input is not UNSET,
         input=None if request.input is UNSET else request.input,
-        not_before=delayed,
+        not_before=now + delay if delay else None,
         priority=request.priority,
         start_within_seconds=request.start_within_seconds,
     )
-    busy = len(view.slots) >= view.overlap.slots
-    # A delayed trigger is owed until its time: meanwhile its slot is free for the schedule.
-    if busy and delayed is None and view.overlap.policy in ("skip", "allow"):
-        skipped = structs.replace(row, decision="skipped", reason="still_outstanding")
-        await write_ledger(connection, [skipped], now=now)
-        return await _bring_forward(connection, request, manifest, cause, now)
-    await write_ledger(connection, [row], now=now)
-    await advance(connection, [view.id], now=now, rule=due.queue_owed)
-    [written] = await connection.fetch(occurrences["of_causes"], [view.id], [cause])
-    if written["decision"] == "queued":
+
+
+async def _queue(
+    connection: Connection,
+    request: TriggerRequest,
+    manifest: Manifest,
+    owed: LedgerRow,
+    now: datetime,
+) -> TriggerAnswer:
+    """Queue the work of a trigger, or owe it until its time or until there is room."""
+    manifest = _owing(manifest, owed)
+    view, name = manifest.view, request.manifest
+    decided, messages = owed, []
+    troubles: dict[UUID, str] = {}
+    verdict: Verdict | None = None
+    try:
+        verdict = due.queue_owed(view, now=now)
+        if any(release.cause != owed.cause for release in verdict.releases):
+            # Too many older decisions to release all at once: the tick goes on at once.
+            verdict = due.reschedule_wake(view, now=now)
+    except Exception as error:  # noqa: BLE001 - a zone unknown here, or any fault of the rules
+        troubles[view.id] = f"{type(error).__name__}: {error}"
+    for row in rows_of(manifest, verdict) if verdict else ():
+        if row.decision == "skipped":
+            raise Conflict(f"{name}: {row.reason}")
+        # The ledger keeps the input of the request only, the message has that of the manifest too.
+        decided = structs.replace(row, has_input=owed.has_input, input=owed.input)
+        messages = announce_work([queued_work(manifest, row, now=now)], now=now)
+        note(*facts_of(manifest, row, now))
+    result = "queued" if messages else "owed"
+    writes = StatementBatch()
+    decide_to(writes, decided, verdict, now=now)
+    data = {"result": result, "cause": owed.cause}
+    await _send(connection, writes, request, data, messages, now)
+    await postpone(connection, troubles, now)
+    note(Advanced(wake_at=verdict.wake_at if verdict else None))
+    if messages:
         held = " (its group is disabled, which holds it)" if view.hold == "group_disabled" else ""
-        return TriggerAnswer(result="queued", work=written["work_id"], text=f"{name}: queued{held}")
-    if written["decision"] == "skipped":
-        raise Conflict(f"{name}: {written['reason']}")
-    after = f"at {utc(delayed)}, or " if delayed else ""
-    policy = "" if delayed else f" (by its overlap policy {view.overlap.policy!r})"
+        return TriggerAnswer(result=result, work=decided.work, text=f"{name}: queued{held}")
+    after = f"at {utc(owed.not_before)}, or " if owed.not_before else ""
+    policy = "" if owed.not_before else f" (by its overlap policy {view.overlap.policy!r})"
     return TriggerAnswer(
-        result="owed", text=f"{name}: runs {after}as soon as the work under way has ended{policy}"
+        result=result, text=f"{name}: runs {after}as soon as the work under way has ended{policy}"
     )
+
+
+def _owing(manifest: Manifest, row: LedgerRow) -> Manifest:
+    """Return the manifest as it is once it owes one more decision."""
+    view = manifest.view
+    if row.not_before is None:
+        view = structs.replace(view, owed=(*view.owed, Owed(cause=row.cause, explicit=True)))
+    else:
+        view = structs.replace(view, next_owed_at=earliest((view.next_owed_at, row.not_before)))
+    return structs.replace(manifest, view=view, owed={**manifest.owed, row.cause: row})
 
 
 async def _bring_forward(
-    connection: Connection, request: TriggerRequest, manifest: Manifest, cause: str, now: datetime
+    connection: Connection,
+    request: TriggerRequest,
+    manifest: Manifest,
+    owed: LedgerRow,
+    now: datetime,
 ) -> TriggerAnswer:
     """Let the oldest outstanding work go first if it still waits."""
+    skipped = structs.replace(owed, decision="skipped", reason="still_outstanding")
+    await write_ledger(connection, [skipped], now=now)
     rows = await connection.fetch(works["outstanding_of"], [manifest.view.id])
     oldest = rows[0]
     message = announce_brought_forward(oldest["id"], group=manifest.group, now=now)
-    await OUTBOX.add(connection, [message])
-    await connection.execute(works["note_forward"], oldest["id"], now)
-    await connection.execute(
-        occurrences["note_forward"], manifest.view.id, cause, oldest["id"], oldest["cause"]
+    writes = StatementBatch()
+    writes.add(works["note_forward"], oldest["id"], now)
+    writes.add(
+        occurrences["note_forward"], manifest.view.id, owed.cause, oldest["id"], oldest["cause"]
     )
+    data = {"result": "brought_forward", "cause": owed.cause}
+    await _send(connection, writes, request, data, [message], now)
     text = (
         f"{manifest.external_id}: work of it is under way since {utc(oldest['queued_at'])} "
         f"(cause {oldest['cause']}); by its overlap policy {manifest.view.overlap.policy!r} no "
         "second one was queued, but if it still waits it now comes first"
     )
-    return _forwarded(request, "brought_forward", oldest["id"], text)
+    return _forwarded(request, data["result"], oldest["id"], text)
+
+
+async def _send(
+    connection: Connection,
+    writes: StatementBatch,
+    request: TriggerRequest,
+    data: dict[str, str],
+    messages: Sequence[OutboxMessage],
+    now: datetime,
+) -> None:
+    """Send the writes of a trigger in one statement with its audit entry and its messages.
+
+    The messages are handed to the relay after the commit.
+    """
+    OUTBOX.add_to(writes, messages)
+    kind, entry = "headway.manifest.triggered.v1", (request.manifest, data)
+    audit_to(writes, kind, operator(request), [entry], now=now)
+    await writes.send(connection)
+    note(Advanced(messages=stamped(messages)))
 
 
 def _known(request: TriggerRequest, known: Any) -> TriggerAnswer:
@@ -213,10 +293,9 @@ async def backfill(
     connection: Connection, request: BackfillRequest, *, now: datetime
 ) -> BackfillAnswer:
     """Queue the occurrences of a past range, or with `dry_run` only count them."""
-    row = await find_manifest(connection, request.manifest)
-    await lock_manifests(connection, [row["id"]])
+    manifest_id = await lock_manifest(connection, request.manifest)
     trigger = TriggerRequest(manifest=request.manifest)
-    manifest = await _read_triggered(connection, trigger, row, now=now)
+    manifest = await _read_triggered(connection, trigger, manifest_id, now=now)
     times = _occurrences(request, manifest, now)
     decided = await _decisions(connection, manifest, times, identity.due_cause)
     fired = {at for at, decision in decided.items() if decision != "skipped"}

@@ -4,7 +4,6 @@ Events may arrive twice, late and in any order. An outcome that was applied befo
 row, an activation is in the ledger already, and a pruned manifest is gone: each changes nothing.
 """
 
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -12,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from headway_contract import Event, settled, subjects
-from headway_contract.notifications import ManifestBlocked, WorkDeadLettered
+from headway_contract.notifications import WorkDeadLettered
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, WorkSettled
 from headway_decisions.firing import identity
 from headway_jetstream_kit import Broker, Message, Puller
@@ -21,7 +20,6 @@ from headway_postgres_kit import Connection, Database, note
 from headway_relay import events_in
 from headway_service_kit.passes import Wakeup
 from headway_tracing import is_recording, span, traceparent
-from msgspec import Struct
 
 from headway_scheduler import store
 from headway_scheduler.declare import prune
@@ -30,6 +28,7 @@ from headway_scheduler.fire.missed import skip_missed_during_pause
 from headway_scheduler.fire.tick import earliest, reschedule_wake, write_ledger
 from headway_scheduler.notifications.recorder import Notification
 from headway_scheduler.outcomes.activate import activate, targets_of
+from headway_scheduler.outcomes.close import Closed, close, judge_completed
 from headway_scheduler.store import columns, lock_manifests, manifests, occurrences, works
 
 COALESCED = "coalesced"
@@ -42,21 +41,6 @@ _KEPT_WHEN_REPEATED = (
 # A reason may quote a failure; the dead letter has all of it.
 _LONGEST_REASON = 1000
 _NEVER = datetime.max.replace(tzinfo=UTC)
-
-
-class _Closed(Struct, frozen=True, kw_only=True):
-    """Work that has ended.
-
-    `came_due`: due times of its manifest may have passed while it was outstanding.
-    """
-
-    id: UUID
-    manifest: UUID
-    cause: str
-    end: WorkSettled
-    children: list[UUID] = []
-    came_due: bool = True
-    one_shot: bool = True
 
 
 def settled_intake(database: Database, broker: Broker, *, tick: Wakeup) -> Intake:
@@ -166,16 +150,20 @@ async def settle(
         room_at[work.manifest] = min(work.end.settled_at, room_at.get(work.manifest, _NEVER))
     came_due = {work.manifest for work in owned if work.came_due}
     await skip_missed_during_pause(connection, came_due, until=room_at, now=now)
-    await _close(connection, closed, owned, now)
+    moved = await judge_completed(connection, owned, now)
+    await close(connection, closed, owned, moved, now)
     without_manifest = [work.id for work in closed if work.end.manifest_id is None]
     if without_manifest:
         await connection.execute(store.enqueued["settled"], without_manifest, now)
     await _owe_coalesced(connection, owned, now)
-    wake_at = await reschedule_wake(connection, affected, now=now)
-    one_shots = {work.manifest for work in owned if work.one_shot}
+    wake_at = [move.wake_at for move in moved.values()]
+    others = affected - moved.keys()
+    if others:
+        wake_at.append(await reschedule_wake(connection, others, now=now))
+    one_shots = {work.manifest for work in owned if work.one_shot} & others
     if one_shots:
         await connection.fetch(manifests["retire"], list(one_shots))
-    return wake_at
+    return earliest(wake_at)
 
 
 async def _note_dead_letters(connection: Connection, outcomes: Iterable[WorkSettled]) -> None:
@@ -200,19 +188,21 @@ async def _note_dead_letters(connection: Connection, outcomes: Iterable[WorkSett
         note(Notification(identity=f"dead_lettered {letter}", subject=str(letter), data=data))
 
 
-async def _find_open(connection: Connection, ends: dict[UUID, WorkSettled]) -> list[_Closed]:
+async def _find_open(connection: Connection, ends: dict[UUID, WorkSettled]) -> list[Closed]:
     """Find the work that is not settled yet, by its row or by its decision."""
     rows = await connection.fetch(works["lock"], sorted(ends))
     found = [
-        _Closed(
+        Closed(
             id=row["id"],
             manifest=row["manifest_id"],
             cause=row["cause"],
             end=end,
+            slot=row["slot"],
             children=row["children"],
             came_due=row["depends_on"] is not None
             or (row["next_due_at"] is not None and row["next_due_at"] <= end.settled_at),
             one_shot=row["cadence"] == "once",
+            is_dependent=row["depends_on"] is not None,
         )
         for row in rows
         if (end := ends[row["id"]]).round >= row["round"]
@@ -228,12 +218,12 @@ async def _find_open(connection: Connection, ends: dict[UUID, WorkSettled]) -> l
             continue
         known = await connection.fetchrow(occurrences["of_work"], end.manifest_id, work)
         if known is not None and known["settled_round"] < end.round:
-            found.append(_Closed(id=work, manifest=end.manifest_id, cause=known["cause"], end=end))
+            found.append(Closed(id=work, manifest=end.manifest_id, cause=known["cause"], end=end))
     return found
 
 
 async def _with_new_children(
-    connection: Connection, locked: set[UUID], closed: Sequence[_Closed]
+    connection: Connection, locked: set[UUID], closed: Sequence[Closed]
 ) -> set[UUID]:
     """Lock dependents that were declared while this transaction waited for its locks."""
     late = {
@@ -245,53 +235,7 @@ async def _with_new_children(
     return locked | set(await lock_manifests(connection, late)) if late else locked
 
 
-async def _close(
-    connection: Connection, closed: Sequence[_Closed], owned: Sequence[_Closed], now: datetime
-) -> None:
-    """Delete work that has ended, and write its outcome to its decisions and manifests."""
-    if not closed:
-        return
-    letters = {work.end.dead_letter: work.manifest for work in owned if work.end.dead_letter}
-    resolved: set[UUID] = set()
-    if letters:
-        rows = await connection.fetch(
-            occurrences["note_letters"], list(letters), list(letters.values())
-        )
-        resolved = {row["dead_letter"] for row in rows}
-    decisions = columns(owned, "manifest", "cause", "end.outcome", "end.round")
-    # One row for each manifest and statement: several of its works may end in one batch.
-    first, *others = _turns(owned) or [[]]
-    ids = [work.id for work in closed]
-    blocked = await connection.fetch(
-        works["close"], ids, *decisions, *_manifest_columns(first, resolved), now
-    )
-    for turn in others:
-        blocked += await connection.fetch(
-            works["close"], [], [], [], [], [], *_manifest_columns(turn, resolved), now
-        )
-    for row in blocked:
-        fact = f"blocked {row['dead_letter']}"
-        data = ManifestBlocked(**dict(row))
-        note(Notification(identity=fact, subject=data.manifest, data=data))
-
-
-def _manifest_columns(turn: Sequence[_Closed], resolved: set[UUID]) -> list[list[Any]]:
-    letters = [work.end.dead_letter for work in turn]
-    open_letters = [None if letter in resolved else letter for letter in letters]
-    return [*columns(turn, "manifest", "end.outcome", "end.settled_at"), open_letters]
-
-
-def _turns(owned: Sequence[_Closed]) -> list[list[_Closed]]:
-    """Split work so that each turn has a manifest only once, the earlier outcome first."""
-    turns: dict[int, list[_Closed]] = defaultdict(list)
-    earlier: Counter[UUID] = Counter()
-    for work in sorted(owned, key=lambda work: work.end.settled_at):
-        turns[earlier[work.manifest]].append(work)
-        earlier[work.manifest] += 1
-    return list(turns.values())
-
-
-async def _owe_coalesced(connection: Connection, owned: Sequence[_Closed], now: datetime) -> None:
+async def _owe_coalesced(connection: Connection, owned: Sequence[Closed], now: datetime) -> None:
     """Owe again each success, activation, trigger or backfill whose work was coalesced."""
     lost = [
         work

@@ -9,6 +9,12 @@ WHERE id = ANY($1::uuid[]) AND pruning_at IS NULL
 ORDER BY id
 FOR NO KEY UPDATE
 
+-- name: lock_named
+-- Lock one manifest, unless it is pruned. $1 external id.
+SELECT id FROM scheduler.manifest
+WHERE external_id = $1 AND pruning_at IS NULL
+FOR NO KEY UPDATE
+
 -- name: lock_with_children
 -- Lock manifests, and the dependents that follow successes of some of them, in a fixed order. $1
 -- ids, $2 manifests that succeeded.
@@ -107,14 +113,16 @@ CROSS JOIN LATERAL (
 ORDER BY awake.wake_at
 
 -- name: move_on
--- Store the next times of manifests. $1 ids, $2 next due times (null if none), $3 wake times (null
--- while it cannot fire), $4 seen successes of parents.
+-- Store the next times of manifests where they change. $1 ids, $2 next due times (null if none), $3
+-- wake times (null while it cannot fire), $4 seen successes of parents.
 UPDATE scheduler.manifest
 SET next_due_at = decided.next_due_at, wake_at = decided.wake_at,
     seen_success = decided.seen_success, trouble = NULL
 FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::bigint[])
     AS decided (id, next_due_at, wake_at, seen_success)
 WHERE manifest.id = decided.id
+  AND (manifest.next_due_at, manifest.wake_at, manifest.seen_success, manifest.trouble)
+      IS DISTINCT FROM (decided.next_due_at, decided.wake_at, decided.seen_success, NULL)
 
 -- name: put_off
 -- Postpone manifests that cannot be judged. $1 ids, $2 troubles, $3 wake time.

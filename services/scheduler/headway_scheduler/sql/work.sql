@@ -13,7 +13,7 @@ DELETE FROM scheduler.work WHERE id = ANY($1::uuid[])
 -- (locked already) that closing it needs. $1 ids.
 -- The ids are behind a SELECT so that one plan serves any number of them: planning each time costs
 -- more than the rows do.
-SELECT work.id, work.manifest_id, work.cause, work.round, manifest.next_due_at,
+SELECT work.id, work.manifest_id, work.cause, work.round, work.slot, manifest.next_due_at,
        manifest.depends_on, manifest.timing -> 'cadence' ->> 'type' AS cadence,
        ARRAY(SELECT child.id FROM scheduler.manifest AS child
              WHERE child.depends_on = work.manifest_id AND NOT child.dormant
@@ -28,14 +28,15 @@ FOR UPDATE OF work
 -- Delete settled work, and write its outcome to its decisions and manifests. A dead letter blocks a
 -- manifest unless its policy is `go_on`; returns manifests that were not blocked before. $1 ids of
 -- the work; of the decisions $2 manifests, $3 causes, $4 outcomes, $5 rounds; of the manifests $6
--- ids, $7 outcomes, $8 settling times, $9 dead letters (null if none, or if resolved already); $10
--- now.
+-- ids, $7 outcomes, $8 settling times, $9 dead letters (null if none, or if resolved already), $10
+-- whether they move on at once, with $11 next due times (null if none), $12 wake times (null while
+-- it cannot fire), and $13 whether they are one-shots that are over; $14 now.
 WITH gone AS (
     DELETE FROM scheduler.work WHERE id = ANY($1::uuid[])
 ), decided AS (
     UPDATE scheduler.occurrence
     SET outcome = stated.outcome, settled_round = greatest(settled_round, stated.round),
-        settled_at = $10
+        settled_at = $14
     FROM unnest($2::uuid[], $3::text[], $4::text[], $5::integer[])
         AS stated (manifest_id, cause, outcome, round)
     WHERE occurrence.manifest_id = stated.manifest_id AND occurrence.cause = stated.cause
@@ -48,9 +49,16 @@ WITH gone AS (
                                THEN stated.settled_at ELSE last_success_at END,
         dead_letters = CASE WHEN stated.dead_letter IS NULL OR stated.dead_letter = ANY(dead_letters)
                                  OR terms ->> 'on_dead_letter' = 'go_on'
-                            THEN dead_letters ELSE dead_letters || stated.dead_letter END
-    FROM unnest($6::uuid[], $7::text[], $8::timestamptz[], $9::uuid[])
-        AS stated (id, outcome, settled_at, dead_letter)
+                            THEN dead_letters ELSE dead_letters || stated.dead_letter END,
+        next_due_at = CASE WHEN stated.moves_on THEN stated.next_due_at
+                           ELSE manifest.next_due_at END,
+        wake_at = CASE WHEN stated.moves_on THEN stated.wake_at ELSE manifest.wake_at END,
+        trouble = CASE WHEN NOT stated.moves_on THEN trouble END,
+        enabled = enabled AND NOT stated.is_over,
+        disabled_by = CASE WHEN enabled AND stated.is_over THEN 'once' ELSE disabled_by END
+    FROM unnest($6::uuid[], $7::text[], $8::timestamptz[], $9::uuid[], $10::boolean[],
+                $11::timestamptz[], $12::timestamptz[], $13::boolean[])
+        AS stated (id, outcome, settled_at, dead_letter, moves_on, next_due_at, wake_at, is_over)
     WHERE manifest.id = stated.id
     RETURNING manifest.external_id, manifest.group_name, manifest.dead_letters, stated.dead_letter
 )
