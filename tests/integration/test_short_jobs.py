@@ -34,6 +34,7 @@ async def test_runs_of_a_short_job_share_leases_by_the_gate(world):
     assert (row["runs"], sorted(done)) == (40, list(range(40)))
     assert row["leases"] <= 8
     # Outcomes of runs that end together share messages.
+    await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
     outcomes = await stored_outcomes(world)
     assert len({outcome.work for outcome in outcomes}) == len(outcomes) == 40
     assert (await stream_info(world.broker, subjects.SETTLED_STREAM))["state"]["messages"] < 40

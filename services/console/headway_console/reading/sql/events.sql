@@ -9,10 +9,10 @@ SELECT searched.*,
        (SELECT work_queue.job FROM dispatcher.work_queue
         WHERE work_queue.id = searched.work_id) AS job
 FROM (
-    SELECT (row.history).id, part.*, (row.history).recorded_at, (row.history).accepted,
-           (row.history).refusal
+    -- The number is a column of its own, so that the order is known and the limit ends the search.
+    SELECT row.id, part.*, row.recorded_at, row.accepted, row.refusal
     FROM (
-        SELECT history FROM dispatcher.history
+        SELECT id, recorded_at, accepted, refusal, history FROM dispatcher.history
         WHERE ($1::bigint IS NULL OR history.id < $1)
           AND ($2::timestamptz IS NULL OR history.recorded_at >= $2)
           AND ($3::timestamptz IS NULL OR history.recorded_at < $3)
