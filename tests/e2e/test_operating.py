@@ -173,7 +173,7 @@ async def test_work_runs_and_workers_are_shown_and_cancelled(incident):
         rf"^{UUID} +import-1 +import +ops +dispatched +- +2 +3 ", listed.out, re.MULTILINE
     )
     room = await incident("groups", "--occupancy")
-    assert re.search(r"^ops +3 +0 +no limit +0 +- +0$", room.out, re.MULTILINE)
+    assert re.search(r"^ops +3 +no limit +3 +0 +0 +- +0$", room.out, re.MULTILINE)
     workers = await incident("workers")
     assert re.search(r"^w1 +alive +3 of 10 ", workers.out, re.MULTILINE)
     running = json.loads((await incident("runs", "--state", "in_progress", "--json")).out)

@@ -52,16 +52,7 @@ def groups(session: Session, occupancy: bool) -> None:
     if occupancy:
         session.print_items(
             session.ask(lambda client: client.occupancy()),
-            (
-                "GROUP",
-                "ACTIVE",
-                "RUNNING",
-                "ORDERED",
-                "MAX ACTIVE",
-                "WAITING",
-                "WHY",
-                "DEAD LETTERS",
-            ),
+            ("GROUP", "ACTIVE", "LIMIT", "RUNNING", "ORDERED", "WAITING", "WHY", "DEAD LETTERS"),
             lambda group: (
                 *(group.group, group.active, str(_limit(group.max_active)), group.in_progress),
                 *(group.pending, sum(group.waiting.values()), counts_text(group.waiting)),
