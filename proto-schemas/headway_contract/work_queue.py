@@ -129,8 +129,7 @@ class CancelResult(Struct, frozen=True, kw_only=True):
     """The result for one piece of work; `text` describes it."""
 
     id: UUID
-    # One of the results that this service reports: `settled`, `already_settled` and `unknown` need no
-    # further step; after the others the run stops, or the dispatcher receives the request later.
+    # settled, asked_to_stop, asked (the dispatcher gets it later), already_settled, unknown
     result: str
     work: UUID | None = None
     run: UUID | None = None
