@@ -13,6 +13,7 @@ default:
     @just --list --unsorted
 
 # Show the product working on embedded servers (--with-typescript: also with a worker in TypeScript)
+[no-exit-message] # Ctrl-C is its usual end
 demo *arguments:
     @examples/demo "$@"
 

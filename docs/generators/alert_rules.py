@@ -39,7 +39,7 @@ ALERTS = (
         lasting="10m",
         severity="warning",
         meaning="The p99 start delay is more than a minute: `headway_dispatcher_waiting_works` "
-        "shows what waits and why.",
+        "shows the waiting work by reason.",
     ),
     Alert(
         name="HeadwayNotDeciding",
@@ -56,7 +56,7 @@ ALERTS = (
         "and on () max(headway_scheduler_due_manifests) > 0",
         lasting="1m",
         severity="critical",
-        meaning="Manifests are due, and none of the schedulers has taken the lead.",
+        meaning="Manifests are due, and no scheduler leads.",
     ),
     Alert(
         name="HeadwayOutboxStuck",

@@ -34,7 +34,7 @@ _ABOUT = {
     "services": "`headway up` needs none of these: it starts PostgreSQL and NATS where no URL is "
     "given.",
     "scheduler": "Read by `headway scheduler` and `headway up`.",
-    "dispatcher": "Read by `headway dispatcher` and `headway up`; those of streams also by "
+    "dispatcher": "Read by `headway dispatcher` and `headway up`; the stream settings also by "
     "`headway provision`.",
     "console": "Read by `headway console` and `headway up`.",
     "worker": "Read by `headway worker`, and by the worker of `headway up`, which has a health "

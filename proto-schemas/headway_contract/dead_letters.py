@@ -6,15 +6,7 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, field
 
-from headway_contract.fields import (
-    KeyedRequest,
-    LongText,
-    ManifestId,
-    Name,
-    Request,
-    RequiredText,
-    Text,
-)
+from headway_contract import fields
 from headway_contract.lifecycle import Failure
 from headway_contract.settled import InputChange
 from headway_contract.work_queue import Ids
@@ -28,10 +20,10 @@ CanaryState = Literal["running", "stopped", "finished"]
 class LetterFilter(Struct, frozen=True, kw_only=True):
     """Conditions on dead letters; all that are given must hold."""
 
-    group: Name | None = None
-    job: Name | None = None
-    manifest: ManifestId | None = None
-    fingerprint: Text | None = None  # matches every code version if it does not end with one
+    group: fields.Name | None = None
+    job: fields.Name | None = None
+    manifest: fields.ManifestId | None = None
+    fingerprint: fields.Text | None = None  # matches every code version if it does not end with one
     state: LetterState | None = None
     created_after: datetime | None = None
     created_before: datetime | None = None
@@ -86,7 +78,7 @@ class DeadLetterAnswer(Struct, frozen=True, kw_only=True):
     edit: list[InputChange] = []
 
 
-class LettersRequest(KeyedRequest, frozen=True, kw_only=True):
+class LettersRequest(fields.KeyedRequest, frozen=True, kw_only=True):
     """A request about dead letters by id, or about all open ones of a filter.
 
     A filter is processed in pages, oldest first: while there is `more`, repeat the request with
@@ -95,7 +87,7 @@ class LettersRequest(KeyedRequest, frozen=True, kw_only=True):
 
     dead_letters: Ids = field(default_factory=list)
     filter: LetterFilter | None = None
-    after: Text = ""
+    after: fields.Text = ""
     limit: Limit = 500
 
 
@@ -108,7 +100,7 @@ class RetryRequest(LettersRequest, frozen=True, kw_only=True):
 class AcknowledgeRequest(LettersRequest, frozen=True, kw_only=True):
     """Close dead letters without a retry, with a note."""
 
-    note: LongText = ""
+    note: fields.LongText = ""
 
 
 class LetterResult(Struct, frozen=True, kw_only=True):
@@ -134,10 +126,10 @@ class LettersChanged(Struct, frozen=True, kw_only=True):
     created_before: datetime | None = None
 
 
-class BeginCanaryRequest(KeyedRequest, frozen=True, kw_only=True):
+class BeginCanaryRequest(fields.KeyedRequest, frozen=True, kw_only=True):
     """Retry the dead letters of a failure in steps: 1, then 10, then all."""
 
-    fingerprint: RequiredText
+    fingerprint: fields.RequiredText
 
 
 class CanaryRef(Struct, frozen=True, kw_only=True):
@@ -146,7 +138,7 @@ class CanaryRef(Struct, frozen=True, kw_only=True):
     canary: UUID
 
 
-class StopCanaryRequest(Request, frozen=True, kw_only=True):
+class StopCanaryRequest(fields.Request, frozen=True, kw_only=True):
     """Stop a canary; work under way continues."""
 
     canary: UUID

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct, inspect, structs
 
-_MISSING: Any = object()
 _LONGEST_SHOWN = 80
 _type_info = lru_cache(maxsize=1024)(inspect.type_info)
 
@@ -26,18 +25,8 @@ class Misfit(NamedTuple):
         return f"{'.'.join(self.path) or 'it'} {self.problem}"
 
 
-class Fitted(NamedTuple):
-    """The struct without the values that do not fit, or `None`; and the misfits."""
-
-    value: Any
-    misfits: list[Misfit]
-
-
-def fit(given: Any, kind: type[Struct], path: tuple[str, ...] = ()) -> Fitted:
+def find_misfits(given: Any, kind: type[Struct], path: tuple[str, ...] = ()) -> list[Misfit]:
     """Check a struct, or a mapping in its place, field by field."""
-    if not isinstance(given, Mapping | kind):
-        return Fitted(None, [Misfit(path, f"{show(given)} is not valid: use a mapping")])
-    found: dict[str, Any] = {}
     misfits: list[Misfit] = []
     if isinstance(given, Mapping) and kind.__struct_config__.forbid_unknown_fields:
         known = kind.__struct_encode_fields__
@@ -46,23 +35,15 @@ def fit(given: Any, kind: type[Struct], path: tuple[str, ...] = ()) -> Fitted:
             for name in given
             if name not in known
         ]
-    fields = structs.fields(kind)
-    for field in fields:
-        value = (
-            given.get(field.encode_name, _MISSING)
-            if isinstance(given, Mapping)
-            else getattr(given, field.name)
-        )
-        field_path = (*path, field.encode_name)
-        if value is not _MISSING:
-            fitted = _fit_value(value, field.type, field_path)
-            misfits += fitted.misfits
-            if not fitted.misfits or fitted.value is not None:
-                found[field.name] = fitted.value
+    for field in structs.fields(kind):
+        name = field.encode_name
+        if not isinstance(given, Mapping):
+            misfits += _check_value(getattr(given, field.name), field.type, (*path, name))
+        elif name in given:
+            misfits += _check_value(given[name], field.type, (*path, name))
         elif field.required:
-            misfits.append(Misfit(field_path, f"is missing: use {_wanted(field.type)}"))
-    is_complete = all(field.name in found for field in fields if field.required)
-    return Fitted(kind(**found) if is_complete else None, misfits)
+            misfits.append(Misfit((*path, name), f"is missing: use {_wanted(field.type)}"))
+    return misfits
 
 
 def misfits_of(body: bytes, kind: type[Struct]) -> list[str]:
@@ -71,7 +52,7 @@ def misfits_of(body: bytes, kind: type[Struct]) -> list[str]:
         given = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
         return []
-    return list(map(str, fit(given, kind).misfits)) if isinstance(given, dict) else []
+    return list(map(str, find_misfits(given, kind))) if isinstance(given, dict) else []
 
 
 def problem_of(given: Any, kind: Any, *, of: str = "") -> str | None:
@@ -85,11 +66,19 @@ def problem_of(given: Any, kind: Any, *, of: str = "") -> str | None:
         # In a collection, only msgspec knows which item is wrong.
         is_collection = any(
             isinstance(info, inspect.DictType | inspect.ListType | inspect.VarTupleType)
-            for info in _options(_type_info(kind))
+            for info in options_of(kind)
         )
         remedy = str(error) if is_collection else f"use {_wanted(kind, of=of)}"
         return f"{show(given)} is not valid: {remedy}"
     return None
+
+
+def options_of(kind: Any) -> list[inspect.Type]:
+    """Return the types that a type or union allows, without their metadata."""
+    info = _type_info(kind)
+    info = info.type if isinstance(info, inspect.Metadata) else info
+    types = info.types if isinstance(info, inspect.UnionType) else (info,)
+    return [option.type if isinstance(option, inspect.Metadata) else option for option in types]
 
 
 def show(given: Any) -> str:
@@ -102,23 +91,13 @@ def show(given: Any) -> str:
     return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}…"
 
 
-def _fit_value(given: Any, kind: Any, path: tuple[str, ...]) -> Fitted:
-    inner = [info for info in _options(_type_info(kind)) if isinstance(info, inspect.StructType)]
+def _check_value(given: Any, kind: Any, path: tuple[str, ...]) -> list[Misfit]:
+    inner = [info for info in options_of(kind) if isinstance(info, inspect.StructType)]
     # Several structs would be told apart by their tags.
     if len(inner) == 1 and isinstance(given, Mapping | inner[0].cls):
-        return fit(given, inner[0].cls, path)
+        return find_misfits(given, inner[0].cls, path)
     problem = problem_of(given, kind, of=path[-1])
-    if problem is not None:
-        return Fitted(None, [Misfit(path, problem)])
-    return Fitted(msgspec.json.decode(msgspec.json.encode(given), type=kind), [])
-
-
-def _options(info: inspect.Type) -> list[inspect.Type]:
-    """Return the types that a union allows, without their metadata."""
-    if isinstance(info, inspect.Metadata):
-        return _options(info.type)
-    types = info.types if isinstance(info, inspect.UnionType) else (info,)
-    return [option.type if isinstance(option, inspect.Metadata) else option for option in types]
+    return [] if problem is None else [Misfit(path, problem)]
 
 
 def _wanted(kind: Any, *, of: str = "") -> str:
@@ -146,7 +125,12 @@ def _describe(info: inspect.Type, unit: str = "") -> str:
             return "text" + (f" of up to {info.max_length} letters" if info.max_length else "")
         case inspect.LiteralType():
             return " or ".join(map(repr, info.values))
-    names = {inspect.BoolType: "true or false", inspect.DictType: "a mapping"}
+    names = {
+        inspect.BoolType: "true or false",
+        inspect.DictType: "a mapping",
+        inspect.UUIDType: "a UUID",
+        inspect.DateTimeType: "a time such as 2027-03-28T03:15:00Z",
+    }
     return names.get(type(info), "something else")
 
 

@@ -6,17 +6,7 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from headway_contract.fields import (
-    Count,
-    KeyedRequest,
-    ManifestId,
-    Name,
-    Priority,
-    Request,
-    Seconds,
-    StartWithin,
-    Text,
-)
+from headway_contract import fields
 from headway_contract.lifecycle import Activation
 
 # Fields of a manifest that an operator can give back to the code.
@@ -69,9 +59,9 @@ class ManifestAnswer(Struct, frozen=True, kw_only=True):
 
 
 class PreviewQuestion(Struct, frozen=True, kw_only=True):
-    """Ask for the next fire times; excluded times are folded and not counted, unless `each`."""
+    """List the next fire times; excluded times are folded and not counted, unless `each`."""
 
-    manifest: ManifestId
+    manifest: fields.ManifestId
     count: Annotated[int, Meta(ge=1, le=1000)] = 20
     after: datetime | None = None
     each: bool = False
@@ -99,9 +89,9 @@ class PreviewAnswer(Struct, frozen=True, kw_only=True):
 
 
 class ExplainQuestion(Struct, frozen=True, kw_only=True):
-    """Ask why a manifest ran or did not run at a time; without a time, for its state now."""
+    """Explain why a manifest ran or did not run, at a time or now."""
 
-    manifest: ManifestId
+    manifest: fields.ManifestId
     at: datetime | None = None
 
 
@@ -130,7 +120,7 @@ class ExplainAnswer(Struct, frozen=True, kw_only=True):
 class LedgerQuestion(Struct, frozen=True, kw_only=True):
     """Compare fire times with the ledger, one page of manifests at a time."""
 
-    manifest: ManifestId | None = None
+    manifest: fields.ManifestId | None = None
     since: datetime | None = None
     after: str = ""
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
@@ -159,7 +149,7 @@ class LedgerAnswer(Struct, frozen=True, kw_only=True):
 class ActivationQuestion(Struct, frozen=True, kw_only=True):
     """Ask whether the runs of a manifest may activate these dependents with these inputs."""
 
-    manifest: ManifestId
+    manifest: fields.ManifestId
     activations: Annotated[list[Activation], Meta(min_length=1, max_length=10_000)]
 
 
@@ -169,25 +159,25 @@ class ActivationAnswer(Struct, frozen=True, kw_only=True):
     problems: list[str] = []
 
 
-class ChangeRequest(Request, frozen=True, kw_only=True):
-    """Change fields that operators may own, or return them to the code (`give_back`)."""
+class ChangeRequest(fields.Request, frozen=True, kw_only=True):
+    """Enable or disable a manifest, change its retries or jitter, or `give_back` such fields."""
 
-    manifest: ManifestId
+    manifest: fields.ManifestId
     enabled: bool | UnsetType = UNSET
-    attempts: Count | UnsetType = UNSET
-    interval_seconds: Seconds | UnsetType = UNSET
+    attempts: fields.Count | UnsetType = UNSET
+    interval_seconds: fields.Seconds | UnsetType = UNSET
     jitter_seconds: Annotated[float, Meta(ge=0, le=86_400)] | UnsetType = UNSET
     give_back: list[ManifestField] = field(default_factory=list)
 
 
-class TriggerRequest(KeyedRequest, frozen=True, kw_only=True):
+class TriggerRequest(fields.KeyedRequest, frozen=True, kw_only=True):
     """Run a manifest now or after a delay, in addition to its schedule."""
 
-    manifest: ManifestId
+    manifest: fields.ManifestId
     input: Any = UNSET
-    delay_seconds: Seconds = 0.0
-    priority: Priority | None = None
-    start_within_seconds: StartWithin | None = None
+    delay_seconds: fields.Seconds = 0.0
+    priority: fields.Priority | None = None
+    start_within_seconds: fields.StartWithin | None = None
 
 
 class TriggerAnswer(Struct, frozen=True, kw_only=True):
@@ -200,14 +190,14 @@ class TriggerAnswer(Struct, frozen=True, kw_only=True):
     not_used: list[str] = []  # parameters that the work brought forward does not use
 
 
-class BackfillRequest(Request, frozen=True, kw_only=True):
+class BackfillRequest(fields.Request, frozen=True, kw_only=True):
     """Queue each occurrence from `since` to `until`, both included, that was not backfilled yet."""
 
-    manifest: ManifestId
+    manifest: fields.ManifestId
     since: datetime
     until: datetime
     missed_only: bool = False  # without occurrences that fired on schedule
-    priority: Priority | None = None
+    priority: fields.Priority | None = None
     dry_run: bool = False  # only count
 
 
@@ -221,18 +211,22 @@ class BackfillAnswer(Struct, frozen=True, kw_only=True):
     text: str = ""
 
 
-class DeleteRequest(KeyedRequest, frozen=True, kw_only=True):
+class DeleteRequest(fields.KeyedRequest, frozen=True, kw_only=True):
     """Delete a manifest that no code declares, with its work, runs and dead letters."""
 
-    manifest: ManifestId
+    manifest: fields.ManifestId
 
 
-class Selection(KeyedRequest, frozen=True, kw_only=True):
+class Selection(fields.KeyedRequest, frozen=True, kw_only=True):
     """A request that selects manifests by exactly one of ids, group, labels (all match) or all."""
 
-    manifests: Annotated[list[ManifestId], Meta(max_length=500)] = field(default_factory=list)
-    group: Name | None = None
-    labels: Annotated[dict[Text, Text], Meta(max_length=30)] = field(default_factory=dict)
+    manifests: Annotated[list[fields.ManifestId], Meta(max_length=500)] = field(
+        default_factory=list
+    )
+    group: fields.Name | None = None
+    labels: Annotated[dict[fields.Text, fields.Text], Meta(max_length=30)] = field(
+        default_factory=dict
+    )
     all: bool = False
 
 
@@ -240,7 +234,7 @@ class ChangeManyRequest(Selection, frozen=True, kw_only=True):
     """Enable, disable or run many manifests; a refused one does not stop the others."""
 
     action: Literal["enable", "disable", "run"]
-    after: Text = ""  # without ids: `last` of the previous page
+    after: fields.Text = ""  # without ids: `last` of the previous page
     dry_run: bool = False
 
 
@@ -264,7 +258,7 @@ class PauseRequest(Selection, frozen=True, kw_only=True):
     """Pause manifests until a time or until resumed; a paused one gets the new end and reason."""
 
     until: datetime | None = None
-    reason: Text = ""
+    reason: fields.Text = ""
     dry_run: bool = False
 
 

@@ -105,7 +105,7 @@ class DrainAnswer(Struct, frozen=True, kw_only=True):
 
 
 class SettingsQuestion(Struct, frozen=True, kw_only=True):
-    """Ask for the settings of a service's process."""
+    """List the settings of a process of the service, with their sources."""
 
 
 class SettingStatus(Struct, frozen=True, kw_only=True):

@@ -1,11 +1,13 @@
 """Events from the dispatcher to the scheduler and other subscribers."""
 
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
-from msgspec import UNSET, Struct, field
+from msgspec import UNSET, Meta, Struct, field
 
+from headway_contract.envelope import EventData
 from headway_contract.fields import Name
 from headway_contract.lifecycle import Activation
 from headway_contract.work import ManifestEvent, WorkEvent
@@ -28,6 +30,46 @@ class WorkSettled(WorkEvent, frozen=True, kw_only=True):
     # Every activation of the round, in case their events were lost.
     activations: list[Activation] = field(default_factory=list)
     settled_at: datetime
+
+
+class WorksCompleted(EventData, frozen=True, kw_only=True):
+    """Rounds of work of one group completed, without activations.
+
+    It replaces an event `headway.work.settled.v1` for each. The lists have an entry for each piece
+    of work, in the same order; their names are those of the fields of that event.
+    """
+
+    type: ClassVar[str] = "headway.works.settled.v1"
+    group: Name
+    work: Annotated[list[UUID], Meta(min_length=1)]
+    round: list[int]
+    manifest_id: list[UUID | None]
+    manifest: list[str | None]
+    run: list[UUID]
+    runs: list[int]
+    attempts: list[int]
+    settled_at: datetime
+    # The trace of each piece of work; empty if no traces are recorded.
+    traceparents: list[str | None] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Reject lists of different lengths."""
+        columns = (*(getattr(self, name) for name in _COLUMNS), self.traceparents or self.work)
+        if any(len(column) != len(self.work) for column in columns):
+            raise ValueError("its lists have different lengths")
+
+    def outcomes(self) -> Iterator[WorkSettled]:
+        """Unpack it into the event of each piece of work."""
+        common: dict[str, Any] = {
+            "group": self.group,
+            "outcome": "completed",
+            "settled_at": self.settled_at,
+        }
+        for row in zip(*(getattr(self, name) for name in _COLUMNS), strict=True):
+            yield WorkSettled(**common, **dict(zip(_COLUMNS, row, strict=True)))
+
+
+_COLUMNS = ("work", "round", "manifest_id", "manifest", "run", "runs", "attempts")
 
 
 class DeadLetterEvent(WorkEvent, frozen=True, kw_only=True):

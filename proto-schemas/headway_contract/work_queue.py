@@ -10,17 +10,7 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field, structs
 
-from headway_contract.fields import (
-    KeyedRequest,
-    LongText,
-    ManifestId,
-    Name,
-    Priority,
-    Request,
-    RequiredText,
-    Seconds,
-    Text,
-)
+from headway_contract import fields
 from headway_contract.lifecycle import Failure
 from headway_contract.work import WorkCancelRequested
 from headway_contract.worker_protocol import LogLine
@@ -32,18 +22,18 @@ WorkState = Literal["queued", "dispatched", "waiting", "settled"]
 RunState = Literal["pending", "in_progress", "completed", "failed", "cancelled"]
 
 
-class EnqueueRequest(KeyedRequest, frozen=True, kw_only=True):
+class EnqueueRequest(fields.KeyedRequest, frozen=True, kw_only=True):
     """Queue work of a declared job, without a manifest; the job's terms are the defaults."""
 
-    job: Name
+    job: fields.Name
     input: Any = None
-    group: Name | None = None
-    priority: Priority | None = None
-    delay_seconds: Seconds | None = None
+    group: fields.Name | None = None
+    priority: fields.Priority | None = None
+    delay_seconds: fields.Seconds | None = None
     not_before: datetime | None = None
     start_by: datetime | None = None
-    key: RequiredText | None = None
-    traceparent: Text | None = None
+    key: fields.RequiredText | None = None
+    traceparent: fields.Text | None = None
 
 
 class EnqueueAnswer(Struct, frozen=True, kw_only=True):
@@ -66,19 +56,19 @@ class EnqueuedStatus(Struct, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-class DismissRequest(Request, frozen=True, kw_only=True):
+class DismissRequest(fields.Request, frozen=True, kw_only=True):
     """Delete enqueued work that was refused; its key may be used again."""
 
     work: UUID
 
 
 class InputQuestion(Struct, frozen=True, kw_only=True):
-    """Ask whether a job accepts an input; with a `group`, also for the concurrency key."""
+    """Check whether a job accepts an input; with a `group`, also its concurrency key."""
 
-    job: Name
+    job: fields.Name
     input: Any = None
     manifest_id: UUID | None = None
-    group: Name | None = None
+    group: fields.Name | None = None
 
 
 class InputAnswer(Struct, frozen=True, kw_only=True):
@@ -89,13 +79,13 @@ class InputAnswer(Struct, frozen=True, kw_only=True):
     concurrency_key: str | UnsetType | None = UNSET
 
 
-class CancelOutstandingRequest(KeyedRequest, frozen=True, kw_only=True):
+class CancelOutstandingRequest(fields.KeyedRequest, frozen=True, kw_only=True):
     """Cancel all work of a manifest or a group, or one piece of work, even before it arrives."""
 
-    manifest: ManifestId | None = None
-    group: Name | None = None
+    manifest: fields.ManifestId | None = None
+    group: fields.Name | None = None
     work: UUID | None = None
-    reason: LongText = ""
+    reason: fields.LongText = ""
 
 
 class NamedWork(Struct, frozen=True, kw_only=True):
@@ -105,7 +95,7 @@ class NamedWork(Struct, frozen=True, kw_only=True):
     round: Annotated[int, Meta(ge=1)] = 1
     manifest_id: UUID | None = None
     manifest: str | None = None
-    group: Name
+    group: fields.Name
     cancel_repeated: bool = False  # an earlier request already cancelled it
 
     def cancel_requested(self, reason: str, at: datetime) -> WorkCancelRequested:
@@ -115,13 +105,13 @@ class NamedWork(Struct, frozen=True, kw_only=True):
         return WorkCancelRequested(**named, reason=reason, requested_at=at)
 
 
-class CancelRequest(KeyedRequest, frozen=True, kw_only=True):
+class CancelRequest(fields.KeyedRequest, frozen=True, kw_only=True):
     """Cancel work by ids of work or runs, by `works` of the scheduler, by group or by manifest."""
 
     ids: Ids = field(default_factory=list)
     works: Annotated[list[NamedWork], Meta(max_length=500)] = field(default_factory=list)
-    group: Name | None = None
-    reason: LongText = ""
+    group: fields.Name | None = None
+    reason: fields.LongText = ""
     manifest_id: UUID | None = None
 
 

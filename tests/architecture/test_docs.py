@@ -15,9 +15,13 @@ PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
 ]
 PAGES += sorted((ROOT / "services").glob("*/README.md"))
+PAGES += sorted((ROOT / "libs").glob("*/README.md"))
+PAGES += sorted((ROOT / "docs" / "adr").glob("*.md"))
+PAGES += [ROOT / "deploy" / "README.md", ROOT / "proto-schemas" / "PROTOCOL.md"]
 GUIDES = [ROOT / "docs" / name for name in ("scheduling.md", "testing.md", "workers.md")]
 
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # Texts of a row of the parity table that names no test.
 _NO_TEST = ("**no test yet**", "nothing to show")
@@ -50,13 +54,28 @@ def missing_tests(text: str, root: Path) -> list[str]:
     ]
 
 
+def anchors(text: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub derives them."""
+    headings = re.findall(r"^#+ (.+)$", _CODE.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def leads_nowhere(target: str, text: str, folder: Path) -> bool:
+    """Whether a link's file does not exist, or its page has no such heading."""
+    file, _, anchor = target.partition("#")
+    if file and not (folder / file).exists():
+        return True
+    is_page = not file or file.endswith(".md")
+    page = (folder / file).read_text() if file and is_page else text
+    return bool(anchor and is_page) and anchor not in anchors(page)
+
+
 def dead_links(text: str, folder: Path) -> list[str]:
     """The relative links of a page that lead nowhere."""
-    targets = [target.partition("#")[0] for target in _LINK.findall(_FENCED.sub("", text))]
     return [
         target
-        for target in targets
-        if target and not re.match(r"[a-z]+:", target) and not (folder / target).exists()
+        for target in _LINK.findall(_CODE.sub("", text))
+        if not re.match(r"[a-z]+:", target) and leads_nowhere(target, text, folder)
     ]
 
 
@@ -184,7 +203,7 @@ def test_the_checks_themselves_bite(tmp_path):
         "tests/test_a.py::TestA::test_one",
     ]
     assert missing_tests("`tests/test_b.py::test_one`", tmp_path) == ["tests/test_b.py::test_one"]
-    links = "[a](tests/test_a.py#x) [b](gone.md) [c](https://example.com) [d](#here)"
-    assert dead_links(links, tmp_path) == ["gone.md"]
+    links = "[a](tests/test_a.py#x) [b](gone.md) [c](https://example.com) [d](#here) [e](#gone)"
+    assert dead_links(f"# Here\n\n{links}\n", tmp_path) == ["gone.md", "#gone"]
     assert dead_links(f"```text\n{links}\n```\n", tmp_path) == []
     assert rows_of("| a | b |\n|---|---|\n| 1 | 2 |\n") == [["1", "2"]]

@@ -1,6 +1,7 @@
-"""Plain English in the code: a short list of words that comments, docstrings and names avoid.
+"""Plain English: a short list of words that code, Markdown pages and templates avoid.
 
-A line that needs a listed word says so with the comment `# language: allow`.
+A line that needs a listed word says so with the comment `# language: allow`, in Markdown and HTML
+with `<!-- language: allow -->`.
 """
 
 import ast
@@ -17,10 +18,21 @@ ROOT = Path(__file__).parents[2]
 AREAS = ("libs", "services", "proto-schemas", "tests", "docs", "examples", "deploy")
 
 ALLOW = "# language: allow"
+ALLOW_IN_PAGES = "<!-- language: allow -->"
 LOOP_VARIABLES = {"one"}
 IDENTIFIERS = re.compile(r"(^|_)(told|asked|telling|tellings)(_|$)", re.IGNORECASE)
 FIRST_WORDS = re.compile(r"(What|Who|Whom|Whose|Had|Those)\b")
 ANYWHERE = re.compile(r"\b(nobody|somebody|whoever)\b", re.IGNORECASE)
+IN_PAGES = re.compile(
+    r"\b(nobody|somebody|everybody|whoever|told|gives? back|put aside|taken up|takes? up(?! to)"
+    r"|for want of|make good)\b",
+    re.IGNORECASE,
+)
+SUBJECTS = re.compile(r"(?:^|[.:] |\| |\*\* |>)((?:What|Who|Whom|Whose|Those)\b)(?![^.|<]*\?)")
+# Not prose: fenced and indented code, code spans, template expressions, tags and comments.
+CODE = re.compile(
+    r"^```.*?^```|^ {4,}[^\s<].*?$|`[^`\n]+`|{[{%#].*?[}%#]}", re.DOTALL | re.MULTILINE
+)
 
 Finding = tuple[int, str]
 
@@ -88,6 +100,38 @@ def problems(text: str) -> list[str]:
     return [f"{line}: {problem}" for line, problem in sorted(found) if ALLOW not in lines[line - 1]]
 
 
+def without_code(text: str) -> str:
+    """Blank everything that is not prose, and keep the lines."""
+    return CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text)
+
+
+def problems_of_page(text: str) -> list[str]:
+    """Return the problems of a Markdown page or a template, each with its line."""
+    lines = zip(text.splitlines(), without_code(text).splitlines(), strict=True)
+    return [
+        f"{number}: {found[1]!r}: name the subject and the action"
+        for number, (line, prose) in enumerate(lines, 1)
+        if ALLOW_IN_PAGES not in line
+        for pattern in (IN_PAGES, SUBJECTS)
+        if (found := pattern.search(prose))
+    ]
+
+
+def pages() -> list[Path]:
+    """Return the Markdown pages and the console's templates."""
+    named = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    folders = ("docs", "libs", "services", "deploy", "proto-schemas")
+    found = [page for folder in folders for page in (ROOT / folder).rglob("*.md")]
+    found += (ROOT / "services/console").rglob("*.html")
+    return named + sorted(page for page in found if "node_modules" not in page.parts)
+
+
+def test_the_pages_are_in_plain_english():
+    found = {page: problems_of_page(page.read_text()) for page in pages()}
+    assert len(found) > len(AREAS)
+    assert {str(page.relative_to(ROOT)): lines for page, lines in found.items() if lines} == {}
+
+
 def test_the_code_is_in_plain_english():
     paths = [
         path
@@ -125,3 +169,24 @@ def test_the_code_is_in_plain_english():
 )
 def test_the_check_itself_bites(text, count):
     assert len(problems(text)) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("The worker was told to stop.", 1),
+        ("It waits. What is owed runs later.", 1),
+        ("| a | Those that wait |", 1),
+        ("<p>Nobody answers.</p>", 1),
+        ("Nobody answers. <!-- language: allow -->", 0),
+        ("**Why?** Who changed it?", 0),
+        ("Headway shows what changed.", 0),
+        ("`told` is a column.", 0),
+        ("```\nnobody\n```", 0),
+        ("```\nx\n```\nnobody", 1),
+        ("    headway told", 0),
+        ("{{ told }} {# nobody #}", 0),
+    ],
+)
+def test_the_check_of_pages_bites(text, count):
+    assert len(problems_of_page(text)) == count

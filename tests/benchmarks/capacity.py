@@ -39,7 +39,8 @@ INSERT INTO dispatcher.group_limit (name, max_active)
 VALUES ('wide', NULL), ('full', 0), ('unserved', NULL), ('keyed', NULL)
 """
 _END_RUNS = """
-UPDATE dispatcher.metadata SET state = 'completed', finished_at = now() WHERE state = 'pending'
+UPDATE dispatcher.work_queue SET state = 'settled', outcome = 'completed', settled_at = now()
+WHERE state = 'dispatched'
 """
 _WORKER = """
 INSERT INTO dispatcher.worker

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from headway_cli.serve.services import apply_migrations
+from headway_cli.serve.servers import apply_migrations
 from headway_embedded import PostgresServer
 from headway_postgres_kit import Database
 

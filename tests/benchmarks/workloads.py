@@ -97,7 +97,7 @@ async def burst() -> dict[str, float]:
 async def growth(work: int, finished: int, folder: Path) -> dict[str, float]:
     """Drain an empty system, then one with finished runs in its tables, which the folder keeps."""
     async with running(folder) as bench:
-        if not await bench.value("SELECT EXISTS (SELECT FROM dispatcher.metadata)"):
+        if not await bench.value("SELECT EXISTS (SELECT FROM dispatcher.run)"):
             await _fill(bench, finished)
     empty = await Headway().drain(work, 1)
     full = await Headway().drain(work, 1, folder)
@@ -156,7 +156,7 @@ async def up() -> dict[str, float]:
 async def idle() -> dict[str, float]:
     """Do nothing for a while with 10,000 manifests and a worker."""
     async with running() as bench:
-        await bench.need_worker()
+        await bench.start_workers()
         when = once((utc_now() + timedelta(days=365)).replace(tzinfo=None), tz="UTC")
         await bench.client.schedule_many(
             "idle", job="nothing", items=range(MANIFESTS), key=str, when=when

@@ -35,7 +35,7 @@ async def test_keys_list_themselves(page: Page):
 async def test_g_and_a_letter_leads_to_a_page(page: Page):
     await page.goto("/")
     await page.keyboard.press("g")
-    await page.keyboard.press("s")
+    await page.keyboard.press("m")
     await expect(page.get_by_role("heading", level=1)).to_have_text("Manifests")
     await page.keyboard.press("/")
     await page.keyboard.type("go")  # in a field letters are letters

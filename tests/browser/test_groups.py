@@ -18,9 +18,9 @@ async def test_limits_are_seen_and_changed(system: System, page: Page):
     assert await system.world.value(stored) == "(4,100)"
     await look_closely(page, "group")
     overrides = page.locator("section").filter(has=page.get_by_role("heading", name="Overrides"))
-    await expect(overrides).to_contain_text("max active: overridden")
+    await expect(overrides).to_contain_text("active at once: overridden")
     await overrides.get_by_role("button", name="Reset to code").first.click()
-    await expect(overrides).to_contain_text("max active: from code")
+    await expect(overrides).to_contain_text("active at once: from code")
 
 
 async def test_what_cannot_be_read_is_told_and_changes_nothing(system: System, page: Page):
@@ -38,7 +38,7 @@ async def test_a_group_is_held_and_let_go(system: System, page: Page):
     await page.locator("#confirm-yes").click()
     await expect(page.get_by_text("No work of this group starts.")).to_be_visible()
     await page.goto("/groups")
-    await page.get_by_label("Check hello").check()
+    await page.get_by_label("Select hello").check()
     await page.get_by_role("button", name="Enable").click()
     await expect(page.get_by_role("row").filter(has_text="hello")).to_contain_text("enabled")
     stored = "SELECT enabled FROM scheduler.manifest_group WHERE name = 'hello'"

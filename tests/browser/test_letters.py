@@ -68,7 +68,7 @@ async def test_an_input_is_edited_under_the_eye_of_its_schema(page: Page, system
     await page.get_by_role("button", name="Retry", exact=True).click()
     await expect(page.locator(".flash.good")).to_be_visible()
     await system.world.until(
-        'SELECT true FROM dispatcher.metadata WHERE output = \'{"shipped": "chair"}\''
+        'SELECT true FROM dispatcher.run WHERE output = \'{"shipped": "chair"}\''
     )
 
 
@@ -96,7 +96,7 @@ async def test_checked_letters_are_retried_and_put_away_with_a_note(page: Page, 
     await expect(page.locator(".flash.good")).to_contain_text("2 acknowledged")
     await expect(page.locator("#list tbody tr")).to_have_count(2)
     system.shown.broken = False
-    await page.get_by_label("Check all").check()
+    await page.get_by_label("Select all").check()
     await page.get_by_role("button", name="Retry", exact=True).click()
     await expect(page.locator(".flash.good")).to_contain_text("2 run again")
     await page.goto("/dead-letters/list?state=acknowledged")

@@ -57,7 +57,7 @@ async def test_the_same_from_the_list_of_schedules(system: System, page: Page):
 
 
 async def test_any_time_of_a_day_can_be_asked_about(system: System, page: Page):
-    await page.goto(f"/schedules/nightly-report?day={datetime.now(BERLIN).date()}")
+    await page.goto(f"/manifests/nightly-report?day={datetime.now(BERLIN).date()}")
     await page.get_by_label("Explain the time").fill("14:05")
     await page.get_by_role("button", name="Explain").click()
     await expect(page.locator("#day [role=status]")).to_contain_text("is no due time")
@@ -75,7 +75,7 @@ async def test_what_a_pause_holds_shows_while_it_lasts(system: System, page: Pag
         " WHERE external_id = 'archive'"
     )
     await backdate(system, "archive", due)
-    await page.goto(f"/schedules/archive?day={due.astimezone(UTC).date()}")
+    await page.goto(f"/manifests/archive?day={due.astimezone(UTC).date()}")
     held = page.locator("#day li").first
     await expect(held).to_contain_text("not fired")
     await expect(held.locator(".why")).to_contain_text("it is disabled")

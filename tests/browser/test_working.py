@@ -33,7 +33,7 @@ async def ask(system: System, method: str, *arguments: Any) -> Any:
 async def run_of(system: System, work: Any) -> Any:
     """The run of a piece of work, once there is one."""
     return await system.world.until(
-        "SELECT run_id FROM dispatcher.metadata WHERE work_id = $1 ORDER BY created_at LIMIT 1",
+        "SELECT run_id FROM dispatcher.run WHERE work_id = $1 ORDER BY created_at LIMIT 1",
         work,
     )
 
@@ -83,7 +83,7 @@ async def test_runs_are_found_and_their_attempts_stand_side_by_side(page: Page, 
     await page.get_by_label("Text").fill("needle")
     await page.get_by_role("button", name="Filter").click()
     await expect(page).to_have_url(
-        "/runs?state=&text=needle&manifest=&in=&job=&group=&worker=&since=&before=&zone=UTC"
+        "/runs?state=&text=needle&manifest=&text_in=&job=&group=&worker=&since=&before=&zone=UTC"
     )
     await expect(page.locator("#list tbody tr")).to_have_count(2)
     await page.get_by_label("State").select_option("failed")
@@ -140,7 +140,7 @@ async def test_waiting_work_says_for_what_and_is_cancelled_in_bulk(page: Page, s
     await expect(page.get_by_role("link", name=str(holder)[:8])).to_be_visible()
     await look_closely(page, "work")
     await page.goto("/work?group=slow")
-    await page.get_by_label("Check all").check()
+    await page.get_by_label("Select all").check()
     await expect(page.locator("[data-count]")).to_have_text("2")
     await page.get_by_label("Reason").fill("not today")
     await page.get_by_role("button", name="Cancel", exact=True).first.click()
@@ -167,7 +167,7 @@ async def test_a_worker_is_asked_to_drain_and_ends(page: Page, system: System):
     await page.goto("/workers")
     row = page.locator("#list tbody tr").filter(has_text="other")
     await expect(row).to_contain_text("alive")
-    await page.get_by_label("Check other").check()
+    await page.get_by_label("Select other").check()
     await page.get_by_role("button", name="Drain").click()
     await page.locator("#confirm-yes").click()
     await expect(page.locator(".flash.good")).to_contain_text("other takes no more orders")
@@ -235,7 +235,13 @@ async def test_the_system_shows_its_leader_and_its_streams(page: Page, system: S
     await system.world.make_due("deliver")
     await system.world.until("SELECT true FROM scheduler.leader WHERE name = 'tick'")
     await page.goto("/system")
-    for words in ("leads since", "HEADWAY_WORK", "projector", "worker-ship", "headway-dispatcher"):
+    for words in (
+        "became the leader",
+        "HEADWAY_WORK",
+        "projector",
+        "worker-ship",
+        "headway-dispatcher",
+    ):
         await expect(page.get_by_text(words).first).to_be_visible()
     await look_closely(page, "system")
 

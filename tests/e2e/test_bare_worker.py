@@ -30,16 +30,16 @@ async def test_a_worker_with_nothing_but_nats_works_beside_the_sdk(world, proces
     await world.until("SELECT count(*) FROM dispatcher.worker WHERE sdk = 'bare'")
     scheduler = await world.scheduler(app)
     await world.until(
-        "SELECT count(*) >= 8 FROM dispatcher.metadata WHERE state = 'completed' AND worker = 'bare-1'"
+        "SELECT count(*) >= 8 FROM dispatcher.run AS metadata WHERE state = 'completed' AND worker = 'bare-1'"
     )
     await world.worker(app)
     await world.until(
-        "SELECT count(*) >= 4 FROM dispatcher.metadata WHERE state = 'completed' AND worker <> 'bare-1'"
+        "SELECT count(*) >= 4 FROM dispatcher.run AS metadata WHERE state = 'completed' AND worker <> 'bare-1'"
     )
     await scheduler.end_pass("tick")
     await world.until_settled(at_least=12)
     wrong = await world.rows(
-        "SELECT * FROM dispatcher.metadata JOIN dispatcher.work_queue ON work_queue.id = work_id"
+        "SELECT * FROM dispatcher.run AS metadata JOIN dispatcher.work_queue ON work_queue.id = work_id"
         " WHERE metadata.state <> 'completed' OR output ->> 'echo' <> input #>> '{}'"
     )
     assert wrong == []

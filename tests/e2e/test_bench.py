@@ -47,7 +47,7 @@ def test_a_table_is_printed_and_an_unknown_scenario_is_refused():
     done = bench("latency", "--work", "10")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0].split() == ["scenario", "figure", "value"]
-    assert "to start ms" in done.stdout
+    assert "to start ms p50" in done.stdout
     wrong = bench("dran")
     assert wrong.returncode == 2
     assert "'dran' is not one of 'enqueue', 'drain', 'latency', 'burst'" in wrong.stderr

@@ -52,7 +52,7 @@ async def test_many_are_changed_after_their_number_was_confirmed(world, shell):
     assert "--delay: only for a single manifest" in terms.complaints[0]
     assert (await shell("trigger", "--group", "ops", "--yes", "--key", "k")).code == 0
     assert (await shell("trigger", "--group", "ops", "--yes", "--key", "k")).code == 0
-    await world.until("SELECT count(*) = 2 FROM dispatcher.metadata WHERE state = 'completed'")
+    await world.until("SELECT count(*) = 2 FROM dispatcher.run WHERE state = 'completed'")
 
     # Runs and audit entries are filtered by time.
     assert (await shell("runs", "--until", "1h")).out == "no matching runs\n"

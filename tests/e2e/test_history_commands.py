@@ -72,7 +72,7 @@ def command(world, tmp_path, console) -> Command:
 async def test_verify_checks_ledger_and_tables(demo_world, command):
     code, [line], err = await command.run("verify", "--only", "tables")
     assert code == 0, err
-    assert line.startswith("2 works, 2 runs and 1 dead letter compared with ")
+    assert line.startswith("2 pieces of work, 2 runs and 1 dead letter compared with ")
     assert line.endswith(" events: the same")
     code, lines, _ = await command.run("verify")
     assert lines[-2].startswith("2 manifests, ")
@@ -82,7 +82,7 @@ async def test_verify_checks_ledger_and_tables(demo_world, command):
 
 @pytest.mark.breaks_tables("corrupts a row that verify must name")
 async def test_verify_names_each_difference(demo_world, command):
-    run = await demo_world.value("SELECT run_id FROM dispatcher.metadata WHERE state = 'completed'")
+    run = await demo_world.value("SELECT run_id FROM dispatcher.run WHERE state = 'completed'")
     await demo_world.value("UPDATE dispatcher.metadata SET output = '1' WHERE run_id = $1", run)
     code, lines, _ = await command.run("verify", "--only", "tables")
     assert code == 1
@@ -137,7 +137,7 @@ async def test_rebuild_refuses_while_services_run_and_then_repairs(demo_world, c
     code, lines, err = await command.run("rebuild", "--yes")
     assert code == 0, err
     assert lines[:2] == ["dead_letter: 1 row added", "metadata: 2 rows changed"]
-    assert lines[2].startswith("2 works rebuilt from ")
+    assert lines[2].startswith("2 pieces of work rebuilt from ")
     assert (await command.run("verify", "--only", "tables"))[0] == 0
 
 

@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 import yaml
-from headway_dispatcher.provisioning import provision
+from headway_dispatcher.provisioning import provision_by
 from support import jaeger
 from support.drawing import Drawn, draw, roots
 from support.jaeger import Jaeger, fetch
 from support.processes import TESTS
-from support.world import until
+from support.world import STREAMS, until
 
 needs_jaeger = pytest.mark.skipif(
     jaeger.missing() is not None, reason=f"Jaeger: {jaeger.missing()}"
@@ -20,8 +20,8 @@ ROOT = TESTS.parent
 # The traces of a work and of its dependent, both settled.
 TRACES = """
     SELECT parent.trace_id, child.trace_id AS child
-    FROM dispatcher.metadata AS parent
-    JOIN dispatcher.metadata AS child ON child.job = 'mail' AND child.created_at > parent.created_at
+    FROM dispatcher.run AS parent
+    JOIN dispatcher.run AS child ON child.job = 'mail' AND child.created_at > parent.created_at
     WHERE parent.job = 'report' AND parent.attempt = 2 AND parent.state = 'completed'
       AND child.state = 'completed'
       AND NOT EXISTS (SELECT FROM scheduler.work WHERE id = parent.work_id OR id = child.work_id)
@@ -75,7 +75,7 @@ async def running(tmp_path) -> AsyncIterator[Jaeger]:
 @needs_jaeger
 @pytest.mark.timeout(120)
 async def test_jaeger_returns_the_whole_trace(running, processes, broker, world):
-    await provision(broker, replicas=1, max_bytes=64 * 1024**2)
+    await provision_by(broker, STREAMS)
     processes.export_to(running.otlp)
     for command in ("dispatcher", "worker", "scheduler"):
         app = str(TESTS / "support" / "reporting_app.py")

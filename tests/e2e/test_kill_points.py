@@ -99,7 +99,7 @@ async def test_a_worker_that_was_frozen_changes_nothing_when_it_continues(proces
 
     async def states(*wanted: str) -> bool:
         found = await rows(
-            "SELECT state FROM dispatcher.metadata WHERE job = 'slow' ORDER BY created_at"
+            "SELECT state FROM dispatcher.run WHERE job = 'slow' ORDER BY created_at"
         )
         return tuple(row["state"] for row in found[: len(wanted)]) == wanted
 
@@ -131,7 +131,7 @@ async def test_a_worker_that_was_frozen_changes_nothing_when_it_continues(proces
 
     await until(settled, within=40, what="all settled")
     slow = await rows(
-        "SELECT state, failure, attempt, worker FROM dispatcher.metadata WHERE job = 'slow'"
+        "SELECT state, failure, attempt, worker FROM dispatcher.run WHERE job = 'slow'"
         " ORDER BY created_at LIMIT 2"
     )
     assert [(row["state"], row["worker"]) for row in slow] == [

@@ -13,7 +13,7 @@ PATIENT = {**QUICK, "orphan_timeout_seconds": "15"}
 DEFAULTS = {"provision": "auto"}
 
 RUN_UNDER_WAY = """
-    SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress' AND job = 'slow'
+    SELECT count(*) FROM dispatcher.run WHERE state = 'in_progress' AND job = 'slow'
 """
 NOTHING_UNSETTLED = """
     SELECT NOT EXISTS (SELECT FROM dispatcher.work_queue WHERE state <> 'settled')
@@ -22,11 +22,11 @@ NOTHING_UNSETTLED = """
        AND NOT EXISTS (SELECT FROM dispatcher.outbox)
 """
 SLOW_RUNS = """
-    SELECT state, attempt, failure FROM dispatcher.metadata WHERE job = 'slow'
+    SELECT state, attempt, failure FROM dispatcher.run WHERE job = 'slow'
     ORDER BY created_at
 """
 FAILED_SLOW_RUNS = """
-    SELECT count(*) FROM dispatcher.metadata WHERE job = 'slow' AND state = 'failed'
+    SELECT count(*) FROM dispatcher.run WHERE job = 'slow' AND state = 'failed'
 """
 
 

@@ -42,4 +42,4 @@ def test_up_names_the_extra_that_installs_the_servers(tmp_path, given, program):
     )
     assert done.returncode == 2, done.stdout + done.stderr
     [line] = [text for text in done.stderr.splitlines() if text.startswith("headway:")]
-    assert f"program {program} is missing; install the extra `headway-cli[embedded]`" in line
+    assert f"program {program} is missing; install the extra `headway[server]`" in line

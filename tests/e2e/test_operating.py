@@ -166,7 +166,7 @@ async def test_work_runs_and_workers_are_shown_and_cancelled(incident):
     incident.fixed.set()
     await incident("dead-letters", "retry", "--all", "--yes")
     await incident.world.until(
-        "SELECT count(*) = 3 FROM dispatcher.metadata WHERE state = 'in_progress'"
+        "SELECT count(*) = 3 FROM dispatcher.run WHERE state = 'in_progress'"
     )
     listed = await incident("work")
     assert re.search(

@@ -25,10 +25,8 @@ async def talks(ctx):
     ctx.progress(50, "half way")
     ctx.log.info("fetched")
 """
-TALKED = (
-    "SELECT count(*) FROM dispatcher.run_log JOIN dispatcher.metadata USING (run_id) WHERE job = $1"
-)
-COMPLETED = "SELECT count(*) FROM dispatcher.metadata WHERE job = $1 AND state = 'completed'"
+TALKED = "SELECT count(*) FROM dispatcher.run_log JOIN dispatcher.run USING (run_id) WHERE job = $1"
+COMPLETED = "SELECT count(*) FROM dispatcher.run WHERE job = $1 AND state = 'completed'"
 
 
 def permissions_for(name: str, jobs: Sequence[str]) -> str:

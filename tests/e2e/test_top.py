@@ -41,7 +41,7 @@ async def test_it_runs_until_q_and_restores_the_terminal(here, world):
             await client.trigger("by-hand")  # the change is shown without a key press
         await terminal.expect("waiting: 1 ")
         terminal.resize(40, 10)
-        terminal.type("x")  # any other key refreshes
+        terminal.type("x")  # any other key is ignored
         terminal.type("q")
         assert await terminal.end() == 0
         assert "\x1b[?1049l" in terminal.raw

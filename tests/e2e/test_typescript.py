@@ -7,7 +7,7 @@ import pytest
 from headway import App, Client, RequestFailed, manual
 from headway_contract import subjects
 from headway_contract.work import RetryPolicy
-from headway_dispatcher.provisioning import provision
+from headway_dispatcher.provisioning import provision_by
 from support import typescript
 from support.collector import Collector
 from support.drawing import Drawn
@@ -15,7 +15,7 @@ from support.invariants import check_invariants
 from support.processes import TESTS
 from support.typescript import HEARD, start
 from support.work_events import WorkPublisher
-from support.world import until
+from support.world import STREAMS, until
 
 pytestmark = pytest.mark.skipif(
     typescript.missing() is not None, reason=f"TypeScript: {typescript.missing()}"
@@ -44,7 +44,7 @@ def by_name(span: Drawn) -> str:
     return span.label
 
 
-COMPLETED = "SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed' AND job = $1"
+COMPLETED = "SELECT count(*) FROM dispatcher.run WHERE state = 'completed' AND job = $1"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -52,9 +52,9 @@ def built():
     typescript.build()
 
 
-RUNS = "SELECT * FROM dispatcher.metadata WHERE job = $1 ORDER BY created_at"
+RUNS = "SELECT * FROM dispatcher.run WHERE job = $1 ORDER BY created_at"
 SETTLED = "SELECT outcome FROM dispatcher.work_queue WHERE id = $1 AND state = 'settled'"
-RUNNING = "SELECT count(*) FROM dispatcher.metadata WHERE job = $1 AND state = 'in_progress'"
+RUNNING = "SELECT count(*) FROM dispatcher.run WHERE job = $1 AND state = 'in_progress'"
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ async def test_a_manifest_runs_in_typescript_and_its_dependent_in_python(world, 
 
 @pytest.mark.thorough
 async def test_one_trace_goes_through_both_languages(processes, broker, world):
-    await provision(broker, replicas=1, max_bytes=64 * 1024**2)
+    await provision_by(broker, STREAMS)
     collector = Collector()
     processes.export_to(await collector.start())
     app = str(TESTS / "support" / "traced_typescript_app.py")
@@ -222,7 +222,7 @@ async def test_a_worker_that_is_killed_loses_its_run_to_another(world, processes
     await processes.kill(program)
     await processes.node(str(typescript.WORKER_UNDER_TEST), WORKER_NAME="typescript-2")
     await world.until(
-        "SELECT count(*) FROM dispatcher.metadata WHERE worker = 'typescript-2'"
+        "SELECT count(*) FROM dispatcher.run WHERE worker = 'typescript-2'"
         " AND state = 'in_progress'"
     )
     first, _ = await world.rows(RUNS, "ts-slow")
@@ -248,7 +248,7 @@ async def test_many_runs_at_once(world, processes, publisher):
         await publisher.queue("ts-echo", input=number)
     await world.until(f"SELECT ({COMPLETED}) = 200", "ts-echo", within=60)
     rows = await world.rows(
-        "SELECT input, output FROM dispatcher.metadata JOIN dispatcher.work_queue ON id = work_id"
+        "SELECT input, output FROM dispatcher.run JOIN dispatcher.work_queue ON id = work_id"
     )
     assert all(row["output"]["echo"] == row["input"] for row in rows)
     await check_invariants(world.database)
@@ -261,7 +261,7 @@ async def test_the_demo_runs_in_both_languages(world, processes):
     await world.until(COMPLETED, "greet-typescript", within=30)
     await world.until(COMPLETED, "count-greetings", within=30)
     assert await program.stop(within=20) == 0
-    by_job = await world.rows("SELECT DISTINCT job, worker FROM dispatcher.metadata")
+    by_job = await world.rows("SELECT DISTINCT job, worker FROM dispatcher.run")
     workers = {row["job"]: row["worker"] for row in by_job}
     assert workers["greet-typescript"].startswith("typescript-")
     assert workers["count-greetings"].startswith("demo-")

@@ -12,7 +12,8 @@ from headway_clock import utc_now
 from headway_contract import decode, encode, event, subjects
 from headway_contract.lifecycle import LeaseClaimed, RunCompleted, RunsCompleted
 from headway_contract.work import RetryPolicy
-from headway_dispatcher.gate import gate
+from headway_dispatcher import events
+from headway_dispatcher.settings import DispatcherSettings
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.publish import publish
 from support import typescript
@@ -33,7 +34,7 @@ ALL_SETTLED = "SELECT bool_and(state = 'settled') FROM dispatcher.work_queue"
 RUNS = """
     SELECT work_queue.input, metadata.state, metadata.failure ->> 'kind' AS kind,
            work_queue.attempts
-    FROM dispatcher.metadata JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
+    FROM dispatcher.run AS metadata JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
     ORDER BY work_queue.input, metadata.created_at
 """
 
@@ -66,9 +67,9 @@ async def test_runs_of_a_lease_go_one_after_the_other_and_share_messages(world, 
     await world.until(ALL_SETTLED)
     assert begun(processes.folder) == list(range(30))
     assert await runs(world) == [(number, "completed", None, 1) for number in range(30)]
-    unstarted = "SELECT count(*) FROM dispatcher.metadata WHERE started_at IS NULL"
+    unstarted = "SELECT count(*) FROM dispatcher.run WHERE started_at IS NULL"
     assert await world.value(unstarted) == 0, "each completion reports its start"
-    outputs = await world.rows("SELECT run_id, output FROM dispatcher.metadata")
+    outputs = await world.rows("SELECT run_id, output FROM dispatcher.run")
     assert {row["run_id"]: row["output"] for row in outputs} == {
         ordered.run: number for number, ordered in enumerate(made.runs)
     }
@@ -99,7 +100,7 @@ async def test_the_gate_packs_short_runs_and_their_completions_arrive(world, pro
         await queue(world, input=number, retry=RETRIED, not_before=soon)
     await world.until("SELECT count(*) = 60 FROM dispatcher.work_queue WHERE state = 'settled'")
     assert await runs(world) == [(number, "completed", None, 1) for number in range(60)]
-    leases = await world.value("SELECT count(DISTINCT lease_id) FROM dispatcher.metadata")
+    leases = await world.value("SELECT count(DISTINCT lease_id) FROM dispatcher.run")
     assert leases <= 45, "30 of one run each, and few of the others"
     packed = await world.value(
         "SELECT sum(jsonb_array_length(data -> 'runs')) FROM dispatcher.history WHERE type = $1",
@@ -117,7 +118,7 @@ async def test_runs_behind_a_slow_one_are_handed_back_and_run_elsewhere(
     world, processes, monkeypatch
 ):
     """The slow body goes on; the others complete before it, in leases of their own."""
-    monkeypatch.setattr(gate, "HAND_BACK_SECONDS", 0.3)
+    monkeypatch.setattr(events, "HAND_BACK_SECONDS", 0.3)
     await start(world, processes, WORKER_SLOTS="2", HOLD="0")
     async with world.database.transaction() as connection:
         await connection.execute(
@@ -129,13 +130,12 @@ async def test_runs_behind_a_slow_one_are_handed_back_and_run_elsewhere(
         await queue(world, input=number, retry=RETRIED, not_before=soon) for number in range(8)
     ]
     await world.until("SELECT count(*) = 7 FROM dispatcher.work_queue WHERE state = 'settled'")
-    in_progress = "SELECT work_id FROM dispatcher.metadata WHERE state = 'in_progress'"
+    in_progress = "SELECT work_id FROM dispatcher.run WHERE state = 'in_progress'"
     assert await world.value(in_progress) == slow
     handed_back = await world.rows(
-        "SELECT lease_id, started_at FROM dispatcher.metadata"
-        " WHERE failure ->> 'kind' = 'handed_back'"
+        "SELECT lease_id, started_at FROM dispatcher.run WHERE failure ->> 'kind' = 'handed_back'"
     )
-    of_slow = await world.value("SELECT lease_id FROM dispatcher.metadata WHERE work_id = $1", slow)
+    of_slow = await world.value("SELECT lease_id FROM dispatcher.run WHERE work_id = $1", slow)
     assert {tuple(row) for row in handed_back} == {(of_slow, None)}
     again = await world.rows("SELECT attempts, outcome FROM dispatcher.work_queue WHERE runs = 2")
     assert [tuple(row) for row in again] == [(1, "completed")] * len(handed_back)
@@ -249,7 +249,7 @@ async def test_when_contact_is_lost_the_job_decides(world, processes, policy):
     await until_logged(processes.folder, line)
     await world.dispatcher(orphan_timeout_seconds=60)
     if policy == "stop":
-        kind = "SELECT failure ->> 'kind' FROM dispatcher.metadata WHERE state = 'failed'"
+        kind = "SELECT failure ->> 'kind' FROM dispatcher.run WHERE state = 'failed'"
         assert await world.until(kind) == "lost_contact"
     await world.until(ALL_SETTLED)
     rows = await world.rows("SELECT attempts, runs, outcome FROM dispatcher.work_queue")
@@ -264,7 +264,7 @@ async def test_who_has_lost_contact_claims_nothing_that_would_have_to_stop(world
     for _ in range(2):
         await queue(world, job="ts-waits-once", input=60)
     await until_logged(processes.folder, "begun")
-    await world.until("SELECT count(*) = 2 FROM dispatcher.metadata")
+    await world.until("SELECT count(*) = 2 FROM dispatcher.run")
     await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
     for service in world.services:
         await service.stop()
@@ -291,7 +291,7 @@ async def until_logged(folder: Path, words: str) -> None:
 
 
 async def test_only_the_latest_renewal_of_a_lease_is_republished(world, processes, monkeypatch):
-    monkeypatch.setattr(gate, "renew_seconds", lambda settings: 0.2)
+    monkeypatch.setattr(DispatcherSettings, "renew_seconds", property(lambda _: 0.2))
     await start(world, processes)
     work = await queue(world, job="ts-slow", cancel_grace_seconds=5)
     renewals = "SELECT count(*) FROM dispatcher.history WHERE type = 'headway.lease.renewed.v1'"
@@ -334,7 +334,7 @@ async def test_a_body_wakes_dormant_dependents(world, processes):
         await headway.trigger("parent")
     await world.until_settled(at_least=5)
     activations = await world.value(
-        "SELECT activations FROM dispatcher.metadata WHERE job = 'ts-activates'"
+        "SELECT activations FROM dispatcher.run WHERE job = 'ts-activates'"
     )
     assert sorted((item["manifest"], item["key"], str(item["input"])) for item in activations) == [
         ("archive", "", "None"),
@@ -342,7 +342,7 @@ async def test_a_body_wakes_dormant_dependents(world, processes):
         ("mail", "1", "1"),
         ("mail", "mine", "unawaited"),
     ]
-    noted = await world.rows("SELECT output FROM dispatcher.metadata WHERE job = 'note'")
+    noted = await world.rows("SELECT output FROM dispatcher.run WHERE job = 'note'")
     assert sorted(str(row["output"]) for row in noted) == [
         *("1", "None", "unawaited", "{'day': 'monday'}"),
     ]
@@ -355,11 +355,9 @@ async def test_a_refused_activation_that_is_not_awaited_fails_the_run(world, pro
     await world.scheduler(app)
     async with world.client() as headway:
         await headway.trigger("parent")
-    failed = "SELECT count(*) FROM dispatcher.metadata WHERE state = 'failed'"
+    failed = "SELECT count(*) FROM dispatcher.run WHERE state = 'failed'"
     await world.until(failed)
-    [failure] = await world.rows(
-        "SELECT failure FROM dispatcher.metadata ORDER BY created_at LIMIT 1"
-    )
+    [failure] = await world.rows("SELECT failure FROM dispatcher.run ORDER BY created_at LIMIT 1")
     assert failure["failure"]["kind"] == "ActivationRefused"
     assert failure["failure"]["kinds"] == ["Error"]
     assert "nobody" in failure["failure"]["message"]

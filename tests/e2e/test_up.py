@@ -109,7 +109,7 @@ async def check_data_for_every_page(connection) -> None:
         "SELECT external_id FROM scheduler.manifest WHERE next_due_at < now() AND wake_at > now()"
     )
     assert len(await found("SELECT fingerprint FROM dispatcher.dead_letter")) == 2
-    assert await found("SELECT DISTINCT state FROM dispatcher.metadata") == {
+    assert await found("SELECT DISTINCT state FROM dispatcher.run") == {
         *("completed", "failed", "cancelled"),
     }
     assert await found("SELECT reason FROM dispatcher.waiting") >= {"group_disabled", "no_worker"}
@@ -155,8 +155,8 @@ async def test_a_terminal_shows_a_live_view_and_gets_its_cursor_back(used_place)
     assert json.loads(await process.stdout.read())["runs_completed"] >= 1, drawn
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)
     # The view is erased before a line of the worker, and drawn again below it.
-    assert re.search(r"\x1b\[2Khello from a job\r\n\r\n\x1b\[1m1 manifest", drawn), drawn
-    for words in ("1 manifest ", " running ", " completed ", " failed", "next due", "latest runs"):
+    assert re.search(r"\x1b\[2Khello from a job\r\n\r\n\x1b\[1mheadway", drawn), drawn
+    for words in ("1 manifest ", "1 worker", " completed, ", "passes: all keep up", "NEXT FIRES"):
         assert words in plain
     assert drawn.count("\x1b[?25l") == drawn.count("\x1b[?25h") == 1
     # A run in progress may still print a line; the view is gone.
@@ -242,7 +242,7 @@ async def test_a_worker_that_has_drained_is_started_again(place, database_url, n
         await up.until_logged("hello from a job")
         [before] = await client.workers()
         await client.drain(before.worker)
-        await up.until_logged("the worker has drained; restarting it")
+        await up.until_logged("worker ended; restarting")
 
         async def another_lives() -> bool:
             return any(worker.worker != before.worker for worker in await client.workers())
@@ -289,7 +289,7 @@ async def test_a_worker_command_is_restarted_and_stopped_with_its_children(
     command = f"{sys.executable} {other}"
     async with place.up("--worker-command", command, **urls) as up:
         await up.until_logged(f"other worker on {nats_url}")
-        [entry] = [line for line in up.log.splitlines() if "worker command ended" in line]
+        [entry] = [line for line in up.log.splitlines() if "worker ended" in line]
         assert all(words in entry for words in (command, "exit code 3", "0.5")), entry
         await up.until(lambda: any(line.count("child") for line in place.left_behind()), "a child")
         up.process.send_signal(signal.SIGINT)
@@ -316,7 +316,7 @@ async def test_an_app_in_yaml_needs_a_worker_command(place, world):
     assert "name the program that does, as in --worker-command" in up.log
     command = f"{sys.executable} {Path(__file__).parent / 'bare_worker.py'} echo bare-1"
     async with place.up("--json", "--worker-command", command, **urls) as up:
-        await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
+        await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'completed'")
         up.process.send_signal(signal.SIGINT)
         assert await up.end(within=60) == 0, up.log
         report = await up.report()

@@ -18,7 +18,7 @@ from headway_scheduler.store import OUTBOX
 from headway_service_kit.settings import InvalidSettings, read
 from support.cadences import when_made_due
 from support.invariants import check_invariants
-from support.world import until
+from support.world import STREAMS, until
 
 pytestmark = pytest.mark.long
 
@@ -87,11 +87,11 @@ async def test_a_full_event_stream_makes_workers_wait_and_run_nothing_twice(worl
         await may_end.wait()
 
     await world.provision()
-    await ensure_consumer(world.broker, job_consumer("job"))
+    await ensure_consumer(world.broker, job_consumer("job", STREAMS))
     await world.dispatcher(provision="manual")
     await world.worker(app)
     await world.fire(app)
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'in_progress'")
     info = await stream_info(world.broker, subjects.EVENTS_STREAM)
     await set_most_bytes(world, subjects.EVENTS_STREAM, info["state"]["bytes"])
     caplog.set_level(logging.INFO)
@@ -101,11 +101,11 @@ async def test_a_full_event_stream_makes_workers_wait_and_run_nothing_twice(worl
         return "event not stored" in caplog.text and "Refused" in caplog.text
 
     await until(refused, within=10, what="the outcome is refused")
-    assert await world.value("SELECT state FROM dispatcher.metadata") == "in_progress"
+    assert await world.value("SELECT state FROM dispatcher.run") == "in_progress"
     await set_most_bytes(world, subjects.EVENTS_STREAM, 64 * 1024**2)
     await world.until_settled()
     assert len(bodies) == 1
-    assert await world.value("SELECT state FROM dispatcher.metadata") == "completed"
+    assert await world.value("SELECT state FROM dispatcher.run") == "completed"
     await check_invariants(world.database)
 
 
@@ -121,8 +121,8 @@ async def test_only_an_answer_with_a_sequence_means_stored(world, reply):
 async def test_the_settings_that_keep_messages(world):
     """Each of these has a trap behind it; docs/reliability.md names them."""
     await world.provision()
-    await ensure_consumer(world.broker, job_consumer("job"))
-    for wanted in [*consumers(), job_consumer("job")]:
+    await ensure_consumer(world.broker, job_consumer("job", STREAMS))
+    for wanted in [*consumers(STREAMS), job_consumer("job", STREAMS)]:
         found = (await consumer_info(world.broker, wanted.stream, wanted.name))["config"]
         assert found["ack_policy"] == "explicit"
         assert found["max_deliver"] == -1, "who gives up on a message decides that here"
@@ -162,7 +162,7 @@ async def test_the_smallest_streams_that_are_accepted_work(world):
     await world.worker(app)
     await world.fire(app)
     await world.until_settled(at_least=24, within=90)
-    assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 24
+    assert await world.value("SELECT count(*) FROM dispatcher.run") == 24
 
 
 def test_smaller_streams_are_refused():

@@ -77,13 +77,13 @@ async def project(world, clock) -> None:
 async def check_times(world):
     """The run's times are in order, history has the same, and a rebuild changes nothing."""
     await check_invariants(world.database)
-    [row] = await world.rows("SELECT * FROM dispatcher.metadata")
+    [row] = await world.rows("SELECT * FROM dispatcher.run")
     assert row["created_at"] <= row["started_at"] <= row["finished_at"]
     assert (await verify(world.database)).differences == []
     await world.value("UPDATE dispatcher.witness SET last_heard_at = now() - interval '1 h'")
     await world.value("DELETE FROM dispatcher.metadata")
     assert (await rebuild(world.database)).added == {"metadata": 1}
-    assert await world.rows("SELECT * FROM dispatcher.metadata") == [row]
+    assert await world.rows("SELECT * FROM dispatcher.run") == [row]
     return row
 
 
@@ -131,7 +131,7 @@ async def test_a_worker_whose_clock_is_wrong(world, order, start, end):
 async def test_an_outcome_that_is_earlier_than_its_start_by_the_worker_s_clock(world, order):
     """The clock of the worker was set back while the body ran, by less than the run's age."""
     run = order.runs[0].run
-    made_at = await world.value("SELECT created_at FROM dispatcher.metadata")
+    made_at = await world.value("SELECT created_at FROM dispatcher.run")
     await tell(world, order, RunStarted, at=made_at + timedelta(milliseconds=2), run=run)
     await project(world, DATABASE_CLOCK)
     await tell(world, order, RunCompleted, at=made_at + timedelta(milliseconds=1), run=run)
@@ -144,10 +144,10 @@ async def test_an_outcome_that_is_earlier_than_its_start_by_the_worker_s_clock(w
 
 async def test_an_end_that_is_heard_before_a_later_start(world, order):
     run = order.runs[0].run
-    made_at = await world.value("SELECT created_at FROM dispatcher.metadata")
+    made_at = await world.value("SELECT created_at FROM dispatcher.run")
     await tell(world, order, RunFailed, at=made_at + BEHIND, run=run, failure={"kind": "Fatal"})
     await project(world, DATABASE_CLOCK)
-    assert await world.value("SELECT finished_at FROM dispatcher.metadata") == made_at
+    assert await world.value("SELECT finished_at FROM dispatcher.run") == made_at
     await tell(world, order, RunStarted, at=made_at + timedelta(milliseconds=1), run=run)
     await project(world, DATABASE_CLOCK)
     row = await check_times(world)

@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 from headway_clock import monotonic
-from headway_postgres_kit import Database, DatabaseUnavailable, hot_connections
+from headway_postgres_kit import Database, DatabaseUnavailable
 from headway_postgres_kit import database as database_module
 from support.apps import ticking
 from support.invariants import check_invariants
@@ -111,7 +111,7 @@ async def test_a_server_that_hangs_is_given_up_and_named(quick, proxy):
 
 
 async def test_a_pool_that_is_used_up_is_an_outage_and_not_a_hang(database_url, monkeypatch):
-    monkeypatch.setattr(hot_connections, "_ACQUIRE_SECONDS", 0.3)
+    monkeypatch.setattr(database_module, "_ACQUIRE_SECONDS", 0.3)
     small = await Database.connect(database_url, name="small", max_connections=1)
     async with small.acquire():
         with pytest.raises(DatabaseUnavailable, match="no answer"):
@@ -146,7 +146,7 @@ async def test_services_say_so_and_go_on_when_it_answers_again(world, proxy, dir
     dispatcher = await world.dispatcher(database_answer_seconds=ANSWER, orphan_timeout_seconds=3)
     worker = await world.worker(app)
     scheduler = await world.scheduler(app, database_answer_seconds=ANSWER)
-    completed = "SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'"
+    completed = "SELECT count(*) FROM dispatcher.run WHERE state = 'completed'"
     await world.until(completed)
 
     proxy.stall(direction, new_ones_too=True)

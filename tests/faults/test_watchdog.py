@@ -40,13 +40,13 @@ def app():
 
 
 async def completed(world) -> int:
-    return await world.value("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
+    return await world.value("SELECT count(*) FROM dispatcher.run WHERE state = 'completed'")
 
 
 async def goes_on(world, within: float = LONG) -> None:
     """Work completes; what was on its way when a connection died comes again after 30 s."""
     await world.until(
-        "SELECT count(*) >= $1 FROM dispatcher.metadata WHERE state = 'completed'",
+        "SELECT count(*) >= $1 FROM dispatcher.run WHERE state = 'completed'",
         await completed(world) + 2,
         within=within,
     )

@@ -42,7 +42,7 @@ SETTLED = """
 """
 # Work of which the records say that its body ran, or may have run, more than once.
 RECORDED_AGAIN = """
-    SELECT DISTINCT work_id FROM dispatcher.metadata
+    SELECT DISTINCT work_id FROM dispatcher.run
     WHERE reissued > 0 OR begun_elsewhere > 0 OR attempt > 1
        OR failure ->> 'kind' IN ('orphaned', 'undelivered', 'worker_stopped', 'lost_contact')
 """

@@ -60,7 +60,7 @@ async def test_an_async_body_activates(world, scheduler):
     [requested] = await scheduler.events(ActivationRequested)
     assert (requested.manifest_id, requested.work, requested.round) == (MANIFEST, settled.work, 1)
     assert (requested.run, requested.activations) == (settled.run, [MAIL])
-    stored = await world.value("SELECT activations FROM dispatcher.metadata")
+    stored = await world.value("SELECT activations FROM dispatcher.run")
     assert stored == [{"manifest": "mail", "key": "", "input": {"day": "monday"}}]
 
 
@@ -180,7 +180,7 @@ async def test_an_activation_that_is_not_awaited_is_published_and_its_error_rais
 
     settled = await run(world, scheduler, job)
     assert settled.activations == [MAIL]
-    failure = await world.value("SELECT failure FROM dispatcher.metadata WHERE state = 'failed'")
+    failure = await world.value("SELECT failure FROM dispatcher.run WHERE state = 'failed'")
     assert (failure["kind"], failure["message"]) == (
         "ActivationRefused",
         "mail: no such dependent",
@@ -256,7 +256,7 @@ async def test_without_a_scheduler_the_run_fails_and_is_tried_again(world, monke
 
     settled = await run(world, scheduler, job)
     assert (settled.outcome, settled.runs, settled.activations) == ("completed", 2, [MAIL])
-    failure = await world.value("SELECT failure FROM dispatcher.metadata WHERE state = 'failed'")
+    failure = await world.value("SELECT failure FROM dispatcher.run WHERE state = 'failed'")
     assert failure["kind"] == ActivationUnavailable.__name__
     assert "no scheduler answered 2 times whether parent may activate" in failure["message"]
 
@@ -337,7 +337,7 @@ async def test_activations_are_republished_after_the_stream_was_purged(world, sc
 
     settled = await run(world, scheduler, job)
     assert settled.outcome == "completed"
-    stored = await world.value("SELECT jsonb_array_length(activations) FROM dispatcher.metadata")
+    stored = await world.value("SELECT jsonb_array_length(activations) FROM dispatcher.run")
     assert stored == 5
     assert len(settled.activations) == 2, "as many as fit; each was also published on its own"
     assert len(await scheduler.events(ActivationRequested)) == 5

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 
 import pytest
-from headway.worker import lease_runner
+from headway.worker import lease_runner, leases
 from headway.worker.leases import Lease
 from headway_contract import subjects
 from headway_contract.work import RetryPolicy
@@ -23,7 +23,7 @@ async def states(world) -> list[tuple]:
     """Return input, state, failure kind, attempts and exclusivity of every run, by input."""
     rows = await world.rows(
         "SELECT work_queue.input, metadata.state, metadata.failure ->> 'kind' AS kind,"
-        " work_queue.attempts, work_queue.exclusive_lease FROM dispatcher.metadata"
+        " work_queue.attempts, work_queue.exclusive_lease FROM dispatcher.run AS metadata"
         " JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id"
         " ORDER BY work_queue.input, metadata.created_at"
     )
@@ -43,9 +43,7 @@ async def test_runs_go_one_after_the_other_and_share_messages(world):
     assert bodies.begun == list(range(30))
     rows = await world.rows("SELECT outcome FROM dispatcher.work_queue")
     assert Counter(row["outcome"] for row in rows) == {"completed": 29, "dead_lettered": 1}
-    starts = await world.value(
-        "SELECT count(*) FROM dispatcher.metadata WHERE started_at IS NOT NULL"
-    )
+    starts = await world.value("SELECT count(*) FROM dispatcher.run WHERE started_at IS NOT NULL")
     assert starts == 30, "each start is published"
     stored = (await stream_info(world.broker, subjects.EVENTS_STREAM))["state"]["last_seq"]
     assert stored < 30, "a message carries 2.5 events or more on average"
@@ -107,16 +105,14 @@ async def test_a_lost_worker_costs_an_attempt_only_of_runs_that_had_begun(world)
     works = await queue_many(world, 4, retry=PATIENT)
     await order(world, works)
     await bodies.until_begun(1)
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'in_progress'")
 
     async def no_beat() -> None:
         return None
 
     zombie.heartbeats.beat = no_beat
     zombie._free = 0
-    await world.until(
-        "SELECT count(*) = 3 FROM dispatcher.metadata WHERE state = 'failed'", within=30
-    )
+    await world.until("SELECT count(*) = 3 FROM dispatcher.run WHERE state = 'failed'", within=30)
     bodies.hold.clear()
     await world.worker(bodies.app(), worker_name="healthy")
     await until_all_settled(world)
@@ -130,7 +126,7 @@ async def test_a_lost_worker_costs_an_attempt_only_of_runs_that_had_begun(world)
         (3, "completed", None, 1, True),
     ]
     leases = await world.rows(
-        "SELECT count(*) AS runs FROM dispatcher.metadata GROUP BY lease_id ORDER BY 1"
+        "SELECT count(*) AS runs FROM dispatcher.run GROUP BY lease_id ORDER BY 1"
     )
     assert [row["runs"] for row in leases] == [1, 1, 1, 4], "each is ordered again on its own"
     bodies.release.set()
@@ -138,13 +134,13 @@ async def test_a_lost_worker_costs_an_attempt_only_of_runs_that_had_begun(world)
 
 
 async def test_a_run_that_does_not_end_recalls_the_others_uncounted(world, monkeypatch):
-    monkeypatch.setattr("headway.worker.execution.Execution.stop", lambda *_: None)
+    monkeypatch.setattr(lease_runner, "monotonic", lambda: 0.0)
     bodies = Bodies(hold={0})
     await world.dispatcher(heartbeat_seconds=0.5, orphan_timeout_seconds=2)
     await world.worker(bodies.app(), drain_seconds=0.1)
-    works = await queue_many(world, 3)
-    await order(world, works, patience=0.5)
-    await world.until("SELECT count(*) = 3 FROM dispatcher.metadata WHERE state = 'failed'")
+    works = await queue_many(world, 3, timeout_seconds=0.1, cancel_grace_seconds=0.1)
+    await order(world, works)
+    await world.until("SELECT count(*) = 3 FROM dispatcher.run WHERE state = 'failed'")
     bodies.release.set()
     await until_all_settled(world)
     first = {number: kind for number, _, kind, *_ in reversed(await states(world)) if kind}
@@ -193,7 +189,7 @@ async def test_a_worker_that_drains_sends_a_heartbeat_at_once(world):
 
 
 async def test_large_outputs_are_published_in_several_messages(world, monkeypatch):
-    monkeypatch.setattr(lease_runner, "LINGER_SECONDS", 3600.0)
+    monkeypatch.setattr(leases, "LINGER_SECONDS", 3600.0)
     output = "x" * 120_000
 
     async def job(ctx, number: int):
@@ -202,9 +198,7 @@ async def test_large_outputs_are_published_in_several_messages(world, monkeypatc
     await world.serve(app_with(job))
     await order(world, await queue_many(world, 12))
     await until_all_settled(world)
-    rows = await world.rows(
-        "SELECT state, length(output #>> '{}') AS size FROM dispatcher.metadata"
-    )
+    rows = await world.rows("SELECT state, length(output #>> '{}') AS size FROM dispatcher.run")
     assert [tuple(row) for row in rows] == [("completed", len(output))] * 12
     assert await world.value("SELECT count(*) FROM dispatcher.lease") == 1
     await check_invariants(world.database)
@@ -221,7 +215,7 @@ async def test_runs_that_end_during_a_publish_are_published_next(world, monkeypa
 
     monkeypatch.setattr(Lease, "publish", slowly)
     # Freeze the clock, so that the runs never wait for the publish.
-    monkeypatch.setattr(lease_runner, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(leases, "monotonic", lambda: 0.0)
     bodies = Bodies(hold={2})
 
     async def job(ctx, number: int):
@@ -251,7 +245,7 @@ async def test_no_body_begins_after_the_lease_is_lost(world, monkeypatch):
         await published.wait()
 
     async def lost(self, *events):
-        self.lost = True
+        self.lose()
         published.set()
         return "lost"
 
@@ -272,7 +266,7 @@ async def test_a_lease_is_republished_after_the_stream_was_purged(world, held):
     works = await queue_many(world, 4)
     await order(world, works)
     await bodies.until_begun(held)
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'in_progress'")
     await world.broker.api(f"STREAM.PURGE.{subjects.EVENTS_STREAM}")
     bodies.release.set()
     await until_all_settled(world)

@@ -7,8 +7,7 @@ import threading
 import msgspec
 import pytest
 from headway import App, retry
-from headway.worker import execution, runtime
-from headway.worker.execution import Execution
+from headway.worker import lease_runner, runtime
 from headway_contract import subjects
 from headway_jetstream_kit.provisioning import stream_info
 from support.cadences import when_made_due
@@ -30,8 +29,8 @@ async def run_once(world, app: App, **settings) -> dict:
     await world.worker(app)
     await world.until("SELECT count(*) FROM dispatcher.worker")
     await world.fire(app)
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE finished_at IS NOT NULL")
-    row = (await world.rows("SELECT * FROM dispatcher.metadata"))[0]
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE finished_at IS NOT NULL")
+    row = (await world.rows("SELECT * FROM dispatcher.run"))[0]
     await check_invariants(world.database)
     return row
 
@@ -75,8 +74,15 @@ async def half(ctx):
     return output
 
 
+def forgotten(ctx):
+    return rubbish(ctx)
+
+
 async def rubbish(ctx):
     return msgspec.Raw(b"{rubbish")
+
+
+FORGOTTEN = "the body returned a coroutine, which never ran: forgot await?"
 
 
 @pytest.mark.parametrize(
@@ -85,6 +91,7 @@ async def rubbish(ctx):
         (mute, "Mute", "its text is not available: SystemExit"),
         (half, "output_not_json", "Struct field 'whole' is unset"),
         (rubbish, "output_not_json", "JSON is malformed: expected '\"' (byte 1)"),
+        (forgotten, "output_not_json", FORGOTTEN),
         (empty_next, "RuntimeError", "StopIteration()"),
         (exits, "RuntimeError", "SystemExit(3)"),
         (exits_too, "RuntimeError", "SystemExit: 3"),
@@ -94,6 +101,7 @@ async def rubbish(ctx):
         "mute",
         "half-an-output",
         "rubbish",
+        "forgotten-await",
         "stop-iteration",
         "plain-exit",
         "async-exit",
@@ -129,7 +137,7 @@ async def test_a_plain_function_fails_if_no_thread_can_start(world, monkeypatch)
     def full(*_):
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(execution, "run_in_thread", full)
+    monkeypatch.setattr(lease_runner, "run_in_thread", full)
     row = await run_once(world, app_with(lambda ctx: None), orphan_timeout_seconds=600)
     assert row["failure"]["message"] == "can't start new thread"
 
@@ -159,8 +167,13 @@ async def test_an_async_body_that_ignores_its_cancellation_times_out(world):
 
 async def test_a_run_that_its_worker_cannot_end_is_taken_away(world, monkeypatch):
     """The worker sends heartbeats, but its run is past its timeout and grace."""
-    monkeypatch.setattr(Execution, "stop", lambda *_: None)
-    monkeypatch.setattr("headway_dispatcher.gate.gate._LENIENCE", 0.3)
+    monkeypatch.setattr(lease_runner, "monotonic", lambda: 0.0)
+    monkeypatch.setattr("headway_dispatcher.gate.orders._LENIENCE", 0.3)
+    await world.value(
+        "CREATE OR REPLACE FUNCTION dispatcher.max_run_seconds(terms jsonb)"
+        " RETURNS double precision LANGUAGE sql IMMUTABLE AS"
+        " 'SELECT 0.2::double precision + 0.1::double precision + 0.3::double precision'"
+    )
     release = asyncio.Event()
 
     async def endless(ctx):
@@ -235,7 +248,7 @@ async def test_a_full_job_does_not_starve_the_others(world):
     await world.until("SELECT count(*) = 2 FROM dispatcher.worker")
     await world.fire(app)
     await world.until(
-        "SELECT count(*) FROM dispatcher.metadata WHERE job = 'quick' AND state = 'completed'"
+        "SELECT count(*) FROM dispatcher.run WHERE job = 'quick' AND state = 'completed'"
     )
     await world.until("SELECT count(*) FROM dispatcher.waiting WHERE reason = 'workers_full'")
     release.set()

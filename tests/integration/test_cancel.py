@@ -115,7 +115,7 @@ async def test_a_long_async_body_is_stopped(world, scheduler):
     settled = await scheduler.until_settled(work)
     assert (settled.outcome, settled.reason, settled.attempts) == ("cancelled", "enough", 1)
     assert stopped.is_set()
-    row = (await world.rows("SELECT state, cancel_reason FROM dispatcher.metadata"))[0]
+    row = (await world.rows("SELECT state, cancel_reason FROM dispatcher.run"))[0]
     assert (row["state"], row["cancel_reason"]) == ("cancelled", "enough")
     await check_invariants(world.database)
 
@@ -182,7 +182,7 @@ async def test_a_cancel_is_pushed_and_repeated_in_every_heartbeat_reply(world, s
 
     await world.broker.client.subscribe(subjects.cancel("w1"), cb=on_push)
     work = await scheduler.queue()
-    run = await world.until("SELECT run_id FROM dispatcher.metadata WHERE state = 'in_progress'")
+    run = await world.until("SELECT run_id FROM dispatcher.run WHERE state = 'in_progress'")
     lease = await world.value("SELECT id FROM dispatcher.lease")
     await scheduler.cancel(work, reason="stop it")
     push = await asyncio.wait_for(pushed.get(), 10)
@@ -208,7 +208,7 @@ async def test_a_run_that_fails_after_the_request_is_not_tried_again(world, sche
     worker = await world.serve(app_with(job))
     worker._obey = worker.heartbeats.obey = lambda instructions: None
     work = await scheduler.queue()
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'in_progress'")
     await scheduler.cancel(work, reason="too late")
     await world.until(
         "SELECT count(*) FROM dispatcher.work_queue WHERE cancel_requested_at IS NOT NULL"
@@ -216,7 +216,7 @@ async def test_a_run_that_fails_after_the_request_is_not_tried_again(world, sche
     fail.set()
     settled = await scheduler.until_settled(work)
     assert (settled.outcome, settled.reason, settled.attempts) == ("cancelled", "too late", 1)
-    assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 1
+    assert await world.value("SELECT count(*) FROM dispatcher.run") == 1
     await check_invariants(world.database)
 
 
@@ -230,7 +230,7 @@ async def test_a_run_that_completes_after_the_request_is_completed(world, schedu
     worker = await world.serve(app_with(job))
     worker._obey = worker.heartbeats.obey = lambda instructions: None
     work = await scheduler.queue()
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'in_progress'")
     await scheduler.cancel(work)
     await scheduler.until_taken_in()
     go_on.set()

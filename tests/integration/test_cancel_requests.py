@@ -60,7 +60,7 @@ async def test_waiting_work_never_starts_and_a_run_is_asked_to_stop(world, clien
     assert await world.value("SELECT outcome FROM scheduler.occurrence") == "cancelled"
     await world.worker(app_with(forever))
     await client.trigger("m")
-    run = await world.until("SELECT run_id FROM dispatcher.metadata WHERE state='in_progress'")
+    run = await world.until("SELECT run_id FROM dispatcher.run WHERE state='in_progress'")
     result = await client.cancel(run, reason="enough")
     assert (result.result, result.id, result.run) == ("asked_to_stop", run, run)
     await world.until_settled(at_least=2)
@@ -87,7 +87,7 @@ async def test_an_old_run_that_is_over_does_not_end_the_next_attempt(world, clie
 
     await world.serve(app_with(broken))
     await world.fire(app_with(broken))
-    run = await world.until("SELECT run_id FROM dispatcher.metadata WHERE state = 'failed'")
+    run = await world.until("SELECT run_id FROM dispatcher.run WHERE state = 'failed'")
     await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE state = 'waiting'")
     result = await client.cancel(run)
     assert (result.result, result.outcome) == ("already_settled", "failed")
@@ -113,7 +113,7 @@ async def test_work_that_is_still_on_its_way_never_starts(world, client):
     await world.scheduler()
     await world.worker(app_with(idle))
     await world.until_settled()
-    assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 0
+    assert await world.value("SELECT count(*) FROM dispatcher.run") == 0
     await check_invariants(world.database)
 
 
@@ -128,13 +128,13 @@ async def test_without_a_dispatcher_the_cancel_is_recorded_and_applied_later(wor
     await world.dispatcher()
     await world.until_settled()
     assert await world.value("SELECT outcome FROM scheduler.occurrence") == "cancelled"
-    assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 0
+    assert await world.value("SELECT count(*) FROM dispatcher.run") == 0
 
 
 async def test_a_manifest_cancel_ends_its_work_and_its_pending_trigger(world, client):
     app = app_with(forever, overlap="queue_one", manifests=("m", "other"))
     await world.run(app)
-    await world.until("SELECT count(*) = 2 FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await world.until("SELECT count(*) = 2 FROM dispatcher.run WHERE state = 'in_progress'")
     assert (await client.trigger("m")).result == "owed"
     answer = await client.cancel_manifest("m", reason="stop it all")
     assert (answer.counts, answer.dropped) == ({"asked_to_stop": 1}, 1)
@@ -160,7 +160,7 @@ async def test_a_groups_work_ends_with_or_without_a_manifest(world, client):
     await world.dispatcher(max_active=3)
     await world.worker(app)
     await world.fire(app)
-    await world.until("SELECT count(*) = 3 FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await world.until("SELECT count(*) = 3 FROM dispatcher.run WHERE state = 'in_progress'")
     without_manifest = WorkQueued(
         work=uuid4(),
         group="ops",
@@ -263,7 +263,7 @@ class TestUnprocessedEnqueuedWork:
         [row] = await world.rows("SELECT * FROM dispatcher.work_queue")
         assert (row["id"], row["outcome"], row["cancel_reason"]) == (work, "cancelled", "typo")
         assert await self.enqueue(world, key="k") == work, "its key is used"
-        assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 0
+        assert await world.value("SELECT count(*) FROM dispatcher.run") == 0
         [kept] = await world.rows(
             "SELECT source, data FROM scheduler.history WHERE type = 'headway.work.cancel_asked.v1'"
         )
@@ -300,7 +300,7 @@ class TestUnprocessedEnqueuedWork:
         await world.until_settled()
         [row] = await world.rows("SELECT id, outcome FROM dispatcher.work_queue")
         assert tuple(row) == (work, "cancelled")
-        assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 0
+        assert await world.value("SELECT count(*) FROM dispatcher.run") == 0
         await check_invariants(world.database)
 
     async def test_a_cancel_of_refused_work_names_the_remedy(self, world, client):

@@ -71,7 +71,7 @@ async def test_a_disabled_manifest_holds_its_waiting_work_until_it_is_enabled(wo
     await client.disable(waiting)
     await world.until("SELECT reason = 'manifest_disabled' FROM dispatcher.waiting")
     bodies.go.set()
-    await world.until("SELECT count(*) = 1 FROM dispatcher.metadata WHERE state = 'completed'")
+    await world.until("SELECT count(*) = 1 FROM dispatcher.run WHERE state = 'completed'")
     assert await world.value("SELECT reason FROM dispatcher.waiting") == "manifest_disabled"
     await client.enable(waiting)
     await world.until_settled(at_least=2)
@@ -171,7 +171,7 @@ async def test_the_operators_limits_of_a_job_override_the_code_until_reset(world
     await world.worker(app)
     await world.make_due()
     await world.scheduler(app)
-    await world.until("SELECT count(*) = 2 FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await world.until("SELECT count(*) = 2 FROM dispatcher.run WHERE state = 'in_progress'")
     bodies.go.set()
     await world.until_settled(at_least=4)
     assert bodies.most == 2

@@ -1,4 +1,4 @@
-"""Hot connections: they are reused without the pool while they are healthy."""
+"""Connections of the pool: they are reused while they are healthy."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 import pytest_asyncio
-from headway_postgres_kit import Database, DatabaseUnavailable, hot_connections
+from headway_postgres_kit import Database, DatabaseUnavailable
 from support.world import until
 
 pytestmark = pytest.mark.thorough
@@ -51,7 +51,7 @@ async def test_waiting_users_get_the_next_free_connection(pool):
     assert pool.connections_in_use == 0
 
 
-async def test_a_connection_with_an_error_returns_to_the_pool(pool):
+async def test_a_failed_transaction_is_rolled_back(pool):
     with pytest.raises(asyncpg.DivisionByZeroError):
         async with pool.acquire() as connection:
             await connection.execute("BEGIN; SELECT 1 / 0")
@@ -60,7 +60,7 @@ async def test_a_connection_with_an_error_returns_to_the_pool(pool):
         assert await connection.fetchval("SELECT 1") == 1
 
 
-async def test_a_connection_in_a_transaction_is_not_reused(pool):
+async def test_a_transaction_that_was_left_open_is_rolled_back(pool):
     async with pool.acquire() as connection:
         await connection.execute("BEGIN; CREATE TEMPORARY TABLE left_behind ()")
     async with pool.acquire() as connection:
@@ -82,29 +82,6 @@ async def test_a_terminated_connection_is_replaced(pool, database):
     await until(works_again, within=5, what="another connection")
 
 
-async def test_idle_connections_return_to_the_pool(pool, monkeypatch):
-    monkeypatch.setattr(hot_connections, "_IDLE_SECONDS", 0.01)
-    async with pool.acquire(), pool.acquire():
-        assert pool.connections_in_use == 2
-    assert len(pool._hot) == 2
-
-    async def are_back() -> bool:
-        return len(pool._hot) == 0 and pool.connections_in_use == 0
-
-    await until(are_back, within=5, what="connections back in the pool")
-    assert await pid(pool)
-
-
-async def test_a_recently_used_connection_stays_hot(pool):
-    async with pool.acquire(), pool.acquire():
-        pass
-    pool._hot._release_idle()
-    wanted = await pid(pool)
-    pool._hot._release_idle()
-    assert len(pool._hot) == 1
-    assert await pid(pool) == wanted
-
-
 async def test_closing_ends_as_soon_as_the_last_connection_is_free(pool):
     async with pool.acquire():
         closing = asyncio.create_task(pool.close())
@@ -112,4 +89,3 @@ async def test_closing_ends_as_soon_as_the_last_connection_is_free(pool):
         assert not closing.done()
     # Well below the five seconds after which `close` terminates connections.
     await asyncio.wait_for(closing, 3)
-    assert len(pool._hot) == 0

@@ -13,12 +13,14 @@ import httpx
 import pytest
 import pytest_asyncio
 from headway_clock import utc_now
-from headway_console.access.guards import RouteUndeclared, check_declared
 from headway_console.access.sessions import sign_in_path
-from headway_console.access.tokens import as_yaml, new_token
+from headway_console.access.tokens import Tokens, new_token, token_as_yaml
+from headway_console.settings import ConsoleSettings
+from headway_console.wiring import ConsoleService, console_application
 from headway_contract.http import ROLES
 from headway_service_kit.health import AddressInUse
-from litestar import Litestar, get
+from litestar import get
+from litestar.routes import HTTPRoute
 from support.consoles import LOCAL, Console, local_link, run_console
 from support.issuer import CLIENT, SECRET, TestIssuer, run_issuer
 
@@ -355,13 +357,34 @@ async def test_every_response_has_security_headers(console):
             assert (await client.get(path)).status_code == 200, path
 
 
-def test_the_console_does_not_start_with_a_route_without_a_role():
+async def test_every_route_declares_a_role(console):
+    settings = ConsoleSettings(database_url="", nats_url="")
+    app = console_application(settings, console.service, Tokens(None))
+    declared = {
+        (route.path, method): handler.opt.get("role")
+        for route in app.routes
+        if isinstance(route, HTTPRoute)
+        for handler in route.route_handlers
+        for method in handler.http_methods - {"OPTIONS"}
+    }
+    assert len(declared) > 90
+    assert set(declared.values()) == {"viewer", "operator", "admin", "anyone"}
+
+
+async def test_a_route_without_a_role_is_refused(console):
     @get("/open", sync_to_thread=False)
     def undeclared() -> str:
         return "ok"
 
-    with pytest.raises(RouteUndeclared, match="GET /open"):
-        check_declared(Litestar([undeclared], openapi_config=None))
+    settings = ConsoleSettings(database_url="", nats_url="")
+    token, entry = new_token("ada", "admin")
+    service = ConsoleService(console.service.database, console.service.broker)
+    app = console_application(settings, service, Tokens(None, (entry,)))
+    app.register(undeclared)
+    options = {"base_url": "http://c", "headers": {"Authorization": f"Bearer {token}"}}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), **options) as web:
+        assert (await web.get("/open")).status_code == 403
+        assert (await web.get(f"{API}/me")).status_code == 200
 
 
 async def test_a_port_in_use_is_reported(console, database_url, nats_url, tmp_path):
@@ -373,5 +396,5 @@ async def test_a_port_in_use_is_reported(console, database_url, nats_url, tmp_pa
 
 def test_a_token_is_not_stored():
     token, entry = new_token("bot", "operator")
-    assert token.removeprefix("headway_") not in as_yaml(entry)
+    assert token.removeprefix("headway_") not in token_as_yaml(entry)
     assert len(token) > 40

@@ -47,7 +47,6 @@ WRONG = [
     ("GET", "/enqueued?cursor=bm9wZQ", {}, 422, "invalid cursor"),
     ("GET", f"/runs?cursor={GROUPS}", {}, 422, "another list"),
     ("GET", f"/runs?cursor={NO_RUN}", {}, 422, "start without"),
-    ("GET", f"/runs?work={UUID(int=0)}&job=sync", {}, 422, "work: it cannot be combined with job"),
     ("GET", "/events?since=0", {}, 422, "since: invalid time '0'"),
     ("GET", "/events?since=2027-03-28T03:15:00", {}, 422, "since: "),
     ("POST", "/resume", {"json": {"manifests": ["a\x00"]}}, 422, "manifests"),

@@ -4,14 +4,13 @@ from uuid import UUID
 
 ID = UUID(int=7)
 CHANGES = [
-    "/runs/cancel",
-    f"/runs/{ID}/cancel",
     f"/runs/{ID}/again",
     "/work/cancel",
-    f"/work/{ID}/cancel",
     "/dead-letters/change",
     f"/dead-letters/{ID}/retry",
-    f"/dead-letters/{ID}/acknowledge",
+    "/manifests/bulk",
+    "/groups/bulk",
+    "/workers/drain",
     "/dead-letters/canary",
     f"/dead-letters/canary/{ID}/stop",
 ]
@@ -26,10 +25,10 @@ async def test_a_viewer_changes_nothing(console):
 
 
 WRONG = [
-    ("/runs/cancel", {}, 422, "nothing is checked"),
-    ("/runs/cancel", {"id": "seven"}, 422, "invalid id"),
+    ("/work/cancel", {}, 422, "nothing is selected"),
+    ("/work/cancel", {"id": "seven"}, 422, "invalid id"),
     (f"/runs/{ID}/again", {}, 404, "there is no run"),
-    ("/dead-letters/change", {"action": "retry"}, 422, "nothing is checked"),
+    ("/dead-letters/change", {"action": "retry"}, 422, "nothing is selected"),
     ("/dead-letters/change", {"action": "retry-all"}, 422, "names no failure"),
     ("/dead-letters/change", {"action": "burn"}, 422, "unknown action"),
     ("/dead-letters/canary", {}, 422, "names no failure"),
@@ -45,10 +44,12 @@ async def test_invalid_forms_are_refused_with_the_reason(console):
 
 
 WRONG_QUERIES = [
-    ("/runs?state=lost", 422, "is not one of"),
+    ("/runs?state=lost", 422, "use 'cancelled' or 'completed'"),
+    ("/manifests?state=lost", 422, "use 'blocked' or 'disabled'"),
+    ("/events?accepted=maybe", 422, "use true or false"),
     ("/runs?since=yesterday", 422, "invalid time"),
     ("/runs?cursor=nonsense", 422, "invalid cursor"),
-    ("/events?work=seven", 422, "invalid id"),
+    ("/events?work=seven", 422, "use a UUID"),
     (f"/runs/{ID}", 404, "there is no run"),
     (f"/work/{ID}", 404, "knows no work or run"),
     (f"/dead-letters/{ID}", 404, "there is no dead letter"),

@@ -38,6 +38,9 @@ async def test_manifests_are_made_and_changed_at_run_time(world, console):
             ({"job": "sync", "daily": "03:15", "input": "text"}, 422, "does not fit job 'sync'"),
             ({"job": "nobody", "daily": "03:15"}, 422, "which is not declared"),
             ({"job": "sync", "weekday": "monday"}, 422, "unknown field `weekday`"),
+            ({"job": "sync", "daily": 5}, 422, "daily 5 is not valid: use text such as '03:15'"),
+            ({"job": "sync", "every": {"hours": "x"}, "priority": 99}, 422, "hours 'x' is not"),
+            ({"job": "sync", "every": {"hours": "x"}, "priority": 99}, 422, "priority 99 is not"),
         ):
             reply = await client.put(path, json=body)
             assert (reply.status_code, words in reply.json()["detail"]) == (status, True), (
@@ -120,3 +123,14 @@ async def test_a_file_is_planned_and_applied(world, console):
     async with console.signed_in("admin") as client:
         applied = await client.post("/api/v1/apply/yaml", json={"yaml": FILE})
         assert applied.json()["created"] == ["invoices"]
+
+
+async def test_a_plan_counts_the_fire_times_that_it_does_not_show(console, world):
+    await world.scheduler(tick="off")
+    async with console.signed_in("operator") as client:
+        page = await client.post("/plan", data={"text": FILE, "days": "30"})
+        assert page.text.count("appears</span>") == 20
+        assert "… and 10 more." in page.text
+        page = await client.post("/plan", data={"text": FILE, "days": "7"})
+        assert page.text.count("appears</span>") == 7
+        assert " more." not in page.text

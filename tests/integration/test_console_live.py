@@ -32,7 +32,8 @@ async def test_the_page_of_a_run_is_notified_of_its_log_and_its_end(world, conso
     async with world.client("ada") as client_of_ada:
         triggered = await client_of_ada.trigger("archive")
     run = await world.until(
-        "SELECT run_id FROM dispatcher.metadata WHERE work_id = $1 AND progress IS NOT NULL",
+        "SELECT run_id FROM dispatcher.run JOIN dispatcher.run_report USING (run_id)"
+        " WHERE work_id = $1 AND progress IS NOT NULL",
         triggered.work,
     )
     async with (
@@ -85,4 +86,4 @@ async def test_the_overview_counts_workers_by_the_orphan_timeout(
         console.signed_in("viewer") as client,
     ):
         page = (await client.get("/")).text
-    assert f"<strong>{alive}</strong> workers" in page
+    assert f"<strong>{alive}</strong> worker{'s' if alive != 1 else ''}," in page

@@ -57,11 +57,11 @@ async def test_a_refusal_is_shown_once_on_the_next_page(console, world):
         page = await client.get("/plan", headers=HTML)
         csrf = page.text.partition('name="csrf" value="')[2].partition('"')[0]
         sent = await client.post(
-            "/schedules/nothing/switch",
-            data={"csrf": csrf, "enabled": "yes"},
+            "/manifests/bulk",
+            data={"csrf": csrf, "id": "nothing", "action": "enable", "back": "/manifests"},
             headers={"Origin": console.url, **HTML},
         )
-        assert (sent.status_code, sent.headers["location"]) == (303, "/schedules/nothing")
+        assert (sent.status_code, sent.headers["location"]) == (303, "/manifests")
         following = await client.get("/plan", headers=HTML)
         assert 'class="flash bad"' in following.text
         assert "nothing" in following.text

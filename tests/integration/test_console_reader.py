@@ -116,7 +116,7 @@ async def test_a_second_database_grants_the_role_too(postgres):
     for url in (await postgres.new_database(), await postgres.new_database()):
         reader = await connect_reader(url)
         async with reader.acquire() as connection:
-            assert await connection.fetchval("SELECT count(*) FROM dispatcher.metadata") == 0
+            assert await connection.fetchval("SELECT count(*) FROM dispatcher.run") == 0
         await reader.close()
         await postgres.drop(url)
 

@@ -88,7 +88,10 @@ async def settled(world):
     await world.make_due("fine-1", "fine-2", "bad-1", "slow-1")
     await world.scheduler(app)
     async with world.client() as client:
-        await world.until("SELECT progress IS NOT NULL FROM dispatcher.metadata WHERE job = 'slow'")
+        await world.until(
+            "SELECT progress IS NOT NULL FROM dispatcher.run"
+            " JOIN dispatcher.run_report USING (run_id) WHERE job = 'slow'"
+        )
         await client.trigger("slow-1")  # skipped, because it is in progress
         yield client, world
         may_end.set()
@@ -97,7 +100,7 @@ async def settled(world):
 class TestLists:
     async def test_runs_are_listed_and_filtered(self, settled, reader):
         client, world = settled
-        await world.until("SELECT count(*) = 5 FROM dispatcher.metadata WHERE finished_at NOTNULL")
+        await world.until("SELECT count(*) = 5 FROM dispatcher.run WHERE finished_at NOTNULL")
 
         async def found(**filters) -> set[tuple[str | None, str, int]]:
             page = await page_of_runs(reader, RunFilter(**filters))
@@ -132,7 +135,7 @@ class TestLists:
     async def test_a_run_is_read_in_full(self, settled, reader):
         client, world = settled
         await world.until(
-            "SELECT count(*) = 2 FROM dispatcher.metadata WHERE job = 'flaky'"
+            "SELECT count(*) = 2 FROM dispatcher.run WHERE job = 'flaky'"
             " AND finished_at IS NOT NULL"
         )
         await world.until("SELECT count(*) = 4 FROM dispatcher.run_log")
@@ -250,8 +253,8 @@ class TestLists:
         full = await read_manifest(reader, "after-fine")
         status = (await client.manifest("after-fine")).status
         assert full.status.depends_on == status.depends_on == "fine-1"
-        assert [node.external_id for node in full.family.nodes] == ["fine-1", "after-fine"]
-        [parent, child] = full.family.nodes
+        assert [node.external_id for node in full.family] == ["fine-1", "after-fine"]
+        [parent, child] = full.family
         assert (child.id, child.depends_on) == (status.id, parent.id)
         sources = {
             setting.name: setting.source
@@ -324,7 +327,7 @@ class TestLists:
 
     async def test_the_overview_and_the_system(self, settled, reader):
         _, world = settled
-        await world.until("SELECT count(*) = 5 FROM dispatcher.metadata WHERE finished_at NOTNULL")
+        await world.until("SELECT count(*) = 5 FROM dispatcher.run WHERE finished_at NOTNULL")
         await world.until(
             "SELECT (SELECT count(*) FROM scheduler.work) = 1"
             " AND NOT EXISTS (SELECT FROM scheduler.outbox)"
@@ -355,7 +358,7 @@ class TestLists:
 
     async def test_events_are_followed_and_none_is_missed(self, settled, reader):
         client, world = settled
-        await world.until("SELECT count(*) = 5 FROM dispatcher.metadata WHERE finished_at NOTNULL")
+        await world.until("SELECT count(*) = 5 FROM dispatcher.run WHERE finished_at NOTNULL")
         numbers = await read_position(reader, now=utc_now())
         filters = EventFilter(type=("run.*", "work.settled"), job="fine")
         work = (await client.trigger("fine-2")).work

@@ -29,7 +29,7 @@ class TestSlots:
         ops.mended.set()
         ops.hold.clear()
         other = await ops.queue(manifest_id=manifest, manifest="m")
-        await ops.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state='in_progress'")
+        await ops.world.until("SELECT count(*) FROM dispatcher.run WHERE state='in_progress'")
         [result] = await ops.client.retry(letter)
         assert (result.result, str(other) in result.text) == ("waits", True)
         [again] = await ops.client.retry(letter)
@@ -41,7 +41,7 @@ class TestSlots:
         await ops.until_outcome(work, "completed")
         assert await ops.client.dead_letters() == []
         rows = await ops.world.rows(
-            "SELECT work_id, started_at, finished_at FROM dispatcher.metadata ORDER BY started_at"
+            "SELECT work_id, started_at, finished_at FROM dispatcher.run ORDER BY started_at"
         )
         assert [row["work_id"] for row in rows] == [work, other, work]
         assert rows[1]["finished_at"] <= rows[2]["started_at"], "one after the other"
@@ -68,7 +68,7 @@ class TestSlots:
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.work)")
         fixed.set()
         assert (await client.trigger("m")).result == "queued"
-        await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state='in_progress'")
+        await world.until("SELECT count(*) FROM dispatcher.run WHERE state='in_progress'")
         assert (await client.trigger("m")).result == "owed", "the next work waits"
         [result] = await client.retry(letter)
         assert result.result == "waits"
@@ -128,7 +128,7 @@ class TestSlots:
         ops.mended.set()
         ops.hold.clear()
         await ops.queue(manifest_id=manifest, manifest="m")
-        await ops.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state='in_progress'")
+        await ops.world.until("SELECT count(*) FROM dispatcher.run WHERE state='in_progress'")
         answers = await ops.client.retry(letters[0][1], letters[1][1])
         assert [result.result for result in answers] == ["waits", "waits"]
         [away] = await ops.client.acknowledge(letters[0][1], note="by hand")
@@ -194,7 +194,7 @@ class TestSlots:
         letter = await world.until("SELECT id FROM dispatcher.dead_letter")
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.work)")
         await client.trigger("m")
-        await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state='in_progress'")
+        await world.until("SELECT count(*) FROM dispatcher.run WHERE state='in_progress'")
         assert [result.result for result in await client.retry(letter)] == ["waits"]
         cancel = client.cancel_manifest("m") if whole == "manifest" else client.cancel_group("ops")
         answer = await cancel
@@ -215,7 +215,7 @@ class TestSlots:
         for work, _ in letters:
             await ops.until_outcome(work, "completed")
         overlapping = await ops.world.value(
-            "SELECT count(*) FROM dispatcher.metadata AS first JOIN dispatcher.metadata AS other"
+            "SELECT count(*) FROM dispatcher.run AS first JOIN dispatcher.run AS other"
             " ON first.run_id < other.run_id AND first.started_at < other.finished_at"
             " AND other.started_at < first.finished_at"
         )

@@ -143,7 +143,7 @@ async def test_concurrent_requests_resolve_a_letter_once(ops, acts):
     assert set(answers) - set(done) == {f"already_{done[0]}"}
     if done == ["retried"]:
         await ops.until_outcome(work, "completed")
-    assert await ops.world.value("SELECT count(*) FROM dispatcher.metadata") == (
+    assert await ops.world.value("SELECT count(*) FROM dispatcher.run") == (
         2 if done == ["retried"] else 1
     )
     events = "SELECT count(*) FROM dispatcher.history WHERE type LIKE 'headway.dead_letter.%'"
@@ -289,7 +289,7 @@ async def test_under_concurrent_actions_two_rounds_never_overlap(ops, seed):
         await ops.world.until(waits)
         await ops.world.until(settled)
     overlapping = await ops.world.rows(
-        "SELECT first.run_id FROM dispatcher.metadata AS first JOIN dispatcher.metadata AS other"
+        "SELECT first.run_id FROM dispatcher.run AS first JOIN dispatcher.run AS other"
         " ON first.manifest_id = other.manifest_id AND first.run_id <> other.run_id"
         " AND first.created_at < other.finished_at AND other.created_at < first.finished_at"
     )

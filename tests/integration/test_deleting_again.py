@@ -123,9 +123,9 @@ async def test_the_console_offers_a_delete_only_for_undeclared_manifests(world, 
     await world.declare(app_with("y"), prune="keep")
     await world.scheduler(tick="off")
     async with console.signed_in("admin") as web:
-        pages = [await web.get(f"/schedules/{name}") for name in ("x", "y")]
+        pages = [await web.get(f"/manifests/{name}") for name in ("x", "y")]
         assert ["/delete" in page.text for page in pages] == [True, False]
         for words in ("x: will be deleted when", "x&#39;: it was deleted at "):
-            reply = await web.post("/schedules/x/delete")
-            assert (reply.status_code, reply.headers["location"]) == (303, "/schedules")
-            assert words in (await web.get("/schedules")).text
+            reply = await web.post("/manifests/x/delete")
+            assert (reply.status_code, reply.headers["location"]) == (303, "/manifests")
+            assert words in (await web.get("/manifests")).text

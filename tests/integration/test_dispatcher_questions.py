@@ -32,7 +32,7 @@ async def test_work_runs_and_workers_are_read(world, client, nats_url):
     await world.dispatcher(max_active=2)
     await world.worker(app, worker_name="w1", worker_slots=4)
     await world.fire(app)
-    await world.until("SELECT count(*) = 2 FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await world.until("SELECT count(*) = 2 FROM dispatcher.run WHERE state = 'in_progress'")
     await world.until("SELECT reason = 'global_cap' FROM dispatcher.waiting")
     found = await client.works()
     assert len(found) == 3
@@ -55,7 +55,7 @@ async def test_work_runs_and_workers_are_read(world, client, nats_url):
     [run] = await client.runs(manifest="m1")
     full = await client.run(run.run)
     assert (full.output, full.input, full.status.state) == ("m1", {"name": "m1"}, "completed")
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'failed'")
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'failed'")
     [failed] = await client.runs(state="failed", job="job", worker="w1")
     details = await client.run(failed.run)
     assert (details.failure.kind, failed.failure_message) == ("ValueError", "boom")
@@ -63,6 +63,7 @@ async def test_work_runs_and_workers_are_read(world, client, nats_url):
     assert (work.status.work, work.status.manifest) == (failed.work, "m0")
     assert [run.run for run in work.runs] == [failed.run]
     assert [run.run for run in await client.runs(work=failed.work)] == [failed.run]
+    assert await client.runs(work=failed.work, job="another") == []
     for ask in (client.work, client.run, client.dead_letter):
         with pytest.raises(RequestFailed, match="no"):
             await ask(uuid4())

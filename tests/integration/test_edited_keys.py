@@ -34,8 +34,7 @@ class Shop:
 
     async def keys(self, work) -> list[str]:
         rows = await self.world.rows(
-            "SELECT concurrency_key FROM dispatcher.metadata WHERE work_id = $1"
-            " ORDER BY created_at",
+            "SELECT concurrency_key FROM dispatcher.run WHERE work_id = $1 ORDER BY created_at",
             work,
         )
         return [row["concurrency_key"] for row in rows]
@@ -59,7 +58,7 @@ async def test_a_retry_has_the_key_of_its_edited_input(shop, world, client, orig
         work = (await client.trigger("m")).work
     letter = await world.until("SELECT id FROM dispatcher.dead_letter")
     await client.enqueue("sync", {"id": 8})
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'in_progress'")
     with pytest.raises(RequestFailed, match=r"\{input.id\} is missing"):
         await client.retry(letter, input={"name": "x"})
     [result] = await client.retry(letter, input={"id": 8})
@@ -78,7 +77,7 @@ async def test_a_retry_that_waits_for_its_slot_has_the_key_of_its_edited_input(s
     letter = await world.until("SELECT id FROM dispatcher.dead_letter")
     await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.work)")
     await client.trigger("m", input={"id": 9})
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'in_progress'")
     [result] = await client.retry(letter, input={"id": 8})
     assert result.result == "waits"
     shop.release.set()
@@ -110,9 +109,9 @@ async def test_the_page_refuses_an_input_without_a_key_and_keeps_the_text(
     letter = await world.until("SELECT id FROM dispatcher.dead_letter")
     before = await tables(world)
     async with console.signed_in("operator") as person:
-        for path, status in (("check", 200), ("retry", 422)):
-            sent = {"input": '{"name": "somebody"}'}
-            page = await person.post(f"/dead-letters/{letter}/{path}", data=sent, headers=HTML)
+        for path, status in (("/inputs/check", 200), (f"/dead-letters/{letter}/retry", 422)):
+            sent = {"job": "sync", "group": "ops", "input": '{"name": "somebody"}'}
+            page = await person.post(path, data=sent, headers=HTML)
             assert page.status_code == status
             assert "{input.id} is missing" in page.text
         assert "somebody" in page.text

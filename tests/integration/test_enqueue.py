@@ -9,7 +9,7 @@ import headway
 import pytest
 import pytest_asyncio
 from headway import App
-from headway_cli.serve.services import apply_migrations
+from headway_cli.serve.servers import apply_migrations
 from headway_contract import decode
 from headway_contract.work import RetryPolicy, WorkQueued
 from headway_postgres_kit import Database

@@ -23,7 +23,7 @@ class TestThroughAllServices:
             await application.execute("INSERT INTO orders VALUES (7)")
             work = await headway.enqueue(application, "mail", 7, key="order-7")
         await world.until_settled()
-        [run] = await world.rows("SELECT work_id, output FROM dispatcher.metadata")
+        [run] = await world.rows("SELECT work_id, output FROM dispatcher.run")
         assert tuple(run) == (work, {"order": 7, "manifest": None})
         await check_invariants(world.database)
 

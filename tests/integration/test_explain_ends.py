@@ -6,8 +6,8 @@ import pytest
 from headway_contract.work import RetryPolicy
 from headway_contract.work_queue import CancelRequest, NamedWork, WorkQuestion
 from headway_dispatcher.letters import letters
+from headway_dispatcher.operate import explain as explanations
 from headway_dispatcher.operate.cancel import cancel as cancel_work
-from headway_dispatcher.operate.explain import Explanations
 from headway_dispatcher.store import read_times
 from support.gates import SECOND, START, Gates, work
 
@@ -25,8 +25,9 @@ async def gates(database, clock):
 
 
 async def explain(gates: Gates, work_id):
-    desk = Explanations(gates.database, None, gates.settings)
-    return await desk.answer(WorkQuestion(work=work_id))
+    return await explanations.explain(
+        gates.database, None, gates.settings, WorkQuestion(work=work_id)
+    )
 
 
 async def cancel(gates: Gates, **named) -> None:

@@ -7,7 +7,7 @@ import pytest
 from headway_contract.fields import Rate
 from headway_contract.work import GroupChanged, JobChanged
 from headway_contract.work_queue import ExplainWorkAnswer, WorkQuestion
-from headway_dispatcher.operate.explain import Explanations
+from headway_dispatcher.operate import explain as explanations
 from support.gates import SECOND, START, Gates, SetClock, work
 
 pytestmark = pytest.mark.thorough
@@ -21,8 +21,9 @@ async def gates(database, clock):
 
 
 async def explain(gates: Gates, queued) -> ExplainWorkAnswer:
-    desk = Explanations(gates.database, None, gates.settings)
-    return await desk.answer(WorkQuestion(work=queued.work))
+    return await explanations.explain(
+        gates.database, None, gates.settings, WorkQuestion(work=queued.work)
+    )
 
 
 def numbered(number: int, **fields):

@@ -8,7 +8,7 @@ from headway import App, RequestFailed
 from headway_contract.fields import Rate
 from headway_contract.work import GroupChanged, ManifestChanged
 from headway_contract.work_queue import ExplainWorkAnswer, WorkQuestion
-from headway_dispatcher.operate.explain import Explanations
+from headway_dispatcher.operate import explain as explanations
 from support.cadences import when_made_due
 from support.gates import START, Gates, work
 
@@ -25,8 +25,9 @@ async def gates(database, clock):
 
 
 async def explain(gates: Gates, work_id) -> ExplainWorkAnswer:
-    desk = Explanations(gates.database, None, gates.settings)
-    return await desk.answer(WorkQuestion(work=work_id))
+    return await explanations.explain(
+        gates.database, None, gates.settings, WorkQuestion(work=work_id)
+    )
 
 
 async def test_a_full_group_names_its_holders_and_the_work_ahead(gates, clock):
@@ -53,10 +54,7 @@ async def test_an_estimate_uses_the_duration_of_recent_runs(gates, clock):
     works = [work(queued_at=START - (9 - n) * SECOND) for n in range(3)]
     await gates.queue(*works)
     await gates.drain()
-    await gates.execute(
-        "UPDATE dispatcher.metadata SET started_at = created_at,"
-        " start_heard_at = created_at, state = 'in_progress'"
-    )
+    await gates.begin(works[0].work)
     clock.at = START + 30 * SECOND
     await gates.end()
     await gates.drain()

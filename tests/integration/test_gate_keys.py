@@ -12,8 +12,8 @@ from headway_contract.work import (
     WorkCancelRequested,
 )
 from headway_contract.work_queue import WorkQuestion
+from headway_dispatcher.operate import explain as explanations
 from headway_dispatcher.operate.cancel import request_cancels
-from headway_dispatcher.operate.explain import Explanations
 from headway_dispatcher.runs.settle import Changes
 from support.gates import SECOND, START, Gates, bring_forward, switch, waiting_reasons, work
 from support.invariants import broken_invariants
@@ -22,8 +22,9 @@ pytestmark = pytest.mark.thorough
 
 
 async def explain(gates: Gates, queued):
-    desk = Explanations(gates.database, None, gates.settings)
-    return await desk.answer(WorkQuestion(work=queued.work))
+    return await explanations.explain(
+        gates.database, None, gates.settings, WorkQuestion(work=queued.work)
+    )
 
 
 CLOSED = {

@@ -43,7 +43,8 @@ async def test_runs_of_a_short_job_share_an_order(gates):
     assert {run.work for run in runs} >= {queued.work for queued in works}
     assert await gates.value(
         "SELECT bool_and(history.lease_id = metadata.lease_id AND history.run_id IS NOT NULL)"
-        " AND count(*) = 6 FROM dispatcher.history JOIN dispatcher.metadata USING (run_id)"
+        " AND count(*) = 6 FROM dispatcher.history_event AS history"
+        " JOIN dispatcher.run AS metadata USING (run_id)"
     )
 
 

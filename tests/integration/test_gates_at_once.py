@@ -74,7 +74,7 @@ async def test_twenty_dispatchers_with_a_cap_of_one_never_have_two_active(
     # Runs are sequential: each began after the previous run had ended.
     assert await gates.value(
         "SELECT bool_and(created_at >= before) FROM (SELECT created_at, lag(finished_at)"
-        " OVER (ORDER BY created_at) AS before FROM dispatcher.metadata) AS runs"
+        " OVER (ORDER BY created_at) AS before FROM dispatcher.run) AS runs"
     )
 
 
@@ -162,7 +162,7 @@ async def test_random_limits_with_several_gates(database, database_url, seed):
     for name, count in rates.items():
         if count is not None:
             rows = await gates.rows(
-                "SELECT created_at FROM dispatcher.metadata WHERE group_name = $1", name
+                "SELECT created_at FROM dispatcher.run WHERE group_name = $1", name
             )
             times = [row["created_at"] for row in rows]
             length = timedelta(seconds=period)

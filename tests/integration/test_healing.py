@@ -51,7 +51,7 @@ class TestWork:
         ops.mended.set()
         ops.hold.clear()
         done = await ops.queue(manifest_id=manifest, manifest="m")
-        await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+        await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'in_progress'")
         second = await ops.queue(manifest_id=manifest, manifest="m")
         await ops.until_outcome(second, "coalesced")
         ops.hold.set()
@@ -264,7 +264,7 @@ class TestRequests:
         await world.dispatcher()
         await world.until_settled()
         assert await world.value("SELECT outcome FROM dispatcher.work_queue") == "cancelled"
-        assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 0
+        assert await world.value("SELECT count(*) FROM dispatcher.run") == 0
 
     async def test_a_lost_bring_forward_request_is_republished_once(self, world, client, waiting):
         [row] = await world.rows("SELECT external_id FROM scheduler.manifest")
@@ -290,7 +290,7 @@ class TestRequests:
         answer = await ask(world, works=[outstanding])
         assert answer.not_brought_forward == answer.not_cancelled == [waiting]
         await world.beat("idle")
-        await world.until("SELECT count(*) FROM dispatcher.metadata")
+        await world.until("SELECT count(*) FROM dispatcher.run")
         answer = await ask(world, works=[outstanding])
         assert (answer.not_brought_forward, answer.not_cancelled) == ([], [waiting])
 

@@ -29,7 +29,7 @@ class TestOrders:
         await purge(world, subjects.RUNS_STREAM)
         await world.worker(app)
         await world.until_settled()
-        [row] = await world.rows("SELECT state, reissued, attempt FROM dispatcher.metadata")
+        [row] = await world.rows("SELECT state, reissued, attempt FROM dispatcher.run")
         assert tuple(row) == ("completed", 1, 1)
         await check_invariants(world.database)
 
@@ -53,7 +53,7 @@ class TestOrders:
             assert await stored() == 0
         # After the orphan timeout without a heartbeat that lists it, it may be published again.
         await until(stored, within=10, what="the order is back")
-        await world.until("SELECT reissued = 1 FROM dispatcher.metadata")
+        await world.until("SELECT reissued = 1 FROM dispatcher.run")
 
     async def test_publishing_an_order_that_is_still_stored_has_no_effect(self, world, app):
         await world.dispatcher()
@@ -67,7 +67,7 @@ class TestOrders:
             await asyncio.sleep(0.3)
         info = await world.broker.api(f"STREAM.INFO.{subjects.RUNS_STREAM}")
         assert info["state"]["messages"] == 1
-        assert await world.value("SELECT reissued FROM dispatcher.metadata") == 0
+        assert await world.value("SELECT reissued FROM dispatcher.run") == 0
 
     async def test_a_worker_republishes_a_lost_outcome_and_runs_nothing_twice(self, world):
         app = App("test")
@@ -90,7 +90,7 @@ class TestOrders:
             await world.broker.api(f"STREAM.DELETE.{stream}")
         await world.dispatcher(orphan_timeout_seconds=3)
         await world.until_settled(within=30)
-        [row] = await world.rows("SELECT state, output, reissued FROM dispatcher.metadata")
+        [row] = await world.rows("SELECT state, output, reissued FROM dispatcher.run")
         assert tuple(row) == ("completed", "once", 1)
         assert len(begun) == 1
         await check_invariants(world.database)

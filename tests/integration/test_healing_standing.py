@@ -89,7 +89,7 @@ class TestBlocks:
         )
         await world.scheduler(**QUICK)
         await world.until("SELECT blocked_by <> $1 FROM scheduler.manifest", letter)
-        assert await world.value("SELECT count(*) FROM dispatcher.metadata WHERE round = 2") == 1
+        assert await world.value("SELECT count(*) FROM dispatcher.run WHERE round = 2") == 1
         [row] = await world.rows("SELECT settled_round, outcome FROM scheduler.occurrence")
         assert tuple(row) == (2, "dead_lettered")
 

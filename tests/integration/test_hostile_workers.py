@@ -60,8 +60,8 @@ async def test_a_forged_revocation_does_not_take_a_lease_away(desk, stranger, fe
     assert await lease.publish(done) == "stored"
     if not projected:
         await desk.world.dispatcher(orphan_timeout_seconds=600)
-    await desk.world.until("SELECT output FROM dispatcher.metadata WHERE state = 'completed'")
-    assert await desk.world.value("SELECT count(*) FROM dispatcher.metadata") == 1
+    await desk.world.until("SELECT output FROM dispatcher.run WHERE state = 'completed'")
+    assert await desk.world.value("SELECT count(*) FROM dispatcher.run") == 1
     await check_invariants(desk.world.database)
 
 
@@ -107,7 +107,7 @@ async def test_a_kind_of_the_dispatcher_s_own_is_refused_and_the_worker_warned(d
     await desk.world.until(
         "SELECT count(*) FROM dispatcher.history WHERE refusal = 'reserved_kind'"
     )
-    assert await desk.world.value("SELECT state FROM dispatcher.metadata") == "in_progress"
+    assert await desk.world.value("SELECT state FROM dispatcher.run") == "in_progress"
     [warning] = (await desk.heartbeat("w1")).warnings
     assert (warning.lease, repr(kind) in warning.message) == (desk.order.lease, True)
     assert (await desk.heartbeat("w1", nonce="another")).warnings == []
@@ -161,7 +161,7 @@ async def test_an_unreadable_outcome_is_reported_to_its_worker_and_is_the_reason
     await world.until("SELECT count(*) = 2 FROM dispatcher.rejected")
     [warning] = (await desk.heartbeat("w1")).warnings
     assert f"message {answer.sequence} could not be read" in warning.message
-    failure = await world.until("SELECT failure FROM dispatcher.metadata WHERE state = 'failed'")
+    failure = await world.until("SELECT failure FROM dispatcher.run WHERE state = 'failed'")
     assert failure["kind"] == "orphaned"
     assert f"message {answer.sequence} could not be read" in failure["message"]
 
@@ -177,7 +177,7 @@ async def test_a_worker_that_names_a_lease_and_never_claims_it_loses_it(world):
 
     renewals = []
     beating = asyncio.create_task(beat())
-    failure = await world.until("SELECT failure FROM dispatcher.metadata WHERE state = 'failed'")
+    failure = await world.until("SELECT failure FROM dispatcher.run WHERE state = 'failed'")
     beating.cancel()
     assert failure["kind"] == "undelivered"
     assert renewals[0] == [], "its claim may still arrive"
@@ -195,7 +195,7 @@ async def test_the_reason_says_whether_a_worker_was_heard(world, heard):
     async def failure():
         if heard:
             await desk.heartbeat("w1")
-        return await world.value("SELECT failure FROM dispatcher.metadata WHERE state = 'failed'")
+        return await world.value("SELECT failure FROM dispatcher.run WHERE state = 'failed'")
 
     recorded = await until(failure, within=20, what="the lease is revoked")
     assert (recorded["kind"], kind in recorded["message"]) == ("orphaned", True)

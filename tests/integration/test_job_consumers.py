@@ -10,7 +10,7 @@ from headway_dispatcher.provisioning import job_consumer, streams
 from headway_jetstream_kit.provisioning import consumer_names, ensure_consumer, ensure_stream
 from headway_jetstream_kit.publish import publish
 from support.work_events import app_with, queue, until_run
-from support.world import until
+from support.world import STREAMS, until
 
 pytestmark = pytest.mark.thorough
 
@@ -59,7 +59,7 @@ async def test_a_worker_may_come_before_its_job_is_declared(world):
 
 
 async def test_a_deleted_consumer_comes_back_and_stray_consumers_go(world):
-    stray = job_consumer("left-over")
+    stray = job_consumer("left-over", STREAMS)
     await world.provision()
     await ensure_consumer(world.broker, stray)
     await world.dispatcher()
@@ -90,11 +90,7 @@ async def test_the_consumer_of_a_retired_job_is_deleted_with_its_last_work_and_c
 
 async def test_doctor_says_why_a_consumer_cannot_be_created(world):
     """If the stream is full of consumers, the operator sees the broker's error message."""
-    [runs] = [
-        stream
-        for stream in streams(replicas=1, max_bytes=64 * 1024**2)
-        if stream.name == subjects.RUNS_STREAM
-    ]
+    [runs] = [stream for stream in streams(STREAMS) if stream.name == subjects.RUNS_STREAM]
     full = msgspec.structs.replace(runs, config={**runs.config, "max_consumers": 1})
     await ensure_stream(world.broker, full)
     await world.dispatcher()

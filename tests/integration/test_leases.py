@@ -39,7 +39,7 @@ async def test_a_claim_whose_reply_was_lost_is_found_to_be_mine(desk):
     assert await again.claim() == "mine"
     done = again.event(RunCompleted(**again.credentials, run=desk.run))
     assert await again.publish(done) == "stored"
-    await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
+    await desk.world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'completed'")
     await check_invariants(desk.world.database)
 
 
@@ -53,7 +53,7 @@ async def test_an_outcome_whose_reply_was_lost_is_not_published_twice(desk):
     assert await lease.publish(done) == "stored"
     answer = await desk.ask("w1")
     assert answer.stored == [done.id]
-    await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
+    await desk.world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'completed'")
     assert [kind for kind, _ in await desk.history()].count("run.completed") == 1
 
 
@@ -74,13 +74,32 @@ async def test_the_answers_before_a_claim_and_after_the_end(desk):
 async def test_when_the_stream_lost_the_lease_its_owner_republishes_all_events(desk):
     lease = desk.lease("w1")
     await lease.claim()
-    await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await desk.world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'in_progress'")
     await desk.world.broker.api(f"STREAM.PURGE.{subjects.EVENTS_STREAM}")
     done = lease.event(RunCompleted(**lease.credentials, run=desk.run))
     assert await lease.publish(done) == "stored"
-    await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
+    await desk.world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'completed'")
     kinds = [kind for kind, _ in await desk.history()]
     assert kinds == ["run.dispatched", "lease.claimed", "run.started", "run.completed"]
+    await check_invariants(desk.world.database)
+
+
+async def test_a_finished_lease_restores_only_what_the_stream_lost(desk):
+    await desk.world.services[0].end_pass("projector")
+    lease = desk.lease("w1")
+    await lease.claim()
+    await lease.publish(lease.event(RunCompleted(**lease.credentials, run=desk.run)))
+    lease.forget_runs()
+    sequence = lease._sequence
+    assert await lease.restore()
+    assert lease._sequence == sequence, "nothing is missing"
+    await desk.world.broker.api(f"STREAM.PURGE.{subjects.EVENTS_STREAM}")
+    assert await lease.restore()
+    assert lease._sequence == sequence + 1, "claim, start and outcome go in one message"
+    await desk.world.services[0].stop()
+    assert not await lease.restore(), "nobody answers"
+    await desk.world.dispatcher(orphan_timeout_seconds=600)
+    await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
     await check_invariants(desk.world.database)
 
 
@@ -100,7 +119,7 @@ async def test_an_event_whose_reply_was_lost_is_republished_with_the_others(desk
     assert await lease.publish(done) == "stored"
     await desk.world.dispatcher(orphan_timeout_seconds=600)
     await desk.world.until(
-        "SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'", within=45
+        "SELECT count(*) FROM dispatcher.run WHERE state = 'completed'", within=45
     )
     assert ("run.activated", None) in await desk.history()
     await check_invariants(desk.world.database)
@@ -122,7 +141,7 @@ async def test_when_the_stream_went_back_its_owner_republishes_the_missing_event
     assert await lease.publish(done) == "stored"
     await desk.world.dispatcher(orphan_timeout_seconds=600)
     await desk.world.until(
-        "SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'", within=45
+        "SELECT count(*) FROM dispatcher.run WHERE state = 'completed'", within=45
     )
     kinds = [kind for kind, refusal in await desk.history() if refusal is None]
     assert kinds.count("run.activated") == kinds.count("run.completed") == 1
@@ -138,7 +157,7 @@ async def test_a_body_that_another_process_began_as_well_is_counted(desk):
     await desk.world.until(
         "SELECT count(*) = 6 FROM dispatcher.history WHERE lease_id = $1", desk.order.lease
     )
-    assert await desk.world.value("SELECT begun_elsewhere FROM dispatcher.metadata") == 1
+    assert await desk.world.value("SELECT begun_elsewhere FROM dispatcher.run") == 1
     doubts = await desk.world.rows(
         "SELECT data FROM dispatcher.history WHERE type = 'headway.run.in_doubt.v1'"
     )
@@ -159,7 +178,7 @@ async def test_events_may_arrive_in_any_order_and_any_number_of_times(desk):
     await desk.world.until(
         "SELECT count(*) = 4 FROM dispatcher.history WHERE lease_id = $1", desk.order.lease
     )
-    row = (await desk.world.rows("SELECT * FROM dispatcher.metadata"))[0]
+    row = (await desk.world.rows("SELECT * FROM dispatcher.run"))[0]
     assert (row["state"], row["worker"], row["host"]) == ("completed", "w1", "here")
     assert row["started_at"] is not None
     await check_invariants(desk.world.database)
@@ -214,7 +233,7 @@ async def test_late_events_of_a_run_reach_a_dead_letter_that_is_being_created(de
             "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
             " AND datname = current_database()"
         )
-    await desk.world.until("SELECT started_at IS NOT NULL FROM dispatcher.metadata")
+    await desk.world.until("SELECT started_at IS NOT NULL FROM dispatcher.run")
     [run] = await desk.world.value("SELECT runs FROM dispatcher.dead_letter")
     assert run["started_at"] is not None
     await check_invariants(desk.world.database)
@@ -243,7 +262,7 @@ async def test_forged_late_and_rival_events_are_refused_and_kept(desk):
         None,
         "run_ended",
     ]
-    assert await desk.world.value("SELECT output FROM dispatcher.metadata") == "first"
+    assert await desk.world.value("SELECT output FROM dispatcher.run") == "first"
     await check_invariants(desk.world.database)
 
 
@@ -257,7 +276,7 @@ async def test_an_unreadable_message_is_kept_with_its_bytes_and_the_flow_continu
     assert {row["subject"] for row in rows} == {subject}
     assert sorted(row["body"] for row in rows) == sorted(bodies)
     await desk.force("w1", RunCompleted(**desk.rights(), run=desk.run))
-    await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
+    await desk.world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'completed'")
     await check_invariants(desk.world.database, rejected=len(bodies))
 
 
@@ -322,7 +341,9 @@ async def test_progress_with_text_that_cannot_be_stored_is_kept(desk, text, show
         "SELECT ARRAY[to_jsonb(message), fields] FROM dispatcher.run_log"
     )
     assert (message, fields) == (shown, {shown: shown})
-    assert await desk.world.value("SELECT progress ->> 'message' FROM dispatcher.metadata") == shown
+    assert (
+        await desk.world.value("SELECT progress ->> 'message' FROM dispatcher.run_report") == shown
+    )
 
 
 async def test_a_heartbeat_reply_names_foreign_leases(desk):

@@ -21,10 +21,10 @@ async def test_a_schedule_fires_and_its_outcome_is_in_the_tables(world):
 
     await world.serve(app)
     scheduler = await world.scheduler(app)
-    await world.until("SELECT count(*) >= 2 FROM dispatcher.metadata WHERE state = 'completed'")
+    await world.until("SELECT count(*) >= 2 FROM dispatcher.run WHERE state = 'completed'")
     await scheduler.end_pass("tick")
     await world.until_settled(at_least=2)
-    rows = await world.rows("SELECT * FROM dispatcher.metadata")
+    rows = await world.rows("SELECT * FROM dispatcher.run")
     for row in rows:
         assert row["output"] == {"manifest": "greet-every-1s", "attempt": 1}
         assert row["created_at"] <= row["started_at"] <= row["finished_at"]
@@ -61,11 +61,11 @@ async def test_plain_functions_run_in_threads_and_typed_inputs_arrive_typed(worl
     app.schedule("pack-1", job=pack, when=every(seconds=1), input=Order(1, ["a", "b"]))
     await world.serve(app)
     scheduler = await world.scheduler(app)
-    await world.until("SELECT count(*) >= 1 FROM dispatcher.metadata WHERE state = 'completed'")
+    await world.until("SELECT count(*) >= 1 FROM dispatcher.run WHERE state = 'completed'")
     await scheduler.end_pass("tick")
     await world.until_settled()
     assert seen[0] == (False, Order(1, ["a", "b"]))
-    assert await world.value("SELECT output FROM dispatcher.metadata LIMIT 1") == ["a", "b"]
+    assert await world.value("SELECT output FROM dispatcher.run LIMIT 1") == ["a", "b"]
     await check_invariants(world.database)
 
 
@@ -115,7 +115,7 @@ async def test_a_failure_is_tried_again_and_then_becomes_a_dead_letter_that_bloc
     await world.scheduler(app)
     await world.until("SELECT count(*) FROM dispatcher.dead_letter")
     await world.until("SELECT blocked_by IS NOT NULL AND wake_at IS NULL FROM scheduler.manifest")
-    runs = await world.rows("SELECT attempt, failure FROM dispatcher.metadata ORDER BY attempt")
+    runs = await world.rows("SELECT attempt, failure FROM dispatcher.run ORDER BY attempt")
     assert [row["attempt"] for row in runs] == [1, 2]
     assert runs[1]["failure"]["kind"] == "ValueError"
     assert runs[1]["failure"]["message"].startswith("('attempt 2'")
@@ -149,7 +149,7 @@ async def test_a_fatal_failure_is_dead_lettered_at_once(world):
     await world.serve(app)
     await world.scheduler(app)
     await world.until("SELECT count(*) = $1 FROM dispatcher.dead_letter", len(FATAL))
-    rows = await world.rows("SELECT job, failure FROM dispatcher.metadata ORDER BY job")
+    rows = await world.rows("SELECT job, failure FROM dispatcher.run ORDER BY job")
     assert [(row["job"], row["failure"]["kind"]) for row in rows] == sorted(
         (name, kind) for name, (_, kind) in FATAL.items()
     )
@@ -169,7 +169,7 @@ async def test_an_input_that_no_longer_fits_is_reported_as_such(world):
     await world.serve(new)
     await world.scheduler(old)
     await world.until("SELECT count(*) FROM dispatcher.dead_letter")
-    failure = await world.value("SELECT failure FROM dispatcher.metadata")
+    failure = await world.value("SELECT failure FROM dispatcher.run")
     assert failure["kind"] == "invalid_input"
     assert "$.number" in failure["message"]
 
@@ -187,9 +187,9 @@ async def test_work_without_a_worker_waits_with_that_reason_and_holds_no_slot(wo
     await world.serve(other)
     await world.scheduler(app)
     await world.until("SELECT count(*) FROM dispatcher.waiting WHERE reason = 'no_worker'")
-    assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 0
+    assert await world.value("SELECT count(*) FROM dispatcher.run") == 0
     await world.worker(app)
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'completed'")
 
 
 async def test_an_overlap_is_skipped_and_recorded(world):
@@ -228,7 +228,7 @@ async def test_a_body_that_takes_too_long_is_stopped(world):
     await world.serve(app)
     await world.scheduler(app)
     await world.until("SELECT count(*) FROM dispatcher.dead_letter")
-    failure = await world.value("SELECT failure FROM dispatcher.metadata")
+    failure = await world.value("SELECT failure FROM dispatcher.run")
     assert failure["kind"] == "timed_out"
     await check_invariants(world.database)
 
@@ -255,7 +255,7 @@ async def test_a_worker_that_drains_hands_its_runs_back_uncounted(world):
     await world.worker(app)
     await world.until_settled()
     rows = await world.rows(
-        "SELECT state, attempt, failure FROM dispatcher.metadata ORDER BY created_at"
+        "SELECT state, attempt, failure FROM dispatcher.run ORDER BY created_at"
     )
     assert [(row["state"], row["attempt"]) for row in rows] == [("failed", 1), ("completed", 1)]
     assert rows[0]["failure"]["kind"] == "worker_stopped"

@@ -48,7 +48,7 @@ async def test_two_schedulers_and_three_dispatchers(world):
     await world.worker(app, worker_slots=20)
     schedulers = [await world.scheduler(app), await world.scheduler(app)]
     await world.until(
-        "SELECT count(DISTINCT due_at) >= 3 FROM dispatcher.metadata WHERE state = 'completed'",
+        "SELECT count(DISTINCT due_at) >= 3 FROM dispatcher.run WHERE state = 'completed'",
         within=60,
     )
     for scheduler in schedulers:
@@ -86,20 +86,14 @@ async def test_the_watch_itself_bites(world):
 
 
 _INSERT_RUN = """
-WITH work AS (
-    INSERT INTO dispatcher.work_queue
-        (id, round, slot, group_name, job, cause, queued_at, priority, rank, not_before, terms,
-         state, run_id, received_at)
-    VALUES (gen_random_uuid(), 1, $1, 'narrow', 'job', 'test', now(), 0, now(), now(), '{}',
-            'dispatched', gen_random_uuid(), now())
-    RETURNING id, run_id
-), lease AS (
+WITH lease AS (
     INSERT INTO dispatcher.lease (id, token, job, created_at)
     VALUES (gen_random_uuid(), '', 'job', now()) RETURNING id
 )
-INSERT INTO dispatcher.metadata
-    (run_id, work_id, lease_id, group_name, job, round, attempt, state, created_at,
-     max_run_seconds)
-SELECT work.run_id, work.id, lease.id, 'narrow', 'job', 1, 1, 'pending', now(), 60
-FROM work, lease
+INSERT INTO dispatcher.work_queue
+    (id, round, slot, group_name, job, cause, queued_at, priority, rank, not_before, terms,
+     state, run_id, lease_id, received_at)
+SELECT gen_random_uuid(), 1, $1, 'narrow', 'job', 'test', now(), 0, now(), now(), '{}',
+       'dispatched', gen_random_uuid(), lease.id, now()
+FROM lease
 """

@@ -108,7 +108,7 @@ async def test_the_figures_are_those_of_the_tables(world, scene):
     await world.until(
         "SELECT count(*) = 3 FROM dispatcher.work_queue WHERE state = 'settled'", within=30
     )
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'in_progress'")
     # A run is still active, so the next fire of its manifest is skipped.
     name = await world.value("SELECT external_id FROM scheduler.manifest WHERE job = 'slow'")
     await world.make_due(name)
@@ -156,10 +156,10 @@ async def test_the_figures_are_those_of_the_tables(world, scene):
         (job,): 1 for job in ("good", "flaky", "bad", "slow", "stuck")
     }
     assert metrics.value("headway_dispatcher_worker_slots") == 10
-    runs = await world.value("SELECT count(*) FROM dispatcher.metadata")
+    runs = await world.value("SELECT count(*) FROM dispatcher.run")
     assert metrics.value("headway_dispatcher_runs_admitted_total") == runs == 5
     first = await world.value(
-        "SELECT count(*) FROM dispatcher.metadata WHERE attempt = 1 AND started_at IS NOT NULL"
+        "SELECT count(*) FROM dispatcher.run WHERE attempt = 1 AND started_at IS NOT NULL"
     )
     assert (
         sum(metrics.by("headway_dispatcher_start_lateness_seconds_count", "group").values())
@@ -209,7 +209,7 @@ async def test_the_figures_are_those_of_the_tables(world, scene):
     metrics = Scraped(await scrape([of_worker]))
     assert metrics.value("headway_worker_slots") == 10
     assert metrics.value("headway_worker_busy_slots") == 1
-    ended = "SELECT job, state, count(*) FROM dispatcher.metadata WHERE finished_at IS NOT NULL"
+    ended = "SELECT job, state, count(*) FROM dispatcher.run WHERE finished_at IS NOT NULL"
     assert metrics.by("headway_worker_runs_total", "job", "outcome") == (
         await counted(world, f"{ended} GROUP BY 1, 2")
     )
@@ -337,7 +337,7 @@ async def test_counts_are_those_of_the_process_that_made_them():
         dispatcher_metrics.Sample(dispatcher_metrics.DEAD_LETTERS, ("g", "j", "not_retryable")),
         dispatcher_metrics.Sample(dispatcher_metrics.EVENTS_REFUSED, ("lease_ended",)),
     ]
-    dispatcher_metrics._count(meter, samples)
+    meter.count(samples)
     metrics = Scraped(await scrape([meter]))
     assert metrics.by("headway_dispatcher_dead_letters_total", "reason") == {("not_retryable",): 1}
     assert metrics.by("headway_dispatcher_events_refused_total", "reason") == {("lease_ended",): 1}

@@ -32,7 +32,7 @@ async def test_a_worker_that_is_asked_to_drain_finishes_and_ends(world, client):
     await world.scheduler(app)
     worker = await world.worker(app, worker_name="w1")
     await client.trigger("slow-1")
-    await world.until("SELECT started_at IS NOT NULL FROM dispatcher.metadata")
+    await world.until("SELECT started_at IS NOT NULL FROM dispatcher.run")
 
     [draining, unknown] = await client.drain("w1", "nobody")
     assert (draining.worker, draining.result) == ("w1", "asked")
@@ -49,7 +49,7 @@ async def test_a_worker_that_is_asked_to_drain_finishes_and_ends(world, client):
 
     may_end.set()
     await world.until("SELECT count(*) = 0 FROM dispatcher.worker")
-    await world.until("SELECT state = 'completed' FROM dispatcher.metadata")
+    await world.until("SELECT state = 'completed' FROM dispatcher.run")
     rows = await world.rows(
         "SELECT subject, source FROM dispatcher.history WHERE type LIKE '%drain_asked%'"
     )
@@ -151,7 +151,7 @@ async def test_a_worker_serves_only_the_jobs_that_are_named(world, client):
     await world.scheduler(app)
     await world.worker(app, worker_name="w1", only=["quick"])
     await client.change_many("slow-1", "quick-1", action="run")
-    await world.until("SELECT count(*) = 1 FROM dispatcher.metadata WHERE state = 'completed'")
+    await world.until("SELECT count(*) = 1 FROM dispatcher.run WHERE state = 'completed'")
     assert [worker.jobs for worker in await client.workers()] == [["quick"]]
     await world.until("SELECT reason = 'no_worker' FROM dispatcher.waiting")
 

@@ -6,9 +6,11 @@ import headway
 import pytest
 import pytest_asyncio
 from headway import App, RequestFailed, every
+from headway_contract.work_queue import WorkQuestion
 from headway_relay import Handover
 from headway_scheduler.operate.enqueue import Enqueue
-from headway_scheduler.questions import origin
+from headway_scheduler.questions import Questions
+from headway_scheduler.settings import SchedulerSettings
 from support.enqueuing import app_with_jobs
 from support.timeline import Timeline
 
@@ -22,8 +24,7 @@ async def timeline(timeline) -> Timeline:
 
 
 async def origin_of(timeline: Timeline, work):
-    async with timeline.database.acquire() as connection:
-        return await origin(connection, work)
+    return await Questions(timeline.database, SchedulerSettings).origin(WorkQuestion(work=work))
 
 
 async def test_what_was_enqueued_is_followed_to_the_dispatcher(timeline, application):

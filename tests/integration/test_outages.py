@@ -57,14 +57,14 @@ def app():
 
 
 async def completed(world) -> int:
-    return await world.value("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
+    return await world.value("SELECT count(*) FROM dispatcher.run WHERE state = 'completed'")
 
 
 async def wait_for_completions(world) -> None:
     """Wait until work that is created from now on completes."""
     before = await completed(world)
     await world.until(
-        "SELECT count(*) >= $1 FROM dispatcher.metadata WHERE state = 'completed'",
+        "SELECT count(*) >= $1 FROM dispatcher.run WHERE state = 'completed'",
         before + 2,
         within=40,
     )
@@ -121,6 +121,6 @@ async def test_nats_comes_back_empty(own_world, own_nats, app):
     await own_world.worker(new)
     await own_world.scheduler(new)
     await own_world.until(
-        "SELECT count(*) FROM dispatcher.metadata WHERE job = 'later' AND state = 'completed'",
+        "SELECT count(*) FROM dispatcher.run WHERE job = 'later' AND state = 'completed'",
         within=40,
     )

@@ -20,7 +20,7 @@ from support.works import queued
 
 SETTLED = "SELECT count(*) = $1 FROM dispatcher.work_queue WHERE state = 'settled'"
 SIZES = """
-    SELECT count(*) AS runs FROM dispatcher.metadata GROUP BY lease_id
+    SELECT count(*) AS runs FROM dispatcher.run GROUP BY lease_id
     ORDER BY min(created_at), count(*)
 """
 RETRY = RetryPolicy(attempts=3)
@@ -154,7 +154,7 @@ async def test_runs_behind_a_slow_one_are_handed_back_and_run_alone(world):
         works[1:],
     )
     failures = await world.rows(
-        "SELECT failure ->> 'kind' AS kind FROM dispatcher.metadata WHERE state = 'failed'"
+        "SELECT failure ->> 'kind' AS kind FROM dispatcher.run WHERE state = 'failed'"
     )
     assert [row["kind"] for row in failures] == ["handed_back", "handed_back"]
     bodies.release.set()
@@ -182,12 +182,12 @@ async def test_a_run_costs_no_more_rows_bytes_and_messages_than_its_budget(world
     before = await counts(world, at_least=2 * count)
     await world.worker(short_app())
     await world.until(SETTLED, count, within=60)
-    after = await counts(world, at_least=before["rows"] + 5 * count)
+    after = await counts(world, at_least=before["rows"] + 3 * count)
     each = {name: (after[name] - before[name]) / count for name in after}
-    assert each["rows"] <= 5.8
-    assert each["wal"] <= 8000  # with whole pages after a checkpoint
-    assert each["messages"] <= 0.2
-    assert each["history"] <= 1.1
+    assert each["rows"] <= 3.6
+    assert each["wal"] <= 4000  # with whole pages after a checkpoint
+    assert each["messages"] <= 0.15
+    assert each["history"] <= 0.2
 
 
 async def counts(world, *, at_least: int = 0) -> dict[str, int]:

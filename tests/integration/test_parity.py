@@ -119,11 +119,9 @@ class TestWorkers:
         await world.serve(app_with(job), worker_slots=2)
         for _ in range(6):
             await queue(world)
-        await world.until(
-            "SELECT count(*) = 2 FROM dispatcher.metadata WHERE state = 'in_progress'"
-        )
+        await world.until("SELECT count(*) = 2 FROM dispatcher.run WHERE state = 'in_progress'")
         release.set()
-        await world.until("SELECT count(*) = 6 FROM dispatcher.metadata WHERE state = 'completed'")
+        await world.until("SELECT count(*) = 6 FROM dispatcher.run WHERE state = 'completed'")
         assert most == 2
 
     async def test_every_attempt_is_a_record_of_its_own(self, world):
@@ -137,7 +135,7 @@ class TestWorkers:
         await world.serve(app_with(job), worker_name="w1")
         await queue(world, retry=RetryPolicy(attempts=2, interval_seconds=0))
         await until_run(world, "completed")
-        first, second = await world.rows("SELECT * FROM dispatcher.metadata ORDER BY attempt")
+        first, second = await world.rows("SELECT * FROM dispatcher.run ORDER BY attempt")
         assert first["run_id"] != second["run_id"]
         assert [(row["attempt"], row["state"]) for row in (first, second)] == [
             (1, "failed"),
@@ -177,7 +175,7 @@ class TestGate:
         await gates.worker("etl")
         await gates.queue(*(work() for _ in range(250)))
         assert (await gates.run()).admitted == 200
-        committed = await gates.value("SELECT count(DISTINCT xmin::text) FROM dispatcher.metadata")
+        committed = await gates.value("SELECT count(DISTINCT xmin::text) FROM dispatcher.lease")
         assert (committed, len(await gates.active())) == (1, 200)
         ordered = {run.work for order in await gates.orders() for run in order.runs}
         assert ordered == set(await gates.active()), "no order is published before the commit"

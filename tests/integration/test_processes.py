@@ -54,7 +54,7 @@ async def until_gone(*pids: int) -> None:
 
 async def reported_pids(world) -> list[int]:
     """Return the process ids that a body reported in its progress."""
-    message = await world.until("SELECT progress ->> 'message' FROM dispatcher.metadata")
+    message = await world.until("SELECT progress ->> 'message' FROM dispatcher.run_report")
     return [int(pid) for pid in message.split()]
 
 
@@ -137,7 +137,7 @@ async def test_a_death_is_noticed_although_what_the_body_has_forked_lives_on(wor
     assert "signal 9 (SIGKILL)" in row["failure"]["message"]
     [pid] = await reported_pids(world)
     await until_gone(pid)
-    progress = await world.value("SELECT progress ->> 'percent' FROM dispatcher.metadata")
+    progress = await world.value("SELECT progress ->> 'percent' FROM dispatcher.run_report")
     assert float(progress) == 12.5
 
 
@@ -169,7 +169,7 @@ async def test_progress_and_logs_reach_the_run(world, worker):
         ("warning", "from a library", {"logger": "library"}),
     ]
     progress = await world.value(
-        "SELECT progress FROM dispatcher.metadata WHERE run_id = $1", row["run_id"]
+        "SELECT progress FROM dispatcher.run_report WHERE run_id = $1", row["run_id"]
     )
     assert (progress["percent"], progress["message"]) == (100, "half")
 
@@ -192,7 +192,7 @@ async def test_the_fork_server_is_restarted(world, worker):
     os.kill(process.pid, signal.SIGKILL)
     await process.wait()
     await queue(world, job="multiply", input={"left": 1, "right": 2})
-    await world.until("SELECT count(*) = 2 FROM dispatcher.metadata WHERE state = 'completed'")
+    await world.until("SELECT count(*) = 2 FROM dispatcher.run WHERE state = 'completed'")
 
 
 @pytest.mark.parametrize("job", ["waker", "waker-async"])

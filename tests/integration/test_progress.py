@@ -49,9 +49,9 @@ async def test_progress_is_seen_while_the_run_runs_and_lines_keep_their_order(wo
 
     await world.serve(app_with(job))
     await queue(world)
-    progress = await world.until("SELECT progress FROM dispatcher.metadata")
+    progress = await world.until("SELECT progress FROM dispatcher.run_report")
     assert (progress["percent"], progress["message"]) == (12.5, "table 1 of 8")
-    assert await world.value("SELECT state FROM dispatcher.metadata") == "in_progress"
+    assert await world.value("SELECT state FROM dispatcher.run") == "in_progress"
     await world.until("SELECT count(*) FROM dispatcher.run_log")
     release.set()
     row = await until_run(world, "completed")
@@ -62,7 +62,7 @@ async def test_progress_is_seen_while_the_run_runs_and_lines_keep_their_order(wo
         ("warning", "closing"),
     ]
     assert lines[0]["fields"] == {"rows": 7, "at": today.isoformat()}
-    progress = await world.value("SELECT progress FROM dispatcher.metadata")
+    progress = await world.value("SELECT progress FROM dispatcher.run_report")
     assert (progress["percent"], progress["message"]) == (12.5, "done")
     await check_invariants(world.database)
 
@@ -95,7 +95,7 @@ async def test_a_flood_is_coalesced_bounded_and_counted(world, published):
     # The first lines carry the number of dropped lines; the other lines follow.
     await world.until(
         "SELECT (SELECT count(*) FROM dispatcher.run_log) >= $1 AND log_dropped = 501"
-        " FROM dispatcher.metadata",
+        " FROM dispatcher.run_report",
         LINES_LIMIT,
     )
     assert await world.value("SELECT count(*) FROM dispatcher.run_log") == LINES_LIMIT
@@ -128,7 +128,8 @@ async def test_long_lines_and_odd_fields_are_cut_and_nothing_fails(world):
     assert all(list(line["fields"]) == ["fields_left_out"] for line in (nul, odd, large))
     assert "KeyError" in caught["fields"]["exception"]
     assert (
-        await world.value("SELECT (progress ->> 'percent')::float FROM dispatcher.metadata") == 100
+        await world.value("SELECT (progress ->> 'percent')::float FROM dispatcher.run_report")
+        == 100
     )
 
 
@@ -145,12 +146,14 @@ async def test_python_s_logging_is_captured_if_asked_for(world, capture):
     for number in range(2):
         await queue(world, input=number)
     begun.set()
-    await world.until("SELECT count(*) = 2 FROM dispatcher.metadata WHERE state = 'completed'")
+    await world.until(
+        "SELECT count(*) = 2 FROM dispatcher.run AS metadata WHERE state = 'completed'"
+    )
     if capture:
         await world.until("SELECT count(*) = 2 FROM dispatcher.run_log")
     rows = await world.rows(
         "SELECT work_queue.input, run_log.message FROM dispatcher.run_log"
-        " JOIN dispatcher.metadata USING (run_id)"
+        " JOIN dispatcher.run AS metadata USING (run_id)"
         " JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id ORDER BY 1"
     )
     expected = [(0, "number 0"), (1, "number 1")] if capture else []
@@ -189,9 +192,9 @@ async def test_what_is_late_doubled_reordered_or_forged_does_no_harm(world):
     await world.broker.client.publish(subjects.progress(order.lease, "w1"), b"rubbish")
     await world.broker.client.publish("headway.progress.no-uuid.w1", b"{}")
     await publish_progress(4, percent=40.0)
-    await world.until("SELECT (progress ->> 'percent')::float = 40 FROM dispatcher.metadata")
+    await world.until("SELECT (progress ->> 'percent')::float = 40 FROM dispatcher.run_report")
     await world.until("SELECT count(*) = 2 FROM dispatcher.run_log")
-    assert await world.value("SELECT log_dropped FROM dispatcher.metadata") == 1
+    assert await world.value("SELECT log_dropped FROM dispatcher.run_report") == 1
     release.set()
     await until_run(world, "completed")
     await world.value("UPDATE dispatcher.lease SET ended_at = ended_at - interval '1 h'")
@@ -199,10 +202,10 @@ async def test_what_is_late_doubled_reordered_or_forged_does_no_harm(world):
     await world.broker.client.flush()
     await publish_progress(11, percent=98.0, run=uuid4())
     await queue(world)
-    await world.until("SELECT count(*) = 2 FROM dispatcher.metadata WHERE state = 'completed'")
+    await world.until("SELECT count(*) = 2 FROM dispatcher.run WHERE state = 'completed'")
     assert (
         await world.value(
-            "SELECT (progress ->> 'percent')::float FROM dispatcher.metadata WHERE run_id = $1",
+            "SELECT (progress ->> 'percent')::float FROM dispatcher.run_report WHERE run_id = $1",
             row["run_id"],
         )
         == 40
@@ -235,10 +238,10 @@ async def test_a_lease_over_its_allowance_is_cut_off_with_one_line_of_log(world,
         await world.broker.client.publish(subjects.progress(order.lease, "w1"), body)
         await world.broker.client.publish(f"headway.progress.rubbish.{number}", b"")
     await world.broker.client.flush()
-    await world.until("SELECT (progress ->> 'number')::int > 500 FROM dispatcher.metadata")
+    await world.until("SELECT (progress ->> 'number')::int > 500 FROM dispatcher.run_report")
     # Every message before this answer was read.
     await world.broker.client.request(f"{subjects.DISPATCHER_CONTROL}.settings", b"{}", timeout=5)
-    kept = await world.value("SELECT (progress ->> 'number')::int FROM dispatcher.metadata")
+    kept = await world.value("SELECT (progress ->> 'number')::int FROM dispatcher.run_report")
     assert kept < flood
     dropped = [
         record for record in caplog.records if record.name == "headway_dispatcher.runs.progress"

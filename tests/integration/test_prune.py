@@ -183,7 +183,7 @@ async def test_an_old_process_does_not_undo_a_newer_ones_declaration(timeline):
     await timeline.declare(app_with("a", "b", generation=2))
     applied = await timeline.declare(app_with("a", generation=1))
     assert applied.stale
-    assert "newer generation" in applied.warnings[0]
+    assert "the older generation 1 changes nothing" in applied.warnings[0]
     assert await names(timeline) == {"a", "b"}
     assert (await timeline.declare(app_with("a", generation=2))).pruned == ["b"]
 

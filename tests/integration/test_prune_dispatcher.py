@@ -102,7 +102,7 @@ async def test_a_live_run_finishes_first_and_what_waits_is_cancelled(world, sche
     await world.dispatcher(max_active=1)
     await world.worker(app_with(job))
     live = await scheduler.queue(slot=0)
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'in_progress'")
     waiting = await scheduler.queue(slot=1)
     await scheduler.until_taken_in()
     await scheduler.prune()
@@ -133,7 +133,7 @@ async def test_a_run_that_fails_after_the_prune_is_not_tried_again(world, schedu
 
     await world.serve(app_with(job))
     await scheduler.queue()
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'in_progress'")
     await scheduler.prune()
     await world.until("SELECT count(*) FROM dispatcher.tombstone")
     release.set()
@@ -182,7 +182,7 @@ async def test_a_redelivered_work_queued_of_a_live_run_does_not_call_it_cancelle
 
     await world.serve(app_with(job))
     work = await scheduler.queue()
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'in_progress'")
     await scheduler.prune()
     await scheduler.queue(work=work)
     await scheduler.until_taken_in()
@@ -197,8 +197,8 @@ async def test_a_late_event_of_a_deleted_lease_is_kept_as_refused(world, schedul
 
     await world.serve(app_with(job))
     await scheduler.queue()
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
-    row = (await world.rows("SELECT run_id, lease_id FROM dispatcher.metadata"))[0]
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'completed'")
+    row = (await world.rows("SELECT run_id, lease_id FROM dispatcher.run"))[0]
     await scheduler.prune()
     await scheduler.until_confirmed()
     late = RunCompleted(lease=row["lease_id"], token="t", nonce="n", run=row["run_id"])

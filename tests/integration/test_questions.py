@@ -6,7 +6,7 @@ import pytest
 from headway import App, daily, every, exclude_days, exclude_range, manual, once, spaced
 from headway.client.client import RequestFailed
 from headway.define.definitions import ManifestDefinition
-from headway_errors import Invalid
+from headway_errors import NotFound
 from msgspec import convert
 from support.cadences import when_made_due
 
@@ -49,7 +49,7 @@ async def test_an_unknown_name_is_refused_with_similar_names(world, client):
         assert str(caught.value).startswith(
             "there is no manifest 'nightly-repotr': did you mean 'nightly-report'"
         )
-    with pytest.raises(Invalid, match="manifest"):
+    with pytest.raises(NotFound, match="control characters"):
         await client.manifest("zzz\x00")
 
 

@@ -51,19 +51,19 @@ async def test_an_orphan_is_reaped_and_tried_again_and_the_zombie_is_fenced_off(
     zombie = await world.worker(app, worker_name="zombie")
     await world.until("SELECT count(*) FROM dispatcher.worker")
     await world.fire(app)
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'in_progress'")
     SilentWorker(zombie).fall_silent()
     await world.worker(app, worker_name="healthy")
     await world.until_settled()
     release.set()
-    rows = await world.rows("SELECT * FROM dispatcher.metadata ORDER BY created_at")
+    rows = await world.rows("SELECT * FROM dispatcher.run ORDER BY created_at")
     assert [(row["state"], row["worker"], row["attempt"]) for row in rows] == [
         ("failed", "zombie", 1),
         ("completed", "healthy", 2),
     ]
     assert rows[0]["failure"]["kind"] == "orphaned"
     await world.stop_workers()
-    again = await world.rows("SELECT state, output FROM dispatcher.metadata ORDER BY created_at")
+    again = await world.rows("SELECT state, output FROM dispatcher.run ORDER BY created_at")
     assert [(row["state"], row["output"]) for row in again] == [
         ("failed", None),
         ("completed", "attempt 2"),
@@ -84,10 +84,8 @@ async def test_an_unclaimed_order_is_withdrawn_and_its_work_waits_again(world, a
     await world.until("SELECT count(*) FROM dispatcher.worker")
     worker._free = 0  # it advertises slots but takes no order
     await world.fire(app)
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'failed'")
-    failure = await world.value(
-        "SELECT failure FROM dispatcher.metadata WHERE state = 'failed' LIMIT 1"
-    )
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'failed'")
+    failure = await world.value("SELECT failure FROM dispatcher.run WHERE state = 'failed' LIMIT 1")
     assert failure["kind"] == "undelivered"
     worker._free = 10
     worker._slot_freed.set()
@@ -135,7 +133,7 @@ async def test_a_dispatcher_that_was_cut_off_reaps_no_lease(world, app):
     await world.worker(app, drain_seconds=0.1)
     await world.until("SELECT count(*) FROM dispatcher.worker")
     await world.fire(app)
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'in_progress'")
     await dispatcher.stop()
     world.services.remove(dispatcher)
     await world.value("UPDATE dispatcher.lease SET last_heard_at = last_heard_at - interval '1 h'")
@@ -172,7 +170,7 @@ async def test_a_lagging_projector_does_not_let_a_finished_run_be_killed(world, 
     await world.worker(app)
     await world.until("SELECT count(*) FROM dispatcher.worker")
     await world.fire(app)
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'in_progress'")
     await dispatcher.stop()
     world.services.remove(dispatcher)
     before = (await stream_info(world.broker, subjects.EVENTS_STREAM))["state"]["last_seq"]
@@ -195,7 +193,7 @@ async def test_a_lagging_projector_does_not_let_a_finished_run_be_killed(world, 
     assert (result.silent, result.revoked) == (1, 0)
     await world.dispatcher()
     await world.until_settled()
-    assert await world.value("SELECT output FROM dispatcher.metadata") == "done"
+    assert await world.value("SELECT output FROM dispatcher.run") == "done"
     await check_invariants(world.database)
 
 
@@ -208,9 +206,9 @@ async def test_an_order_waits_its_turn_while_all_who_serve_its_job_are_busy(worl
 
     await world.serve(app, worker_slots=1)
     await queue(world)
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'in_progress'")
     await queue(world)
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'pending'")
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'pending'")
     await world.value(
         "INSERT INTO dispatcher.witness VALUES ('me', clock_timestamp() - interval '1 h',"
         " clock_timestamp())"
@@ -235,7 +233,7 @@ async def test_an_order_waits_its_turn_while_all_who_serve_its_job_are_busy(worl
     await world.value("DELETE FROM dispatcher.worker WHERE name = 'idle'")
     release.set()
     await world.until("SELECT bool_and(state = 'settled') FROM dispatcher.work_queue")
-    runs = await world.rows("SELECT failure ->> 'kind' FROM dispatcher.metadata ORDER BY failure")
+    runs = await world.rows("SELECT failure ->> 'kind' FROM dispatcher.run ORDER BY failure")
     assert [run[0] for run in runs] == ["undelivered", None, None]
 
 
@@ -249,7 +247,7 @@ async def test_a_long_run_makes_no_failed_runs_of_the_next_work(world, app):
     await world.dispatcher(orphan_timeout_seconds=1, stale_pending_seconds=0.2)
     await world.worker(app, worker_slots=1)
     await queue(world)
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'in_progress'")
     await queue(world)
     # The reaper runs every second, and first receives its own heartbeats for a second.
     await world.until(
@@ -258,5 +256,5 @@ async def test_a_long_run_makes_no_failed_runs_of_the_next_work(world, app):
     )
     release.set()
     await world.until("SELECT bool_and(state = 'settled') FROM dispatcher.work_queue")
-    states = await world.rows("SELECT state FROM dispatcher.metadata")
+    states = await world.rows("SELECT state FROM dispatcher.run")
     assert [row["state"] for row in states] == ["completed", "completed"]

@@ -55,7 +55,7 @@ class TestARebuildUnderLiveRuns:
         await world.dispatcher(orphan_timeout_seconds=60)
         await world.worker(app)
         await world.fire(app)
-        await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+        await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'in_progress'")
         for service in world.services:
             await service.stop()
         world.services.clear()
@@ -71,9 +71,10 @@ class TestARebuildUnderLiveRuns:
     async def test_its_outcome_counts_because_its_lease_is_still_there(self, world, running):
         await world.value("DELETE FROM dispatcher.metadata")
         rebuilt = await rebuild(world.database)
-        assert (rebuilt.added, rebuilt.leases_made) == ({"metadata": 1}, 0)
+        # Without its row, the run looks as if nothing had been heard of it.
+        assert (rebuilt.changed, rebuilt.leases_made) == ({"metadata": 1}, 0)
         await self.restart_services(world, running)
-        [row] = await world.rows("SELECT state, attempt, output FROM dispatcher.metadata")
+        [row] = await world.rows("SELECT state, attempt, output FROM dispatcher.run")
         assert tuple(row) == ("completed", 1, 1)
 
     async def test_a_lease_that_is_said_to_have_ended_is_open_again(self, world, running):
@@ -82,7 +83,7 @@ class TestARebuildUnderLiveRuns:
         assert (found.table, found.column, found.expected) == ("lease", "ended_at", None)
         assert (await rebuild(world.database)).changed == {"lease": 1}
         await self.restart_services(world, running)
-        assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 1
+        assert await world.value("SELECT count(*) FROM dispatcher.run") == 1
 
     @pytest.mark.breaks_tables("the lease holder is lost with its row")
     async def test_without_its_lease_the_work_is_tried_again(self, world, running):
@@ -95,9 +96,7 @@ class TestARebuildUnderLiveRuns:
         await self.restart_services(
             world, running, stale_pending_seconds=1, orphan_timeout_seconds=1
         )
-        rows = await world.rows(
-            "SELECT state, failure FROM dispatcher.metadata ORDER BY created_at"
-        )
+        rows = await world.rows("SELECT state, failure FROM dispatcher.run ORDER BY created_at")
         assert [row["state"] for row in rows] == ["failed", "completed"]
         assert rows[0]["failure"]["kind"] == "undelivered"
 

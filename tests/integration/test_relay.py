@@ -2,11 +2,14 @@
 
 import asyncio
 import contextlib
+from functools import partial
 
 import pytest
 from headway import App, every
 from headway_clock import new_id
 from headway_contract import subjects
+from headway_dispatcher.runs.orders import rebuild_orders
+from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import OUTBOX as ORDERS
 from headway_jetstream_kit import BrokerUnavailable, Stored
 from headway_jetstream_kit.provisioning import stream_info
@@ -93,7 +96,7 @@ async def test_work_announced_twice_long_after_the_broker_forgot_is_taken_in_onc
     await world.serve(app)
     await world.scheduler(None, tick="off")
     await world.until_settled()
-    assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 1
+    assert await world.value("SELECT count(*) FROM dispatcher.run") == 1
     await check_invariants(world.database)
 
 
@@ -121,7 +124,9 @@ async def test_an_order_that_the_broker_does_not_take_is_no_failure_of_its_job(w
     # Stop these passes, so that only the test publishes orders and makes room in the stream.
     for name in ("relay", "tidying", "orders"):
         await dispatcher.end_pass(name)
-    relay = Relay(world.database, world.broker, ORDERS)
+    settings = DispatcherSettings(database_url="", nats_url="")
+    rebuild = partial(rebuild_orders, settings)
+    relay = Relay(world.database, world.broker, ORDERS, rebuild=rebuild)
     await fill_runs(world)
     await world.worker(app)
     await world.fire(app)
@@ -129,7 +134,7 @@ async def test_an_order_that_the_broker_does_not_take_is_no_failure_of_its_job(w
     for _ in range(7):
         with pytest.raises(BrokerUnavailable, match="none of 1 messages was published"):
             await relay.run_once()
-    [run] = await world.rows("SELECT state, attempt, failure FROM dispatcher.metadata")
+    [run] = await world.rows("SELECT state, attempt, failure FROM dispatcher.run")
     assert tuple(run) == ("pending", 1, None)
     work = "SELECT state, runs, attempts FROM dispatcher.work_queue"
     assert [tuple(row) for row in await world.rows(work)] == [("dispatched", 1, 0)]
@@ -137,7 +142,7 @@ async def test_an_order_that_the_broker_does_not_take_is_no_failure_of_its_job(w
     await relay.run_once()
     await world.until("SELECT outcome = 'completed' FROM dispatcher.work_queue")
     assert [tuple(row) for row in await world.rows(work)] == [("settled", 1, 1)]
-    assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 1
+    assert await world.value("SELECT count(*) FROM dispatcher.run") == 1
     assert await world.value("SELECT count(*) FROM dispatcher.dead_letter") == 0
     await relay.run_once()
 

@@ -77,15 +77,15 @@ async def test_a_run_s_times_are_schedule_time_and_the_reaper_lets_it_live(world
     await dispatch(world, clock)
     await world.worker(app_with(job))
     await queue(world, clock)
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'in_progress'")
     await world.until(
         "SELECT bool_or(last_heard_at - heard_since > interval '3 s') FROM dispatcher.witness"
     )
-    assert await world.value("SELECT state FROM dispatcher.metadata") == "in_progress"
+    assert await world.value("SELECT state FROM dispatcher.run") == "in_progress"
     created, clock.at = clock.at, clock.at + timedelta(hours=3)
     release.set()
     await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE state = 'settled'")
-    row = (await world.rows("SELECT * FROM dispatcher.metadata"))[0]
+    row = (await world.rows("SELECT * FROM dispatcher.run"))[0]
     assert row["state"] == "completed"
     assert created == row["created_at"] == row["started_at"]
     assert created <= row["finished_at"] <= clock.at
@@ -126,7 +126,7 @@ async def test_an_unclaimed_order_is_withdrawn_after_real_time(world, clock):
     await world.until("SELECT count(*) FROM dispatcher.worker")
     worker._free = 0
     await queue(world, clock)
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'failed'")
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'failed'")
     worker._free = 10
     worker._slot_freed.set()
     await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE outcome = 'completed'")
@@ -140,12 +140,12 @@ async def test_a_run_that_does_not_end_is_taken_away_after_real_time(world, cloc
     await dispatch(world, clock)
     await world.worker(app_with(job), drain_seconds=0.1)
     await queue(world, clock, retry=RetryPolicy(attempts=1))
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'in_progress'")
     await world.value(
         "UPDATE dispatcher.metadata SET start_heard_at = start_heard_at - interval '1 h'"
     )
     await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE state = 'settled'")
-    failure = await world.value("SELECT failure FROM dispatcher.metadata")
+    failure = await world.value("SELECT failure FROM dispatcher.run")
     assert failure["kind"] == "timed_out"
     await check_invariants(world.database)
 

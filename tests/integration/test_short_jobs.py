@@ -8,7 +8,7 @@ from support.invariants import check_invariants
 from support.work_events import queue
 
 SHARED = """
-    SELECT count(DISTINCT lease_id) AS leases, count(*) AS runs FROM dispatcher.metadata
+    SELECT count(DISTINCT lease_id) AS leases, count(*) AS runs FROM dispatcher.run
     WHERE state = 'completed'
 """
 

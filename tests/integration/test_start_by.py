@@ -59,9 +59,9 @@ async def test_an_order_that_lies_ready_for_a_busy_worker_expires(world, clock, 
     await world.dispatcher(clock=clock)
     await world.worker(ops.app, worker_slots=1)
     first = await ops.queue(start_by=clock.at + HOUR)
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'in_progress'")
     second = await ops.queue(start_by=clock.at + HOUR)
-    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'pending'")
+    await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'pending'")
     await advance_clock(world, clock, by=HOUR)
     await ops.until_outcome(second, "expired")
     await until_no_orders(world)
@@ -70,7 +70,7 @@ async def test_an_order_that_lies_ready_for_a_busy_worker_expires(world, clock, 
     assert len(ops.inputs) == 1, "expired work has not begun"
     row = await ops.row(second)
     assert (row["runs"], row["attempts"]) == (1, 0)
-    [run] = await world.rows("SELECT * FROM dispatcher.metadata WHERE work_id = $1", second)
+    [run] = await world.rows("SELECT * FROM dispatcher.run WHERE work_id = $1", second)
     assert (run["state"], run["cancel_reason"], run["started_at"]) == ("cancelled", EXPIRED, None)
     [row] = await world.rows(
         "SELECT data FROM dispatcher.history WHERE work_id = $1 AND type LIKE '%settled%'", second
@@ -107,8 +107,7 @@ async def test_others_of_the_same_order_are_ordered_anew(world, clock, ops):
     await ops.until_outcome(late, "expired")
     await world.until("SELECT count(*) = 2 FROM dispatcher.work_queue WHERE state = 'waiting'")
     rows = await world.rows(
-        "SELECT work_id, state, failure ->> 'kind' AS kind FROM dispatcher.metadata"
-        " WHERE lease_id = $1",
+        "SELECT work_id, state, failure ->> 'kind' AS kind FROM dispatcher.run WHERE lease_id = $1",
         made.lease,
     )
     assert {tuple(row.values()) for row in rows} == {

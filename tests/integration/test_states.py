@@ -33,7 +33,10 @@ WORKS = [
         {"state": "'waiting'", "wait_reason": "'x'", "runs": "1"},
         {"state": "'waiting'", "wait_reason": "'x'"},
     ),
-    ({"state": "'dispatched'", "run_id": "$1"}, {"state": "'dispatched'"}),
+    (
+        {"state": "'dispatched'", "run_id": "$1", "lease_id": "$1"},
+        {"state": "'dispatched'", "run_id": "$1"},
+    ),
     (
         {"state": "'settled'", "outcome": "'expired'", "settled_at": "now()"},
         {"state": "'settled'", "outcome": "'vanished'", "settled_at": "now()"},
@@ -43,8 +46,20 @@ WORKS = [
         {"state": "'settled'", "outcome": "'completed'"},
     ),
     (
-        {"state": "'dispatched'", "run_id": "$1", "attempts": "1", "runs": "1"},
-        {"state": "'dispatched'", "run_id": "$1", "attempts": "2", "runs": "1"},
+        {
+            "state": "'dispatched'",
+            "run_id": "$1",
+            "lease_id": "$1",
+            "attempts": "1",
+            "runs": "1",
+        },
+        {
+            "state": "'dispatched'",
+            "run_id": "$1",
+            "lease_id": "$1",
+            "attempts": "2",
+            "runs": "1",
+        },
     ),
 ]
 
@@ -86,7 +101,9 @@ async def test_runs(world):
     await world.value("INSERT INTO dispatcher.group_limit (name) VALUES ('ops')")
     for good, bad in RUNS:
         work, lease = uuid4(), uuid4()
-        await world.value(fill_in(WORK, {"state": "'dispatched'", "run_id": "$1"}), work)
+        await world.value(
+            fill_in(WORK, {"state": "'dispatched'", "run_id": "$1", "lease_id": "$1"}), work
+        )
         await world.value(
             "INSERT INTO dispatcher.lease (id, token, job, created_at)"
             " VALUES ($1, 't', 'job', now())",

@@ -7,11 +7,8 @@ import pytest
 import pytest_asyncio
 from headway_contract import subjects
 from headway_dispatcher.provisioning import (
-    delivery_of,
     job_consumer,
-    provision,
     provision_by,
-    renew_seconds,
 )
 from headway_dispatcher.runs.orders import purge_events, withdraw_leftovers
 from headway_dispatcher.settings import DispatcherSettings
@@ -26,7 +23,7 @@ from headway_jetstream_kit.provisioning import (
 from headway_jetstream_kit.stream_watch import Watch, done_through, see
 from support.apps import nightly
 from support.servers import needs_embedded
-from support.world import until
+from support.world import STREAMS, until
 
 pytestmark = pytest.mark.thorough
 
@@ -140,9 +137,9 @@ async def test_streams_and_consumers_are_made_by_the_settings(broker):
         "config"
     ]
     assert (config["ack_wait"], config["max_ack_pending"]) == (45 * 10**9, 5000)
-    assert job_consumer("j", delivery_of(wanted)).config["ack_wait"] == 45 * 10**9
+    assert job_consumer("j", wanted).config["ack_wait"] == 45 * 10**9
     # A lease must be renewed several times before the stream deletes its messages.
-    assert renew_seconds(wanted) == 14 * 86_400 / 4
+    assert wanted.renew_seconds == 14 * 86_400 / 4
 
 
 async def test_without_permission_to_create_streams_it_logs_the_missing_stream_and_continues(
@@ -165,7 +162,7 @@ async def test_without_permission_to_create_streams_it_logs_the_missing_stream_a
     status, body = await dispatcher.health.report("/readyz")
     assert status == 503
     assert subjects.EVENTS_STREAM in body
-    await provision(world.broker, replicas=1, max_bytes=64 * 1024**2)
+    await provision_by(world.broker, STREAMS)
     await world.fire(app)
     await world.until_settled(within=40)
 

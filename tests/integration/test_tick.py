@@ -160,19 +160,17 @@ async def test_a_backlog_is_counted_once_for_several_cycles(world):
 
 async def test_the_backlog_of_a_single_group_gets_long_cycles(world, monkeypatch):
     await declare_due(world, *(f"big-{number}" for number in range(100)), group="big")
-    tick = tick_of(world, max_entries=2)
-    assert (await tick.run_once()).fired == 50, "half of its backlog"
     monkeypatch.setattr(fair_cycles, "_MOST_ALONE", 15)
-    assert (await tick.run_once()).fired == 15, "but not more than so many"
+    tick = tick_of(world, max_entries=2)
+    assert (await tick.run_once()).fired == 15
     await declare_due(world, "small", group="small")
     await tick.run_once()
     assert await world.value(
         "SELECT count(*) FROM scheduler.work JOIN scheduler.manifest ON manifest.id = manifest_id"
         " WHERE external_id = 'small'"
     ), "another group waits for one cycle only"
-    tick = tick_of(world, max_entries=10)
     while (result := await tick.run_once()).rest == 0:
-        assert result.fired <= 10
+        assert result.fired <= 15
     assert not await world.value("SELECT count(*) FROM scheduler.manifest WHERE wake_at <= now()")
 
 

@@ -8,11 +8,11 @@ import headway_tracing
 import pytest
 import pytest_asyncio
 from headway import Client
-from headway_dispatcher.provisioning import provision
+from headway_dispatcher.provisioning import provision_by
 from headway_postgres_kit import Database
 from support.collector import Collector
 from support.processes import TESTS, Processes
-from support.world import until
+from support.world import STREAMS, until
 
 # The tree that docs/tracing.md shows: service, operation and result.
 TREE_OF_A_RETRY = """\
@@ -117,7 +117,7 @@ async def processes(
 ) -> AsyncIterator[Processes]:
     """Run scheduler, dispatcher and worker as processes that export their spans."""
     # Without streams the relay might publish twice and export both spans.
-    await provision(broker, replicas=1, max_bytes=64 * 1024**2)
+    await provision_by(broker, STREAMS)
     made = Processes(
         database_url, nats_url, tmp_path, provision="auto", app=str(TESTS / "support/traced_app.py")
     )
@@ -159,7 +159,7 @@ async def test_one_trace_follows_a_piece_of_work(
 
     await until(passes_exported, within=15, what="every pass has exported a span")
     traces = await world.rows(
-        "SELECT DISTINCT trace_id FROM dispatcher.metadata WHERE work_id = $1", answer.work
+        "SELECT DISTINCT trace_id FROM dispatcher.run WHERE work_id = $1", answer.work
     )
     assert [row["trace_id"] for row in traces] == [top.trace], "runs name their trace"
 

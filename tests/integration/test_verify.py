@@ -10,8 +10,11 @@ import pytest_asyncio
 from headway import App, Fatal, retry
 from headway_clock import monotonic
 from headway_contract.work import RetryPolicy
+from headway_dispatcher.history.pages import FIRST, LAST
 from headway_dispatcher.history.rebuild import ServicesRun, rebuild
 from headway_dispatcher.history.verify import verify
+from headway_dispatcher.store import HISTORY, projections
+from headway_history import StoredEvent
 from headway_history.rows import LetterRow, LetterRun, RunRow, WorkRow
 from support.cadences import when_made_due
 from support.generated import make_works
@@ -26,12 +29,7 @@ BOOKKEEPING = {
         "hold_reason": "the gate's own mark, which it sets and takes away at every look",
         "concurrency_limit": "the database computes it from the terms",
     },
-    "metadata": {
-        **dict.fromkeys(
-            ("progress", "log_bytes", "log_dropped"),
-            "published unfenced, for people, and may be lost",
-        ),
-    },
+    "metadata": {},
     "dead_letter": {
         **dict.fromkeys(
             ("retry_requested_at", "retry_requested_by", "retry_input", "retry_key"),
@@ -99,6 +97,18 @@ async def test_every_column_follows_from_history_or_says_why_not(world, row):
     )
     accounted = set(row.__struct_fields__) | set(BOOKKEEPING[table])
     assert {row["column_name"] for row in columns} == accounted
+
+
+async def test_rows_and_events_are_read_in_the_order_of_their_fields(settled):
+    statements = {
+        WorkRow: projections["works"],
+        RunRow: projections["runs"],
+        LetterRow: projections["letters"],
+        StoredEvent: HISTORY._queries["of_works"],
+    }
+    for kind, statement in statements.items():
+        rows = await settled.rows(statement, FIRST, LAST)
+        assert tuple(rows[0].keys()) == kind.__struct_fields__
 
 
 @pytest.mark.breaks_tables("corrupts one column after the other")
@@ -239,7 +249,7 @@ async def test_missing_rows_and_rows_without_history_are_found(settled):
     await settled.value(
         "INSERT INTO dispatcher.metadata SELECT (jsonb_populate_record(one,"
         " jsonb_build_object('run_id', $1::uuid, 'work_id', $2::uuid))).*"
-        " FROM dispatcher.metadata AS one LIMIT 1",
+        " FROM dispatcher.run AS one LIMIT 1",
         forged,
         work,
     )
@@ -302,7 +312,7 @@ async def test_a_rebuild_is_refused_while_services_run(settled):
     await settled.value("UPDATE dispatcher.metadata SET attempt = 7")
     with pytest.raises(ServicesRun, match="headway-dispatcher"):
         await rebuild(settled.database)
-    assert await settled.value("SELECT count(*) = 4 FROM dispatcher.metadata WHERE attempt = 7")
+    assert await settled.value("SELECT count(*) = 4 FROM dispatcher.run WHERE attempt = 7")
 
 
 async def test_a_rebuild_is_refused_after_a_dispatcher_that_was_heard_of_just_now(stopped):

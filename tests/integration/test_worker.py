@@ -35,18 +35,17 @@ async def test_a_job_never_runs_more_at_once_than_it_allows_here(world):
     for _ in range(6):
         await queue(world, job="narrow")
     await world.until(
-        "SELECT count(*) = 2 FROM dispatcher.metadata"
-        " WHERE job = 'narrow' AND state = 'in_progress'"
+        "SELECT count(*) = 2 FROM dispatcher.run WHERE job = 'narrow' AND state = 'in_progress'"
     )
     # The gate orders no more runs than the worker takes, and one spare.
-    assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 3
+    assert await world.value("SELECT count(*) FROM dispatcher.run") == 3
     for _ in range(4):
         await queue(world, job="wide")
     await world.until(
-        "SELECT count(*) FROM dispatcher.metadata WHERE job = 'wide' AND state = 'in_progress'"
+        "SELECT count(*) FROM dispatcher.run WHERE job = 'wide' AND state = 'in_progress'"
     )
     release.set()
-    await world.until("SELECT count(*) = 10 FROM dispatcher.metadata WHERE state = 'completed'")
+    await world.until("SELECT count(*) = 10 FROM dispatcher.run WHERE state = 'completed'")
     assert most["narrow"] == 2
     await check_invariants(world.database)
 
@@ -154,7 +153,7 @@ async def test_when_contact_is_lost_the_job_decides(world, policy):
         assert await world.value("SELECT attempts FROM dispatcher.work_queue") == 1
     else:
         await until_run(world, "completed")
-        assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 1
+        assert await world.value("SELECT count(*) FROM dispatcher.run") == 1
     await check_invariants(world.database)
 
 
@@ -170,7 +169,7 @@ async def test_a_worker_without_contact_claims_nothing_that_it_would_have_to_sto
     await world.worker(app_with(job), worker_slots=1)
     for _ in range(2):
         await queue(world, retry=RetryPolicy(attempts=1))
-    await world.until("SELECT count(*) = 2 FROM dispatcher.metadata")
+    await world.until("SELECT count(*) = 2 FROM dispatcher.run")
     await until_run(world, "in_progress")
     await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
     [dispatcher] = world.services
@@ -222,7 +221,7 @@ async def test_a_cancel_is_heard_by_push_or_else_by_heartbeat(world, way, kind, 
     assert heard.is_set()
     assert row["cancel_reason"] == "asked"
     await world.until("SELECT outcome = 'cancelled' FROM dispatcher.work_queue")
-    assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 1, "never tried again"
+    assert await world.value("SELECT count(*) FROM dispatcher.run") == 1, "never tried again"
     await check_invariants(world.database)
 
 
@@ -249,7 +248,7 @@ async def test_kinds_of_failure_decide_whether_it_is_tried_again(world):
         work = await queue(world, retry=given, input=number)
         await world.until("SELECT count(*) FROM dispatcher.dead_letter WHERE work_id = $1", work)
         assert await world.rows(
-            "SELECT reason, (SELECT count(*) FROM dispatcher.metadata WHERE work_id = $1) AS runs"
+            "SELECT reason, (SELECT count(*) FROM dispatcher.run WHERE work_id = $1) AS runs"
             " FROM dispatcher.dead_letter WHERE work_id = $1",
             work,
         ) == [(reason, runs)]

@@ -11,7 +11,7 @@ from headway_contract import decode, encode, event, subjects
 from headway_contract.fields import OUTPUT_LIMIT
 from headway_contract.lifecycle import LeaseClaimed, LeaseRenewed, RunCompleted, RunFailed
 from headway_contract.worker_protocol import CancelPush
-from headway_dispatcher.gate import gate
+from headway_dispatcher.settings import DispatcherSettings
 from headway_jetstream_kit import Refused, Stored
 from headway_jetstream_kit.publish import NoAnswer, publish
 from support.invariants import check_invariants
@@ -20,7 +20,7 @@ from support.world import until
 
 
 async def test_a_long_lease_is_renewed_so_that_its_last_message_stays(world, monkeypatch):
-    monkeypatch.setattr(gate, "renew_seconds", lambda _settings: 0.2)
+    monkeypatch.setattr(DispatcherSettings, "renew_seconds", property(lambda _: 0.2))
     release = asyncio.Event()
 
     async def job(ctx):
@@ -42,7 +42,7 @@ async def test_a_long_lease_is_renewed_so_that_its_last_message_stays(world, mon
 
 
 async def test_a_renewal_that_finds_an_empty_stream_republishes_all_events(world, monkeypatch):
-    monkeypatch.setattr(gate, "renew_seconds", lambda _settings: 0.2)
+    monkeypatch.setattr(DispatcherSettings, "renew_seconds", property(lambda _: 0.2))
     release = asyncio.Event()
 
     async def job(ctx):
@@ -67,7 +67,7 @@ async def test_a_renewal_that_finds_an_empty_stream_republishes_all_events(world
 
 
 async def test_a_renewal_that_finds_the_lease_lost_stops_its_run(world, monkeypatch):
-    monkeypatch.setattr(gate, "renew_seconds", lambda _settings: 0.2)
+    monkeypatch.setattr(DispatcherSettings, "renew_seconds", property(lambda _: 0.2))
     stopped = asyncio.Event()
 
     async def job(ctx):
@@ -77,7 +77,7 @@ async def test_a_renewal_that_finds_the_lease_lost_stops_its_run(world, monkeypa
             stopped.set()
 
     async def lost(self):
-        self.lost = True
+        self.lose()
         return "lost"
 
     monkeypatch.setattr(leases.Lease, "renew", lost)
@@ -194,7 +194,7 @@ async def test_a_worker_releases_a_lease_on_request(world, monkeypatch):
         return not worker._runners
 
     await until(forgotten, within=10, what="the worker dropped the lease")
-    assert await world.value("SELECT state FROM dispatcher.metadata") == "in_progress"
+    assert await world.value("SELECT state FROM dispatcher.run") == "in_progress"
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ async def test_a_claim_with_an_answer_that_decides_nothing_is_made_again(
     await queue(world)
     await until_run(world, "completed")
     assert (answers, len(ran)) == ([], 1)
-    assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 1
+    assert await world.value("SELECT count(*) FROM dispatcher.run") == 1
     await check_invariants(world.database)
 
 

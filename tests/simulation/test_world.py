@@ -145,7 +145,7 @@ async def test_what_a_test_is_told_when_it_is_wrong(headway_world):
         await headway_world(app, start="2027-01-01", max_activ=5)
     with pytest.raises(TypeError, match="no setting nats_url"):
         await headway_world(app, start="2027-01-01", nats_url="nats://127.0.0.1:4222")
-    with pytest.raises(ValueError, match=r"prune='delte' is not valid: .*; slots=0 is not valid: "):
+    with pytest.raises(ValueError, match=r"prune 'delte' is not valid: .*; slots 0 is not valid: "):
         await headway_world(app, start="2027-01-01", prune="delte", slots=0)
     world = await headway_world(app, start="2027-01-01")
     await world.run_for(days=1)

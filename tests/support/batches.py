@@ -13,11 +13,11 @@ from headway_jetstream_kit.publish import publish
 
 from support.work_events import queue
 
-RUN = """
-    INSERT INTO dispatcher.metadata
-        (run_id, work_id, lease_id, group_name, job, round, attempt, state, created_at,
-         max_run_seconds)
-    VALUES ($1, $2, $3, 'ops', 'job', 1, 1, 'pending', $5, $4)
+DISPATCH = """
+    UPDATE dispatcher.work_queue
+    SET state = 'dispatched', run_id = $2, lease_id = $3, runs = runs + 1, wait_reason = NULL
+    WHERE id = $1
+    RETURNING dispatcher.max_run_seconds(terms)
 """
 
 
@@ -37,7 +37,6 @@ async def order(
     world,
     works: list[UUID],
     *,
-    patience: float = 600.0,
     lease: UUID | None = None,
     hand_back_seconds: float | None = None,
     **fields,
@@ -60,47 +59,44 @@ async def order(
     )
     async with world.database.transaction() as connection:
         await connection.execute(
-            "INSERT INTO dispatcher.lease (id, token, job, created_at)"
-            " VALUES ($1, $2, 'job', clock_timestamp())",
+            "INSERT INTO dispatcher.lease (id, token, job, created_at, ordered_at)"
+            " VALUES ($1, $2, 'job', clock_timestamp(), $3)",
             made.lease,
             made.token,
+            now,
         )
         for run in runs:
-            await connection.execute(RUN, run.run, run.work, made.lease, patience, now)
-            await connection.execute(
-                "UPDATE dispatcher.work_queue SET state = 'dispatched', run_id = $2,"
-                " runs = runs + 1, wait_reason = NULL WHERE id = $1",
-                run.work,
-                run.run,
-            )
-        await HISTORY.append(connection, [_record(made, run, patience, now) for run in runs])
+            patience = await connection.fetchval(DISPATCH, run.work, run.run, made.lease)
+        await HISTORY.append(connection, [_record(made, patience, now)])
     body = encode(event(made, id=made.lease, source="test", subject="x", time=utc_now()))
     answer = await publish(world.broker, subjects.order("job", made.lease), body)
     assert isinstance(answer, Stored)
     return made
 
 
-def _record(made: RunDispatched, run: OrderedRun, patience: float, now: datetime) -> Record:
+def _record(made: RunDispatched, patience: float, now: datetime) -> Record:
     """Make the record that the gate would have kept of it."""
-    data = {
-        "lease": made.lease,
-        "job": made.job,
-        "run": run.run,
-        "work": run.work,
-        "round": run.round,
-        "attempt": run.attempt,
-        "group": run.group,
-        "cause": run.cause,
-        "max_run_seconds": patience,
-    }
+    runs = [
+        {
+            "run": run.run,
+            "work": run.work,
+            "round": run.round,
+            "attempt": run.attempt,
+            "group": run.group,
+            "cause": run.cause,
+            "max_run_seconds": patience,
+        }
+        for run in made.runs
+    ]
+    single = runs[0] if len(runs) == 1 else {}
     return Record(
-        event_id=f"{made.lease}.{run.run}",
+        event_id=str(made.lease),
         type=RunDispatched.type,
-        subject=str(run.run),
+        subject=str(made.lease),
         source=SOURCE,
         occurred_at=now,
-        data=data,
-        work=run.work,
-        run=run.run,
+        data={"lease": made.lease, "job": made.job, **(single or {"runs": runs})},
+        work=single.get("work"),
+        run=single.get("run"),
         lease=made.lease,
     )

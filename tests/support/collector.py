@@ -64,8 +64,8 @@ class Collector:
 
         try:
             await until(complete, within=20, what=f"the trace of {attributes}")
-        except AssertionError:
-            assert found() == expected
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it is\n{found()}\nand not\n{expected}") from error
         top = self.decision(**attributes)
         assert top is not None
         return top

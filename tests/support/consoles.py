@@ -9,7 +9,7 @@ import httpx
 from headway import App
 from headway_clock import utc_now
 from headway_console.access.sessions import sign_in_path
-from headway_console.access.tokens import Token, as_yaml, new_token
+from headway_console.access.tokens import Token, new_token, token_as_yaml
 from headway_console.settings import ConsoleSettings
 from headway_console.wiring import ConsoleService, LocalCredentials, start_console
 from headway_contract.http import ROLES
@@ -63,7 +63,7 @@ async def run_console(
     """A console with a token for each role, called like `ada-operator`."""
     made = {role: new_token(f"ada-{role}", role) for role in ROLES}
     file = folder / "tokens.yaml"
-    file.write_text("".join(map(as_yaml, [*(entry for _, entry in made.values()), *entries])))
+    file.write_text("".join(map(token_as_yaml, [*(entry for _, entry in made.values()), *entries])))
     fields = {
         "database_url": database_url,
         "nats_url": nats_url,

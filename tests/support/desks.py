@@ -74,7 +74,7 @@ class Desk:
     async def settled(self):
         """The run of the order, once its work is settled."""
         await self.world.until("SELECT count(*) FROM dispatcher.work_queue WHERE state = 'settled'")
-        [row] = await self.world.rows("SELECT * FROM dispatcher.metadata")
+        [row] = await self.world.rows("SELECT * FROM dispatcher.run")
         return row
 
     @property

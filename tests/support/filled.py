@@ -12,7 +12,13 @@ MANIFESTS, GROUPS = 200, 20
 
 
 async def fill(
-    database: Database, runs: int, *, now: datetime, letters: int = 5000, queued: int = 5000
+    database: Database,
+    runs: int,
+    *,
+    now: datetime,
+    letters: int = 5000,
+    queued: int = 5000,
+    analyzed: bool = True,
 ) -> None:
     """So many runs over thirty days of 200 manifests in 20 groups, one in a hundred failed."""
     steps = (
@@ -33,5 +39,6 @@ async def fill(
         await connection.execute("SET statement_timeout = 0")
         for name, *arguments in steps:
             await connection.execute(_QUERIES[name], *arguments, timeout=600)
-        await connection.execute("VACUUM ANALYZE", timeout=600)
+        if analyzed:
+            await connection.execute("VACUUM ANALYZE", timeout=600)
         await connection.execute("RESET statement_timeout")

@@ -77,7 +77,7 @@ FROM generate_series(1, $1::integer) AS n,
 -- What runs logged: three lines for each that failed. No parameters.
 INSERT INTO dispatcher.run_log (run_id, number, at, level, message, fields, size)
 SELECT run_id, number, created_at, 'info', 'line ' || number, '{}', 10
-FROM dispatcher.metadata, generate_series(1, 3) AS number
+FROM dispatcher.run AS metadata, generate_series(1, 3) AS number
 WHERE state = 'failed'
 
 -- name: letters
@@ -90,7 +90,7 @@ SELECT md5('letter ' || work_id)::uuid, work_id, 1, metadata.manifest_id, work_q
        3, CASE WHEN number % 10 = 0 THEN 'acknowledged' ELSE 'awaiting' END, metadata.finished_at,
        CASE WHEN number % 10 = 0 THEN metadata.finished_at END, 'somebody',
        left(md5('print ' || number % 40), 12), '1.' || number % 3
-FROM (SELECT *, row_number() OVER (ORDER BY created_at DESC) AS number FROM dispatcher.metadata
+FROM (SELECT *, row_number() OVER (ORDER BY created_at DESC) AS number FROM dispatcher.run AS metadata
       WHERE state = 'failed' ORDER BY created_at DESC LIMIT $1) AS metadata
 JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
 
@@ -162,16 +162,18 @@ FROM generate_series(1, $1::integer) AS n, LATERAL (SELECT $3::timestamptz - n *
 WITH work AS (
     INSERT INTO dispatcher.work_queue
         (id, round, slot, group_name, job, cause, queued_at, priority, rank, not_before, terms,
-         state, runs, run_id, received_at)
+         state, runs, run_id, lease_id, received_at)
     SELECT md5('live ' || n)::uuid, 1, 0, 'group-' || lpad((n % $2::integer)::text, 2, '0'),
-           'job-01', 'enqueue:' || n, $3, 0, $3, $3, '{}', 'dispatched', 1,
-           md5('live run ' || n)::uuid, $3
+           'job-01', 'enqueue:' || n, $3, 0, $3, $3,
+           '{"retry": {"attempts": 3}, "timeout_seconds": 60, "cancel_grace_seconds": 5}',
+           'dispatched', 1,
+           md5('live run ' || n)::uuid, md5('live lease ' || n)::uuid, $3
     FROM generate_series(1, $1::integer) AS n
 ), lease AS (
     INSERT INTO dispatcher.lease
-        (id, token, job, groups, created_at, claimed_by, nonce, last_heard_at)
+        (id, token, job, groups, created_at, ordered_at, claimed_by, nonce, last_heard_at)
     SELECT md5('live lease ' || n)::uuid, 'secret', 'job-01',
-           ARRAY['group-' || lpad((n % $2::integer)::text, 2, '0')], $3, 'worker-1', 'n', $3
+           ARRAY['group-' || lpad((n % $2::integer)::text, 2, '0')], $3, $3, 'worker-1', 'n', $3
     FROM generate_series(1, $1::integer) AS n
 ), worker AS (
     INSERT INTO dispatcher.worker

@@ -14,11 +14,12 @@ from headway_contract.orders import RunDispatched
 from headway_contract.work import ManifestChanged, WorkBroughtForward, WorkQueued
 from headway_decisions.runs.folding import Run
 from headway_dispatcher.gate.gate import Gate, GateResult
-from headway_dispatcher.gate.situation import Waits
+from headway_dispatcher.gate.waits import Waits
 from headway_dispatcher.intake import work_intake
 from headway_dispatcher.runs import settle
+from headway_dispatcher.runs.completed import settle_completed
 from headway_dispatcher.settings import DispatcherSettings
-from headway_dispatcher.store import HISTORY
+from headway_dispatcher.store import HISTORY, Times
 from headway_dispatcher.wakeups import Wakeups
 from headway_history import Record
 from headway_postgres_kit import DATABASE_CLOCK, Clock, Connection, Database, StatementBatch
@@ -30,6 +31,12 @@ WATCH_CAPS = (Path(__file__).parent / "watch_caps.sql").read_text()
 START = datetime(2027, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 STEP = timedelta(seconds=60)
+
+# Insert the rows of runs that only were ordered.
+KEEP_ORDERED = """
+    INSERT INTO dispatcher.metadata SELECT * FROM dispatcher.run WHERE state = 'pending'
+    ON CONFLICT (run_id) DO NOTHING
+"""
 
 
 class SetClock:
@@ -50,6 +57,8 @@ class Gates(Queries):
         database.clock = clock
         fields = {"database_url": "", "nats_url": "", **settings}
         self.settings = DispatcherSettings(**fields)
+        self.wake = Wakeups()
+        self._orders: list[RunDispatched] = []
         self.gate = self.another(database)
 
     @property
@@ -60,7 +69,7 @@ class Gates(Queries):
     def another(self, database: Database) -> Gate:
         """One more gate, as another dispatcher would have it."""
         database.clock = self.clock
-        return Gate(database, self.settings, Wakeups())
+        return Gate(database, self.settings, self.wake)
 
     async def watch_caps(self) -> None:
         async with self.database.acquire() as connection:
@@ -111,6 +120,7 @@ class Gates(Queries):
         """Let the bodies of active runs begin, as a worker would tell."""
         async with self.database.transaction() as connection:
             now = await self.clock.now(connection)
+            await connection.execute(KEEP_ORDERED)
             rows = await connection.fetch(
                 "UPDATE dispatcher.metadata SET state = 'in_progress', started_at = $2,"
                 " start_heard_at = clock_timestamp() WHERE state = 'pending'"
@@ -125,6 +135,7 @@ class Gates(Queries):
         """End active runs, all of them if no work is named; how many there were."""
         async with self.database.transaction() as connection:
             now = await self.clock.now(connection)
+            await connection.execute(KEEP_ORDERED)
             rows = await connection.fetch(
                 "UPDATE dispatcher.metadata SET state = $2, finished_at = greatest($3, created_at),"
                 " failure = $4 WHERE state IN ('pending', 'in_progress')"
@@ -150,7 +161,7 @@ class Gates(Queries):
             }
             await connection.execute(
                 "UPDATE dispatcher.lease SET ended_at = clock_timestamp() WHERE ended_at IS NULL"
-                " AND NOT EXISTS (SELECT FROM dispatcher.metadata WHERE lease_id = lease.id"
+                " AND NOT EXISTS (SELECT FROM dispatcher.run WHERE lease_id = lease.id"
                 " AND finished_at IS NULL)"
             )
             changes = settle.Changes(
@@ -160,13 +171,19 @@ class Gates(Queries):
                 ]
             )
             writes = StatementBatch()
-            await settle.settle(connection, ended, now=now, changes=changes, writes=writes)
+            if failure is None:
+                times = Times(real=now, schedule=now)
+                await settle_completed(
+                    connection, ended, times=times, changes=changes, writes=writes
+                )
+            else:
+                await settle.settle(connection, ended, now=now, changes=changes, writes=writes)
             await changes.write(connection, writes, now=now)
         return len(rows)
 
     async def active(self) -> list[UUID]:
         rows = await self.rows(
-            "SELECT work_id FROM dispatcher.metadata WHERE state IN ('pending', 'in_progress')"
+            "SELECT work_id FROM dispatcher.run WHERE state IN ('pending', 'in_progress')"
         )
         return [row["work_id"] for row in rows]
 
@@ -178,13 +195,14 @@ class Gates(Queries):
         }
 
     async def orders(self) -> list[RunDispatched]:
-        """The orders that the outbox holds."""
-        rows = await self.rows(
-            "SELECT body FROM dispatcher.outbox WHERE subject LIKE 'headway.run.%' ORDER BY id"
-        )
-        return [
-            msgspec.convert(msgspec.json.decode(row["body"])["data"], RunDispatched) for row in rows
+        """All orders so far, as the gate handed them to the relay."""
+        messages, _ = self.wake.relay.take()
+        self._orders += [
+            msgspec.convert(msgspec.json.decode(message.body)["data"], RunDispatched)
+            for message in messages
+            if message.subject.startswith("headway.run.")
         ]
+        return list(self._orders)
 
     async def execute(self, query: str, *arguments: Any) -> None:
         async with self.database.acquire() as connection:

@@ -18,9 +18,9 @@ WITH made AS (
     INSERT INTO dispatcher.work_queue
         (id, round, slot, group_name, job, input, cause, queued_at, priority, rank, not_before,
          terms, state, runs, attempts,
-         run_id, outcome, settled_at, received_at)
+         run_id, lease_id, outcome, settled_at, received_at)
     SELECT work, 1, 0, 'many', 'count', to_jsonb(number), 'trigger:' || number, at, 0, at, at,
-           '{"retry": {"attempts": 3}}', 'settled', 1, 1, run, 'completed', at, at
+           '{"retry": {"attempts": 3}}', 'settled', 1, 1, run, lease, 'completed', at, at
     FROM made
 ), leases AS (
     INSERT INTO dispatcher.lease

@@ -1,6 +1,6 @@
 -- name: i2_run_of_nothing
 -- I2: a run whose work or lease is gone.
-SELECT run_id FROM dispatcher.metadata
+SELECT run_id FROM dispatcher.run
 WHERE NOT EXISTS (SELECT FROM dispatcher.work_queue WHERE work_queue.id = work_id)
    OR NOT EXISTS (SELECT FROM dispatcher.lease WHERE lease.id = lease_id)
 
@@ -41,19 +41,19 @@ GROUP BY run_id HAVING count(*) > 1
 
 -- name: i2_two_live_runs
 -- I2: two live runs of one piece of work.
-SELECT work_id FROM dispatcher.metadata
+SELECT work_id FROM dispatcher.run AS metadata
 WHERE state IN ('pending', 'in_progress') GROUP BY work_id HAVING count(*) > 1
 
 -- name: i2_stray_run
 -- I2: a live run of work that is not dispatched, or has another run.
-SELECT metadata.run_id FROM dispatcher.metadata
+SELECT metadata.run_id FROM dispatcher.run AS metadata
 JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
 WHERE metadata.state IN ('pending', 'in_progress')
   AND (work_queue.state <> 'dispatched' OR work_queue.run_id <> metadata.run_id)
 
 -- name: i2_end_without_outcome
 -- I2: an ended run without an accepted outcome, unless a snapshot stands for it.
-SELECT run_id FROM dispatcher.metadata
+SELECT run_id FROM dispatcher.run AS metadata
 WHERE finished_at IS NOT NULL AND NOT EXISTS (
     SELECT FROM dispatcher.history_event AS history
     WHERE history.work_id = metadata.work_id AND accepted
@@ -72,7 +72,7 @@ WHERE history.accepted AND history.source LIKE 'worker/%'
 
 -- name: i5_outcome_changed
 -- I5: a run is not in the state that its one accepted outcome put it in.
-SELECT metadata.run_id FROM dispatcher.metadata
+SELECT metadata.run_id FROM dispatcher.run AS metadata
 JOIN dispatcher.history_event AS history ON history.work_id = metadata.work_id
  AND history.run_id = metadata.run_id AND history.accepted
 WHERE history.type IN ('headway.run.completed.v1', 'headway.run.failed.v1',
@@ -106,12 +106,12 @@ WHERE dead_letter.state = 'awaiting'
 -- name: i6_stuck_with_an_ended_run
 -- I6: dispatched work whose run has ended.
 SELECT work_queue.id FROM dispatcher.work_queue
-JOIN dispatcher.metadata ON metadata.run_id = work_queue.run_id
+JOIN dispatcher.run AS metadata ON metadata.run_id = work_queue.run_id
 WHERE work_queue.state = 'dispatched' AND metadata.finished_at IS NOT NULL
 
 -- name: i6_stuck_with_an_ended_lease
 -- I6: a live run whose lease has ended, so that nobody will ever end it.
-SELECT metadata.run_id FROM dispatcher.metadata
+SELECT metadata.run_id FROM dispatcher.run AS metadata
 JOIN dispatcher.lease ON lease.id = metadata.lease_id
 WHERE metadata.finished_at IS NULL AND lease.ended_at IS NOT NULL
 
@@ -127,7 +127,7 @@ WHERE state IN ('queued', 'waiting') AND coalesce(wait_reason, '') = ''
 WITH active AS (
     SELECT metadata.concurrency_key AS key, count(DISTINCT metadata.lease_id) AS leases,
            min(work_queue.concurrency_limit) AS least
-    FROM dispatcher.metadata
+    FROM dispatcher.run AS metadata
     JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
     WHERE metadata.state IN ('pending', 'in_progress') AND metadata.concurrency_key IS NOT NULL
     GROUP BY metadata.concurrency_key

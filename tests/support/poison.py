@@ -145,9 +145,7 @@ class Orders:
         await batch.take_in(intake, subjects.EVENTS_STREAM, subjects.EVENTS_CONSUMER)
 
     async def completed(self) -> set[UUID]:
-        rows = await self.world.rows(
-            "SELECT run_id FROM dispatcher.metadata WHERE state = 'completed'"
-        )
+        rows = await self.world.rows("SELECT run_id FROM dispatcher.run WHERE state = 'completed'")
         return {row["run_id"] for row in rows}
 
     async def accounted_for(self, batch: Batch) -> int:

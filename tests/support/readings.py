@@ -53,6 +53,8 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "runs: of a manifest": RunFilter(manifest_id=named("manifest 17")),
         "runs: of a worker": RunFilter(worker="worker-7"),
         "runs: of a worker (none)": RunFilter(worker="nobody"),
+        "runs: of a work": RunFilter(work=named(f"work {number}")),
+        "runs: of a work (none)": RunFilter(work=UUID(int=0)),
         "runs: of a day": RunFilter(since=now - month / 2, before=now - month / 2 + month / 30),
         "runs: of a manifest, failed": RunFilter(manifest_id=named("manifest 17"), state="failed"),
         "runs: of a group, failed": RunFilter(group="group-00", state="failed"),

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
-from headway_cli.serve.services import apply_migrations
+from headway_cli.serve.servers import apply_migrations
 from headway_clock import new_nonce
 from headway_embedded import NatsServer, PostgresServer
 from headway_jetstream_kit import Broker

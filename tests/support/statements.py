@@ -5,10 +5,11 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
-from headway_postgres_kit.hot_connections import HotConnections
+from asyncpg.pool import Pool
 
 _WRITTEN = """
-SELECT relname, n_tup_ins AS inserted, n_tup_upd AS updated, n_tup_del AS deleted
+SELECT relname, n_tup_ins AS inserted, n_tup_upd AS updated, n_tup_del AS deleted,
+       n_tup_hot_upd AS updated_without_indexes
 FROM pg_stat_xact_user_tables
 WHERE schemaname = 'scheduler'
 """
@@ -18,35 +19,42 @@ WHERE schemaname = 'scheduler'
 def sent_statements(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Collect the statements that all pools of this process send, each a round trip."""
     sent: list[str] = []
-    take = HotConnections.take
+    take = Pool._acquire
 
     def log(record: Any) -> None:
         if record.query != _WRITTEN:
             sent.append(record.query)
 
-    async def logged(self: HotConnections) -> Any:
-        connection = await take(self)
+    async def logged(self: Pool, timeout: float | None) -> Any:
+        connection = await take(self, timeout)
         connection.add_query_logger(log)
         return connection
 
     with monkeypatch.context() as patch:
-        patch.setattr(HotConnections, "take", logged)
+        patch.setattr(Pool, "_acquire", logged)
         yield sent
 
 
 @asynccontextmanager
-async def written_rows(connection: Any) -> AsyncIterator[dict[str, list[int]]]:
-    """Count the rows that a part of a transaction inserts, updates and deletes, by table."""
+async def written_rows(
+    connection: Any, *, hot: tuple[str, ...] = ()
+) -> AsyncIterator[dict[str, list[int]]]:
+    """Count the rows that a part of a transaction inserts, updates and deletes, by table.
+
+    For the tables in `hot`, count also the updates that write no index.
+    """
     written: dict[str, list[int]] = {}
     # The session may not have reported the counts of earlier transactions yet.
     before = await _read_counts(connection)
     yield written
     for table, counts in (await _read_counts(connection)).items():
-        earlier = before.get(table, (0, 0, 0))
+        earlier = before.get(table, (0, 0, 0, 0))
         changes = [now - then for now, then in zip(counts, earlier, strict=True)]
+        if table not in hot:
+            changes.pop()
         if any(changes):
             written[table] = changes
 
 
-async def _read_counts(connection: Any) -> dict[str, tuple[int, int, int]]:
+async def _read_counts(connection: Any) -> dict[str, tuple[int, ...]]:
     return {row["relname"]: tuple(row)[1:] for row in await connection.fetch(_WRITTEN)}

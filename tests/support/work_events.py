@@ -8,6 +8,7 @@ from headway import App
 from headway_clock import utc_now
 from headway_contract import Event, decode, encode, event, subjects
 from headway_contract.envelope import EventData
+from headway_contract.settled import WorksCompleted
 from headway_contract.work import RetryPolicy, WorkCancelRequested
 from headway_jetstream_kit import Broker, Puller, Stored
 from headway_jetstream_kit.provisioning import consumer_info, stream_info
@@ -57,15 +58,17 @@ class WorkPublisher:
 
 
 async def stored_events(broker: Broker, stream: str, kind: type) -> list[Any]:
-    """Return the events of a kind in a stream, in their order, each as often as it is there."""
+    """Return the events of a kind in a stream, in their order, each as often as it is there.
+
+    Completed work that is packed into one event counts as the event of each piece of work.
+    """
     state, found = (await stream_info(broker, stream))["state"], []
     for sequence in range(max(state["first_seq"], 1), state["last_seq"] + 1):
         raw = await broker.api(f"STREAM.MSG.GET.{stream}", {"seq": sequence})
-        found += [
-            item.data
-            for item in decode(base64.b64decode(raw["message"]["data"]))
-            if isinstance(item, Event) and isinstance(item.data, kind)
-        ]
+        for item in decode(base64.b64decode(raw["message"]["data"])):
+            data = item.data if isinstance(item, Event) else None
+            outcomes = data.outcomes() if isinstance(data, WorksCompleted) else [data]
+            found += [each for each in outcomes if isinstance(each, kind)]
     return found
 
 
@@ -88,9 +91,9 @@ def app_with(body, **options) -> App:
 
 async def until_run(world, state: str, **options):
     """Wait for a run in a state; returns its row."""
-    query = "SELECT run_id FROM dispatcher.metadata WHERE state = $1 ORDER BY created_at DESC"
+    query = "SELECT run_id FROM dispatcher.run WHERE state = $1 ORDER BY created_at DESC"
     run = await world.until(query, state, **options)
-    return (await world.rows("SELECT * FROM dispatcher.metadata WHERE run_id = $1", run))[0]
+    return (await world.rows("SELECT * FROM dispatcher.run WHERE run_id = $1", run))[0]
 
 
 async def order_puller(world, job: str) -> Puller:

@@ -13,7 +13,7 @@ from headway_console.wiring import client_of
 from headway_contract import subjects
 from headway_contract.definitions import ApplyAnswer, PrunePolicy
 from headway_contract.worker_protocol import HeartbeatReply
-from headway_dispatcher.provisioning import provision
+from headway_dispatcher.provisioning import provision_by
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.wiring import start_dispatcher
 from headway_jetstream_kit import Broker
@@ -26,6 +26,7 @@ from headway_service_kit.service import Service
 
 from support.queries import Queries
 
+STREAMS = DispatcherSettings(database_url="", nats_url="", stream_max_bytes=64 * 1024**2)
 QUICK = {"heartbeat_seconds": 0.2, "orphan_timeout_seconds": 2.0}
 
 
@@ -43,7 +44,7 @@ class World(Queries):
         self._workers: list[tuple[asyncio.Event, asyncio.Task[None], Broker]] = []
 
     async def provision(self) -> None:
-        await provision(self.broker, replicas=1, max_bytes=64 * 1024**2)
+        await provision_by(self.broker, STREAMS)
 
     async def dispatcher(self, *, clock: Clock = DATABASE_CLOCK, **settings: Any) -> Service:
         fields = {

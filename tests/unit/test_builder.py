@@ -271,19 +271,19 @@ def test_a_batch_of_dependents_hangs_on_the_root_or_on_its_items_parents(app):
             lambda app: app.schedule("r", job="quiet", when=HOURLY).then_include_many(
                 "m", job="work", items={"x": 1}
             ),
-            "'m-x': it has no parent.*use include_many",
+            "'m-x': it has neither a cadence nor a parent: give it a depends_on",
         ),
         (
             lambda app: app.schedule_many("n", job="work", items=[], when=HOURLY).include_many(
                 "m", job="work", items={"x": 1}
             ),
-            "'m-x': it has no parent",
+            "'m-x': it has neither a cadence nor a parent",
         ),
         (
             lambda app: app.schedule_many(
                 "m", job="work", items=[Item("x", 1, depends_on="y")], when=HOURLY
             ).include_many("y", job="work", items=[]),
-            "'m-x': it has a cadence and a depends_on",
+            "'m-x': it has both a cadence and a parent",
         ),
         (
             lambda app: app.schedule_many("m", job="work", items=["ab"], when=HOURLY),
@@ -383,11 +383,13 @@ def test_batches_whose_names_overlap_are_fine_while_their_ids_differ(app):
     }
 
 
-def test_a_wide_batch_checks_its_timing_once(app, monkeypatch):
+def test_a_wide_batch_searches_once_for_a_fire(app, monkeypatch):
     looked = []
     monkeypatch.setattr(
-        "headway_decisions.timing.timing.problems", lambda timing: looked.append(timing) or []
+        "headway_decisions.timing.timing.next_allowed",
+        lambda timing, after: looked.append(timing) or after,
     )
-    app.schedule_many("m", job="work", items={n: n for n in range(1000)}, when=HOURLY)
+    when = every(hours=1, start="2031-02-03")
+    app.schedule_many("m", job="work", items={n: n for n in range(1000)}, when=when)
     assert len(app.definitions().manifests) == 1000
-    assert looked == [HOURLY.timing]
+    assert looked == [when.timing]

@@ -321,9 +321,12 @@ def test_policies_by_name_and_by_value(given, policy):
         (daily("09:00", start=datetime(2027, 1, 1, tzinfo=UTC)), "has a zone"),
         (
             daily("09:00", exclude=exclude_dates("2027-13-01")),
-            "'2027-13-01' is not a date to exclude",
+            "dates holds '2027-13-01', which is not valid: use dates such as 2027-12-24",
         ),
-        (daily("09:00", exclude=exclude_range("a", "2027-01-01")), "'a' is not a date to exclude"),
+        (
+            daily("09:00", exclude=exclude_range("a", "2027-01-01")),
+            "first 'a' is not a date such as",
+        ),
         (daily("09:00", exclude=[exclude_days("x")]), "'x' is not a weekday"),
         (daily("09:00", exclude="sundays"), "exclude= takes exclude_days"),
         (daily("09:00", misfire="catchup"), "'catchup' is not a misfire policy"),
@@ -370,6 +373,12 @@ def test_an_unknown_keyword_is_refused_at_once():
         daily("09:00", dayz="mon")
     with pytest.raises(TypeError, match=r"manual\(\) takes no keyword 'tz'"):
         manual(tz="UTC")
+    with pytest.raises(
+        TypeError, match=r"every\(\) takes no keyword 'second'; did you mean 'seconds'"
+    ):
+        every(second=1)
+    with pytest.raises(TypeError, match=r"job\(\) takes no keyword 'max_activ'.* 'max_active'"):
+        App("billing").job("job", max_activ=1)
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,18 @@
 """Input and output of the command line: times, tables, the notice of an `up`."""
 
 import os
+import re
 from datetime import UTC, datetime
+from pathlib import Path
 
 import click
 import pytest
+from headway_cli.errors import PREFIXES
 from headway_cli.serve import settings
-from headway_cli.serve.running import NothingRuns, find_running, noted
+from headway_cli.serve.running import NothingRuns, find_running
 from headway_cli.terminal.output import printable, table
 from headway_cli.terminal.times import has_offset, read_moment, read_past, shifted, shown
+from headway_cli.up.up import noted
 from headway_scheduler.settings import SchedulerSettings
 from headway_service_kit.settings import InvalidSettings
 
@@ -174,3 +178,12 @@ def test_a_limit_may_be_lifted(given, expected):
 def test_settings_of_the_scheduler_that_make_no_sense(name, given):
     with pytest.raises(InvalidSettings, match=f"HEADWAY_{name}"):
         settings.read(SchedulerSettings, {}, {**SERVERS, f"HEADWAY_{name}": given})
+
+
+def test_every_exception_with_a_remedy_exists_once():
+    root = Path(__file__).parents[2]
+    sources = [
+        path for top in ("libs", "services", "proto-schemas") for path in (root / top).rglob("*.py")
+    ]
+    found = re.findall(r"^class (\w+)\(", "\n".join(map(Path.read_text, sources)), re.MULTILINE)
+    assert [name for name in PREFIXES if found.count(name) != 1] == []

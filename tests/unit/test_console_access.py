@@ -13,7 +13,7 @@ from headway_console.access.attempts import (
 )
 from headway_console.access.issuer import check_oidc, read_roles
 from headway_console.access.sessions import Cookies, Revoked, Seal, SigningIn
-from headway_console.access.tokens import Rejected, Tokens, as_yaml, new_token, read_tokens
+from headway_console.access.tokens import Rejected, Tokens, new_token, read_tokens, token_as_yaml
 from headway_console.pages.shell import safe_path
 from headway_console.settings import AuthMissing, ConsoleSettings, check_exposure, check_key
 from headway_service_kit.settings import InvalidSettings
@@ -108,8 +108,8 @@ def test_a_seal_is_for_one_purpose_and_for_a_time():
 
 
 def test_cookies_are_bound_to_the_host_over_https_and_to_the_port_without():
-    assert Cookies.made_for(secure=True, port=8080).session == "__Host-headway"
-    assert Cookies.made_for(secure=False, port=8080).session == "headway-8080"
+    assert Cookies(secure=True, port=8080).name("session") == "__Host-headway"
+    assert Cookies(secure=False, port=8080).name("session") == "headway-8080"
 
 
 def test_names_and_pages_that_are_ours():
@@ -124,14 +124,14 @@ def test_names_and_pages_that_are_ours():
 def test_a_token_file_is_reread_and_a_broken_file_admits_no_token(tmp_path):
     file = tmp_path / "tokens.yaml"
     first, entry = new_token("ada", "viewer")
-    file.write_text(as_yaml(entry))
+    file.write_text(token_as_yaml(entry))
     tokens = Tokens(file)
     assert tokens.person(first, NOW).name == "ada"
     file.write_text("- name: [")
     with pytest.raises(Rejected, match="unknown token"):
         tokens.person(first, NOW)
     second, other = new_token("bob", "admin", NOW)
-    file.write_text(as_yaml(other))
+    file.write_text(token_as_yaml(other))
     with pytest.raises(Rejected, match="unknown token"):
         tokens.person(first, NOW)
     with pytest.raises(Rejected, match="'bob' expired at 2027-03-01"):

@@ -8,11 +8,10 @@ import pytest
 from headway.define.definitions import InvalidDefinitions
 from headway_console.api.definitions import read_yaml
 from headway_console.pages import charts, filters
+from headway_console.pages.manifests import graph, month
 from headway_console.pages.overview import begins_now
-from headway_console.pages.plan import view_of
-from headway_console.pages.schedules import form as forms
-from headway_console.pages.schedules import graph, month
-from headway_console.reading.manifests import Family, Relative
+from headway_console.pages.plan import fire_text, fires_summary
+from headway_console.reading.manifests import Relative
 from headway_console.reading.occurrences import DayCount, Past, RunFigure, Stretch
 from headway_console.reading.system import Backlog, Throughput, state_of
 from headway_contract.definitions import FireChange
@@ -123,7 +122,7 @@ class TestGraph:
         assert len(drawn.boxes) == 500
 
 
-def family(*links: str) -> Family:
+def family(*links: str) -> list[Relative]:
     """Make manifests from `child<parent`, parents first."""
     nodes: dict[str, Relative] = {}
     for number, link in enumerate(links, start=1):
@@ -134,68 +133,7 @@ def family(*links: str) -> Family:
             depends_on=above.id if above else None, last_outcome=None,
             depth=above.depth + 1 if above else 0,
         )  # fmt: skip
-    return Family(nodes=list(nodes.values()))
-
-
-SCHEMA = {
-    "$ref": "#/$defs/Order",
-    "$defs": {
-        "Order": {
-            "type": "object",
-            "properties": {
-                "name": {"type": "string", "minLength": 2},
-                "count": {"type": "integer", "default": 1},
-                "size": {"enum": ["small", "large"]},
-                "gift": {"type": "boolean"},
-            },
-            "required": ["name", "gift"],
-        }
-    },
-}
-
-
-class TestForm:
-    def filled(self, **given: str):
-        empty = forms.make_form(SCHEMA, {"name": "Ada"}, takes_input=True)
-        sent = {f"field-{name}": value for name, value in given.items()}
-        value, form = forms.read_form(empty, sent)
-        return value, forms.check_form(form, SCHEMA, value, takes_input=True)
-
-    def test_plain_fields_become_fields(self):
-        form = forms.make_form(SCHEMA, {"name": "Ada"}, takes_input=True)
-        assert [(field.key, field.kind, field.value) for field in form.fields] == [
-            ("name", "text", "Ada"), ("count", "number", "1"), ("size", "choice", ""),
-            ("gift", "checkbox", ""),
-        ]  # fmt: skip
-
-    def test_filled_in_values_have_their_types(self):
-        value, form = self.filled(name="Grace", count="3", gift="yes")
-        assert forms.is_sound(form)
-        assert value == {"name": "Grace", "count": 3, "gift": True}
-
-    def test_a_problem_is_shown_beside_its_field(self):
-        _, form = self.filled(name="G", count="3")
-        assert {field.key for field in form.fields if field.problem} == {"name"}
-        _, form = self.filled(name="Grace", count="three")
-        [count] = [field for field in form.fields if field.problem]
-        assert (count.key, count.value) == ("count", "three")
-
-    def test_anything_else_is_a_text_of_json(self):
-        schema = {"type": "array", "items": {"type": "integer"}}
-        empty = forms.make_form(schema, [1], takes_input=True)
-        assert [field.kind for field in empty.fields] == ["json"]
-        value, form = forms.read_form(empty, {"input": "[1, 2]"})
-        assert value == [1, 2]
-        assert forms.is_sound(forms.check_form(form, schema, value, takes_input=True))
-        value, form = forms.read_form(empty, {"input": '["x"]'})
-        assert "integer" in forms.check_form(form, schema, value, takes_input=True).problem
-        _, form = forms.read_form(empty, {"input": "[1,"})
-        assert "invalid JSON" in form.fields[0].problem
-
-    def test_a_job_that_takes_nothing_asks_for_nothing(self):
-        form = forms.make_form(None, None, takes_input=False)
-        assert form.fields == []
-        assert forms.read_form(form, {})[0] is None
+    return list(nodes.values())
 
 
 class TestCharts:
@@ -237,28 +175,17 @@ def test_a_pass_is_judged_by_the_oldest_that_waits():
         assert state_of(backlog, now=NOW) == state
 
 
-def test_a_plan_counts_the_fire_times_that_it_does_not_show():
-    days = [NOW + timedelta(days=number) for number in range(3)]
-    change = FireChange(
-        manifest="m",
-        zone="UTC",
-        appear=[fire(days[1])],
-        vanish=[fire(days[2])],
-        appearing=1,
-        vanishing=1440,
-        unchanged=5,
-    )
-    view = view_of(change)
-    assert view.summary == "1 appear, 1\u202f440 vanish, 5 unchanged"
-    assert view.appear == ["2027-03-11 12:00:00+00:00"]
-    assert view.vanish == ["2027-03-12 12:00:00+00:00"]
-    assert view.hidden == 1439
+def test_a_plan_counts_all_fire_times():
+    change = FireChange(manifest="m", zone="UTC", appearing=1, vanishing=1440, unchanged=5)
+    assert fires_summary(change) == "1 appear, 1\u202f440 vanish, 5 unchanged"
+    cut = structs.replace(change, compared_until=NOW)
+    assert fires_summary(cut) == "at least 1 appear, 1\u202f440 vanish, 5 unchanged"
 
 
 def test_a_plan_shows_the_delay_by_jitter():
     late = structs.replace(fire(NOW), fire_at=NOW + timedelta(seconds=65))
-    change = FireChange(manifest="m", zone="UTC", appear=[late], appearing=1)
-    assert view_of(change).appear == ["2027-03-10 12:00:00+00:00, 65 s later by jitter"]
+    assert fire_text(fire(NOW)) == "2027-03-10 12:00:00+00:00"
+    assert fire_text(late) == "2027-03-10 12:00:00+00:00, 65 s later by jitter"
 
 
 def test_definitions_are_never_read_from_a_path(tmp_path):
@@ -272,6 +199,7 @@ def test_definitions_are_never_read_from_a_path(tmp_path):
     ("value", "shown"),
     [
         (None, "\u2013"),
+        (0.0, "0 s"),
         (0.004, "4 ms"),
         (0.42, "0.4 s"),
         (12, "12 s"),

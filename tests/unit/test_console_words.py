@@ -102,6 +102,19 @@ def test_texts_of_a_schedules_settings(name, value, text):
     assert filters.setting_text(name, value) == text
 
 
+@pytest.mark.parametrize(
+    ("cause", "text"),
+    [
+        ("due:2027-03-28T01:15:00Z", "scheduled"),
+        ("trigger+1:key", "triggered"),
+        ("enqueue:job:key", "enqueued"),
+        ("a_new_cause:1", "a new cause:1"),
+    ],
+)
+def test_causes_in_words(cause, text):
+    assert filters.cause(cause) == text
+
+
 def entry(before: dict, after: dict) -> AuditEntry:
     return AuditEntry(
         id="1",

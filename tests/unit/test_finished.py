@@ -3,8 +3,9 @@
 import weakref
 from uuid import UUID
 
-from headway.worker import leases
-from headway.worker.leases import FinishedLeases, Lease
+from headway.worker import finished_leases
+from headway.worker.finished_leases import FinishedLeases
+from headway.worker.leases import Lease
 from headway_contract.orders import OrderedRun, RunDispatched
 
 
@@ -24,8 +25,8 @@ def _lease(number: int, *, size: int = 100, given: object = None) -> Lease:
 
 
 def test_the_id_of_a_lease_is_kept_longer_than_its_events(monkeypatch):
-    monkeypatch.setattr(leases, "_MOST_LEASES", 2)
-    monkeypatch.setattr(leases, "_MOST_NAMES", 3)
+    monkeypatch.setattr(finished_leases, "_MOST_LEASES", 2)
+    monkeypatch.setattr(finished_leases, "_MOST_NAMES", 3)
     kept = FinishedLeases(broker=None)
     for number in range(4):
         kept.add(_lease(number))
@@ -35,7 +36,7 @@ def test_the_id_of_a_lease_is_kept_longer_than_its_events(monkeypatch):
 
 def test_only_the_id_of_a_large_lease_is_kept():
     kept = FinishedLeases(broker=None)
-    kept.add(_lease(1, size=leases._MOST_BYTES + 1))
+    kept.add(_lease(1, size=finished_leases._MOST_BYTES + 1))
     assert UUID(int=1) in kept
     assert not kept._leases
 

@@ -100,11 +100,11 @@ def test_every_requested_work_gets_one_verdict():
         ids[0]: Settled(end),
         ids[1]: AskAgain(),
         ids[2]: Lost("passed"),
-        ids[3]: OnItsWay("not consumed yet"),
+        ids[3]: OnItsWay(),
         ids[4]: Expired(),
         ids[5]: Known(),
-        ids[6]: OnItsWay("not consumed yet"),
-        ids[7]: OnItsWay("not consumed yet"),
+        ids[6]: OnItsWay(),
+        ids[7]: OnItsWay(),
     }
 
 

@@ -5,7 +5,7 @@ import json
 import logging
 
 import pytest
-from headway_tracing.log import TEXT_FORMAT, JsonFormatter, get_logger, log_context
+from headway_tracing.log import TEXT_FORMAT, JsonFormatter, get_logger
 
 
 @pytest.fixture
@@ -34,28 +34,19 @@ def test_text_is_one_line_whatever_the_values_contain(written):
 
 def test_json_keeps_the_phrase_apart_from_the_fields(written):
     stream = written(JsonFormatter())
-    with log_context(run="r1"):
-        get_logger("test_log").info("run claimed", lease="l1", level="low")
+    get_logger("test_log").info("run claimed", lease="l1", level="low")
     entry = json.loads(stream.getvalue())
     assert entry["event"] == "run claimed"
-    assert (entry["run"], entry["lease"], entry["level"], entry["level_"]) == (
-        "r1",
-        "l1",
-        "info",
-        "low",
-    )
+    assert (entry["lease"], entry["level"], entry["level_"]) == ("l1", "info", "low")
 
 
-def test_context_ends_and_exceptions_are_kept(written):
+def test_exceptions_are_kept(written):
     stream = written(JsonFormatter())
-    with log_context(run="r1"):
-        pass
     try:
         raise ValueError("broken")
     except ValueError:
         get_logger("test_log").exception("pass failed")
     entry = json.loads(stream.getvalue())
-    assert "run" not in entry
     assert "ValueError: broken" in entry["exception"]
 
 

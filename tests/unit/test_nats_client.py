@@ -3,7 +3,7 @@
 If this fails, nats-py has changed. Compare the named methods of `nats.aio.client.Client` with
 `headway_jetstream_kit/client.py`, which documents what each override relies on; run
 `tests/contract/test_client_traps.py`, which shows each defect that we work around; then write the
-new version and digests here and into `libs/jetstream_kit/pyproject.toml`.
+new version and digests here and into `pyproject.toml`.
 """
 
 import hashlib
@@ -16,7 +16,8 @@ import pytest
 from headway_jetstream_kit.client import SturdyClient
 from nats.aio.client import Client
 
-KIT = Path(__file__).parents[2] / "libs" / "jetstream_kit"
+ROOT = Path(__file__).parents[2]
+KIT = ROOT / "libs" / "jetstream_kit"
 # Methods that we override or call, with a digest of their reviewed source.
 READ = {
     "_build_message": "13cbe7b7f8cbe0fb",
@@ -41,7 +42,7 @@ def print_of(method: str) -> str:
 
 
 def test_the_installed_version_is_the_pinned_one():
-    [pinned] = re.findall(r'"nats-py\[nkeys\]==([\d.]+)"', (KIT / "pyproject.toml").read_text())
+    [pinned] = re.findall(r'"nats-py\[nkeys\]==([\d.]+)"', (ROOT / "pyproject.toml").read_text())
     assert importlib.metadata.version("nats-py") == pinned
 
 

@@ -70,7 +70,7 @@ def test_times_that_were_not_compared_are_reported():
         "    … and 9 more",
         "    compared until 2027-03-01 01:00:00+01:00: there are more times than can be compared",
         "  … and 2,001 more manifests change, not listed here: 4,002 times appear, 1 vanish",
-        "  1 manifest was not compared: too many times; ask for fewer --days",
+        "  1 manifest was not compared: too many times; use fewer --days",
     ]
     assert "not compared" in lines_of(left_out=FiresLeftOut(not_compared=5))[0]
 

@@ -199,20 +199,20 @@ class TestBatches:
             "of items"
         }
 
-    def test_code_that_raises_is_reported_for_each_item(self, app):
-        items = [{"id": 1}, {"x": 1}, {"y": 1}]
-        app.schedule_many("b", job="work", items=items, key=lambda item: item["id"], when=HOURLY)
-        app.schedule_many(
-            "c", job="work", items={"a": 1}, configure=lambda item: 1 / 0, when=HOURLY
-        )
+    def test_a_configure_that_gives_no_mapping_is_reported(self, app):
         app.schedule_many("d", job="work", items={"a": 1}, configure=lambda item: None, when=HOURLY)
         assert problem_lines(app) == {
-            "manifest 'b-1': its input does not fit job 'work': Expected `int`, got `object`",
-            "batch 'b': its item 2 has no id: key= raised KeyError: 'id' for {'x': 1}",
-            "batch 'b': its item 3 has no id: key= raised KeyError: 'id' for {'y': 1}",
-            "manifest 'c-a': configure= raised ZeroDivisionError: division by zero",
             "manifest 'd-a': configure gives None: give a mapping of terms",
         }
+
+    def test_an_exception_of_the_code_for_an_item_reaches_the_caller(self, app):
+        key, items = (lambda item: item["id"]), [{"id": 1}, {"x": 1}]
+        with pytest.raises(KeyError, match="id"):
+            app.schedule_many("b", job="work", items=items, key=key, when=HOURLY)
+        with pytest.raises(ZeroDivisionError):
+            app.schedule_many(
+                "c", job="work", items={"a": 1}, configure=lambda item: 1 / 0, when=HOURLY
+            )
 
     def test_ids_that_are_none(self, app):
         app.schedule_many(
@@ -296,46 +296,30 @@ class TestAtRunTime:
         with pytest.raises(InvalidDefinitions) as caught:
             assemble_at_run_time(Draft("m", "a b", daily("25:00"), terms={"priority": 99}))
         assert len(caught.value.problems) == 3
-        with pytest.raises(InvalidDefinitions, match="when= takes a cadence"):
+        with pytest.raises(InvalidDefinitions, match="neither a cadence nor a parent"):
             assemble_at_run_time(Draft("m", "work"))
+        with pytest.raises(InvalidDefinitions, match="when= takes a cadence"):
+            assemble_at_run_time(Draft("m", "work", "daily"))
         with pytest.raises(InvalidDefinitions, match="items None is not valid"):
             batch = BatchDraft(name="b", job="work", items=None, when=HOURLY, terms={})
             assemble_at_run_time(batch)
 
-    def test_definitions_from_requests(self):
-        manifest = {
-            "external_id": "m",
-            "job": "work",
-            "group": "ops",
-            "timing": {"cadence": {"type": "cron", "expression": "61 * * * *"}},
-            "priority": 99,
-            "timeout_seconds": -1,
-            "retry": {"attempts": 0, "backoff": 0},
-        }
-        sent = {
-            "owner": "shop",
-            "generation": -1,
-            "groups": [{"name": "ops", "max_active": -1, "priority": 99}, 5],
-            "manifests": [manifest, {"external_id": "n"}],
-            "batches": {},
-        }
+    @pytest.mark.parametrize(
+        ("sent", "problem"),
+        [
+            ({"owner": "shop", "generation": -1}, "Expected `int` >= 0 - at `$.generation`"),
+            (
+                {"owner": "shop", "manifests": [{"external_id": "n"}]},
+                "missing required field `job` - at `$.manifests[0]`",
+            ),
+            ({"owner": "shop", "batches": {}}, "Expected `array`, got `object` - at `$.batches`"),
+        ],
+    )
+    def test_definitions_from_requests(self, sent, problem):
         with pytest.raises(UnreadableDefinitions) as caught:
             unpack(zlib.compress(msgspec.json.encode(sent)))
-        assert str(caught.value).splitlines() == [
-            "not definitions: generation -1 is not valid: use a whole number from 0 on",
-            "group 'ops': max_active -1 is not valid: use a whole number from 0 to 1000000",
-            "group 'ops': priority 99 is not valid: use a whole number from 0 to 31",
-            "a group: it 5 is not valid: use a mapping",
-            "manifest 'm': timeout_seconds -1 is not valid: use a number of seconds above 0, up to 302400",
-            "manifest 'm': priority 99 is not valid: use a whole number from 0 to 31",
-            "manifest 'm': retry.attempts 0 is not valid: use a whole number from 1 to 1000000",
-            "manifest 'm': retry.backoff 0 is not valid: use a number from 1 on",
-            "manifest 'n': job is missing: use text",
-            "manifest 'n': group is missing: use text",
-            "manifest 'n': timing is missing: use a mapping with cadence",
-            "not definitions: batches {} is not valid: use a list",
-            f"manifest 'm': {BAD_CRON}",
-        ]
+        assert str(caught.value).startswith("not definitions: ")
+        assert str(caught.value).endswith(problem)
 
     @pytest.mark.parametrize("sent", [[], None, "x", {}, {"manifests": 5}])
     def test_bodies_that_are_no_definitions(self, sent):

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
-from headway_cli.top.frame import State, bars, draw, meter, shares
+from headway_cli.serve.live_view import State, bars, draw, meter, shares
 from headway_console.reading.dead_letters import FailureGroup
 from headway_console.reading.groups import GroupRow
 from headway_console.reading.runs import RunRow
@@ -96,7 +96,7 @@ def test_everything_that_matters_is_there():
         "passes: all keep up",
         "last 5 min: 30 completed, 2 failed, 0 cancelled (0.1/s)  24 h  ▄█",
         "3 manifests · 1 blocked · 2 open dead letters · waiting: 5 group cap",
-        "busy       3 of 3     [############]  waiting: 5 group cap\ncalm       0 no cap",
+        "busy       3 of 3     [############]  waiting: 5 group cap\ncalm       0 no limit",
         "import-7   1m15s  [#####.......]  40 %  attempt 2  half ]0;title way on w1",
         "in 1d  due-1  j",
         "    2  import: ValueError: bad [2Jline",

@@ -31,7 +31,7 @@ def test_problems_of_one_cadence_are_reported_in_a_fixed_order():
     cadence = f"daily: {{at: 01:30, {filters}}}, {filters}"
     found = problems(f"{JOB}manifests:\n  one: {{job: work, {cadence}}}\n")
     named = [problem.partition(" has ")[2].split()[0] for problem in found]
-    assert named == ["weekdays", "months", "start", "end", "tz", "weeks"]
+    assert named == ["weekdays", "months", "weeks", "start", "end", "tz"]
 
 
 def test_problems_of_items_are_reported_with_their_lines():
@@ -65,12 +65,11 @@ batches:
         "line 11: manifest 'many-c' has days but no cadence: add the cadence",
         "line 12: manifest 'many-d' has several cadences (cron, daily)",
         "line 13: manifest 'many-e': jitter has no effect on a manual cadence",
-        "line 14: manifest 'many-f' depends on another manifest, so it takes no jitter",
-        "line 14: manifest 'many-f' has both a cadence and a parent",
+        "line 14: manifest 'many-f': it has both a cadence and a parent",
         "line 18: manifest 'more-a' depends on another manifest, so it takes no daily",
-        "line 18: manifest 'more-b' depends on another manifest, so it takes no jitter",
+        "line 18: manifest 'more-b': jitter has no effect on a dependent, which fires at its parent's success",
         "line 19: batch 'most' has tz but no cadence: add the cadence",
-        "line 22: manifest 'most-b' has neither a cadence nor a parent",
+        "line 22: manifest 'most-b': it has neither a cadence nor a parent",
     ]
     check_beginnings(problems(text), expected)
 
@@ -86,8 +85,7 @@ batches:
     assert [problem.partition(":")[2] for problem in problems(text)] == [
         f" manifest 'one' has no cadence: write one of {', '.join(CADENCES)} or depends_on",
         f" batch 'many' has no cadence: write one of {', '.join(CADENCES)} or depends_on",
-        " batch 'more' is dormant, so its items take no cadence",
-        " manifest 'many-a' has neither a cadence nor a parent: give it a depends_on",
+        " manifest 'more-a': it is dormant and has no parent: give it a depends_on",
     ]
 
 
@@ -148,26 +146,25 @@ def test_all_problems_are_reported_at_once_with_their_lines():
         "line 14: manifest 'four' lacks the key 'job'",
         "line 15: manifest 'five' has no cadence: write one of cron",
         "line 16: manifest 'six' has several cadences (cron, daily)",
-        "line 17: manifest 'seven' depends on another manifest, so it takes no jitter",
+        "line 17: manifest 'seven': jitter has no effect on a dependent, which fires at its parent's success",
         "manifests form a dependency cycle: seven → eight → seven",
         "line 19: manifest 'nine' depends on 'gone'",
         "line 20: manifest 'ten': its input does not fit job 'z'",
         "line 21: manifest 'eleven' has the unknown key 'titel'",
         "line 22: manifest 'twelve': job 12 is not valid: use text such as 'billing'; put it in quotes",
         "line 23: manifest 'thirteen': 'weekday' is not a weekday",
-        "line 23: manifest 'thirteen': '2027-13-01' is not a date to exclude",
+        "line 23: manifest 'thirteen': dates holds '2027-13-01', which is not valid: use dates such as",
         "line 24: manifest 'fourteen' is not valid: write a mapping",
         "line 25: manifest 'fifteen' has days in weekly and beside it",
         "line 26: manifest 'sixteen': manual takes only true",
-        "line 27: manifest 'seventeen' is dormant and has no parent: set depends_on",
+        "line 27: manifest 'seventeen': it is dormant and has no parent: give it a depends_on",
         "line 28: manifest id 'a manifest' is not valid",
         "line 29: manifest 'eighteen': misfire: policy 'never' is not valid: use 'catch_up' or 'fire_once' or 'skip'",
         "line 29: manifest 'eighteen': overlap 'allow' is not valid: use 'cancel_running' or 'queue_one' or 'skip' or a mapping",
-        "line 29: manifest 'eighteen': misfire has no effect on a manual cadence",
         "line 31: manifest 'b-b': its input does not fit job 'z'",
         "line 32: batch 'c': items lacks the key 'id'",
-        "line 32: manifest 'c-b' has neither a cadence nor a parent",
-        "line 33: manifest 'd-b' has both a cadence and a parent",
+        "line 32: manifest 'c-b': it has neither a cadence nor a parent",
+        "line 33: manifest 'd-b': it has both a cadence and a parent",
         "line 34: batch 'e' lacks the key 'items'",
     ]
     check_beginnings(problems(WRONG), expected)

@@ -7,7 +7,7 @@ and republishing it would only add to the backlog. A stream that went back behin
 nothing, because it may hold older messages: it gets a new mark.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
@@ -58,8 +58,6 @@ class AskAgain(Struct, frozen=True):
 
 class OnItsWay(Struct, frozen=True):
     """It is unknown, but may still be in the stream."""
-
-    reason: str
 
 
 class Lost(Struct, frozen=True):
@@ -128,7 +126,7 @@ def judge(
             sent_at = republished_at.get(queued.work, queued.queued_at)
             why = is_lost(sent_at, mark, sight, leeway=leeway)
             if why is None:
-                verdicts[queued.work] = OnItsWay("not consumed yet")
+                verdicts[queued.work] = OnItsWay()
             else:
                 verdicts[queued.work] = Expired() if queued.work in expired else Lost(why)
         else:
@@ -140,28 +138,3 @@ def pause(asks: int, *, first: timedelta) -> timedelta:
     """Return the pause before the next request: doubling, up to an hour."""
     doubled: timedelta = first * 2 ** min(asks, 30)
     return max(first, min(doubled, LONGEST_PAUSE))
-
-
-class ConsumerChanges(Struct, frozen=True, kw_only=True):
-    """Jobs whose consumer must be created or updated, and jobs whose consumer must go."""
-
-    make: list[str]
-    delete: list[str]
-
-
-def consumer_changes(
-    existing: Collection[str],
-    needed: Mapping[str, bool],
-    *,
-    checked: Collection[str],
-    tried: Mapping[str, float],
-) -> ConsumerChanges:
-    """Compare jobs that have a consumer with those that need one; `checked` have right settings."""
-    # The jobs that were tried longest ago come first: a failing job never blocks the others.
-    have = set(existing)
-    done = have & set(checked)
-    make = [job for job, is_needed in needed.items() if is_needed and job not in done]
-    return ConsumerChanges(
-        make=sorted(make, key=lambda job: (tried.get(job, float("-inf")), job)),
-        delete=sorted(job for job in have if not needed.get(job, False)),
-    )

@@ -1,6 +1,7 @@
-"""Durations, weekdays and lists in words."""
+"""Times, durations, weekdays, counts and lists in words."""
 
 from collections.abc import Iterable
+from datetime import datetime
 
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _WEEKDAY_NAMES = {name[:3].lower(): name for name in _WEEKDAYS}
@@ -12,13 +13,23 @@ _MONTH_NAMES = (
 _UNITS = ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
 
+def utc(at: datetime) -> str:
+    """Format a time in UTC, to the second."""
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
 def duration(seconds: float) -> str:
     """Format a duration in its largest unit: "1 hour", "90 minutes"."""
     for size, unit in _UNITS:
         count = seconds / size
         if count == int(count):
-            return f"{int(count)} {unit}{'' if count == 1 else 's'}"
+            return counted(int(count), unit)
     return f"{seconds} seconds"
+
+
+def counted(number: int, noun: str) -> str:
+    """Format a number of things, with the noun in its plural where it needs one."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def listed(items: Iterable[object], word: str = "and") -> str:

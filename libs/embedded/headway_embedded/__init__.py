@@ -15,7 +15,7 @@ last stop was unclean. PostgreSQL then replays its log and NATS its store.
 from headway_embedded.data_folder import EmbeddedError, last_lines, write_secret
 from headway_embedded.nats import NatsServer
 from headway_embedded.postgres import PostgresServer
-from headway_embedded.server import Server, free_port
+from headway_embedded.server import Server, free_port, port_is_free
 from headway_embedded.servers import run_servers
 from headway_embedded.supervised import SupervisedProcess
 
@@ -27,6 +27,7 @@ __all__ = [
     "SupervisedProcess",
     "free_port",
     "last_lines",
+    "port_is_free",
     "run_servers",
     "write_secret",
 ]

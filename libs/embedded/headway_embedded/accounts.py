@@ -48,21 +48,6 @@ def open_way(target: Path, account: Account) -> list[Path]:
     return changed
 
 
-def open_installation(programs: Path) -> None:
-    """Make PostgreSQL's own files readable, which a strict umask may prevent."""
-    if (programs / "postgres").stat().st_mode & stat.S_IXOTH:
-        return
-    # The wheel keeps the libraries of its programs in a folder beside the package.
-    libraries = programs.parents[2] / f"{programs.parents[1].name}.libs"
-    for place in (programs.parent, libraries):
-        for folder, _, files in os.walk(place):
-            for path in (Path(folder), *(Path(folder, file) for file in files)):
-                if not path.is_symlink():
-                    mode = stat.S_IMODE(path.stat().st_mode)
-                    entering = stat.S_IXOTH if mode & stat.S_IXUSR else 0
-                    path.chmod(mode | stat.S_IROTH | entering)
-
-
 def _may_enter(status: os.stat_result, account: Account) -> bool:
     """Return whether the mode lets the account enter; the first class that fits decides."""
     if status.st_uid == account.uid:

@@ -30,21 +30,12 @@ def postgres_major() -> str:
 
 
 def nats_program() -> Path:
-    """Return `nats-server` of the wheel, of the environment or of PATH, in this order."""
+    """Return `nats-server` of the environment, where the wheel installs it, or of PATH."""
     in_environment = Path(sysconfig.get_path("scripts")) / "nats-server"
-    for candidate in (_nats_of_wheel(), in_environment, shutil.which("nats-server")):
+    for candidate in (in_environment, shutil.which("nats-server")):
         if candidate and _runs(Path(candidate)):
             return Path(candidate).resolve()
     raise EmbeddedError(_missing("nats-server", NATS_WHEEL))
-
-
-def _nats_of_wheel() -> Path | None:
-    """Look the program up in the wheel's list of files."""
-    try:
-        files = importlib.metadata.files(NATS_WHEEL)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    return next((Path(file.locate()) for file in files or () if file.name == "nats-server"), None)
 
 
 def _runs(program: Path) -> bool:
@@ -53,7 +44,7 @@ def _runs(program: Path) -> bool:
 
 def _missing(program: str, wheel: str) -> str:
     return (
-        f"program {program} is missing; install the extra `headway-cli[embedded]`, which brings "
+        f"program {program} is missing; install the extra `headway[server]`, which brings "
         f"{wheel} (there are wheels for Linux with glibc and for macOS), or give the URL of a "
         "server of your own"
     )

@@ -29,6 +29,13 @@ def folder_errors(folder: Path) -> Iterator[None]:
         ) from error
 
 
+def make_folder(folder: Path) -> None:
+    """Create a data folder, which git ignores, unless it exists."""
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ".gitignore").write_text("*\n")
+
+
 class Lock:
     """A locked file that contains the process id of its holder.
 
@@ -92,7 +99,7 @@ class Lock:
 
 def write_secret(path: Path, content: bytes) -> None:
     """Write a file that only its owner can read, replacing an older one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     # A new file, because an existing one would keep its mode.
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

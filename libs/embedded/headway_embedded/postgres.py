@@ -6,7 +6,7 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
-from headway_embedded.accounts import open_installation, open_way, server_account
+from headway_embedded.accounts import open_way, server_account
 from headway_embedded.binaries import postgres_major, postgres_programs
 from headway_embedded.data_folder import EmbeddedError, last_lines
 from headway_embedded.server import LOOPBACK, Server
@@ -89,7 +89,6 @@ class PostgresServer(Server):
         self._check_data(exists=exists)
         self._account = server_account(self._data if exists else None)
         if self._account is not None:
-            open_installation(self._programs)
             for target in (self._data, self._programs):
                 self.notes += [
                     f"folder {folder} can now be entered by all users (o+x), because PostgreSQL "

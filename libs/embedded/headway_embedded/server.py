@@ -11,15 +11,8 @@ from typing import Any, ClassVar
 
 from headway_tracing.log import get_logger
 
+from headway_embedded import data_folder
 from headway_embedded.accounts import Account
-from headway_embedded.data_folder import (
-    EmbeddedError,
-    Lock,
-    folder_errors,
-    fresh_log,
-    last_lines,
-    write_secret,
-)
 from headway_embedded.supervised import STOP_SECONDS, SupervisedProcess
 
 log = get_logger(__name__)
@@ -52,7 +45,7 @@ class Server(ABC):
         self.recovered = False
         self.notes: list[str] = []
         self._port = port
-        self._lock = Lock(self.folder / f"{self.name}.lock")
+        self._lock = data_folder.Lock(self.folder / f"{self.name}.lock")
         self._account: Account | None = None
         self._process: SupervisedProcess | None = None
 
@@ -60,14 +53,16 @@ class Server(ABC):
     def port(self) -> int:
         """The requested port, or the port chosen at the first start."""
         if self._port is None:
-            raise EmbeddedError(f"{self.title} has no port yet; start it first")
+            raise data_folder.EmbeddedError(f"{self.title} has no port yet; start it first")
         return self._port
 
     @property
     def process(self) -> SupervisedProcess:
         """The running program and its supervisor."""
         if self._process is None:
-            raise EmbeddedError(f"{self.title} in {self.folder} is not running; start it first")
+            raise data_folder.EmbeddedError(
+                f"{self.title} in {self.folder} is not running; start it first"
+            )
         return self._process
 
     @property
@@ -83,22 +78,22 @@ class Server(ABC):
     async def start(self) -> None:
         """Start the server and return when it is ready."""
         if self._process is not None and self._process.returncode is None:
-            raise EmbeddedError(
+            raise data_folder.EmbeddedError(
                 f"{self.title} in {self.folder} already runs as process {self.process_id}; "
                 "stop it first"
             )
         self._forget(clean=False)
-        with folder_errors(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
+        with data_folder.folder_errors(self.folder):
+            data_folder.make_folder(self.folder)
             if not await self._lock.take(PREDECESSOR_SECONDS):
-                raise EmbeddedError(
+                raise data_folder.EmbeddedError(
                     f"{self.title} of an earlier run by process {self._lock.holder()} still uses "
                     f"data folder {self.folder}; end it or choose another folder with --data"
                 )
             self.recovered = self._lock.was_unclean
             try:
                 if self._port is not None and not port_is_free(self._port):
-                    raise EmbeddedError(
+                    raise data_folder.EmbeddedError(
                         f"port {self._port} for {self.title} is in use; "
                         "stop the process that listens there or choose another port"
                     )
@@ -148,7 +143,7 @@ class Server(ABC):
             port = self._port or free_port()
             try:
                 self._process = await self._run(port)
-            except EmbeddedError:
+            except data_folder.EmbeddedError:
                 # Another process may have taken the free port first.
                 if self._port is not None or attempt == PORT_ATTEMPTS or port_is_free(port):
                     raise
@@ -172,7 +167,7 @@ class Server(ABC):
         self, command: list[str | Path], log_file: Path, **options: Any
     ) -> SupervisedProcess:
         """Start a program with its log; it holds the server's lock."""
-        with fresh_log(log_file) as output:
+        with data_folder.fresh_log(log_file) as output:
             return await SupervisedProcess.start(
                 command,
                 env=self.environment,
@@ -185,7 +180,7 @@ class Server(ABC):
 
     def _create_password(self) -> None:
         """Write a new password that needs no quoting in a URL."""
-        write_secret(self.password_file, f"{secrets.token_urlsafe(24)}\n".encode())
+        data_folder.write_secret(self.password_file, f"{secrets.token_urlsafe(24)}\n".encode())
 
     async def _until_ready(self, process: SupervisedProcess) -> None:
         """Wait until the server is ready; raise if it ends or is too slow."""
@@ -201,8 +196,8 @@ class Server(ABC):
             fault = f"was not ready within {START_SECONDS:.0f} seconds"
         finally:
             ended.cancel()
-        raise EmbeddedError(
-            f"{self.title} {fault}; see {self.log}, which ends:\n{last_lines(self.log)}"
+        raise data_folder.EmbeddedError(
+            f"{self.title} {fault}; see {self.log}, which ends:\n{data_folder.last_lines(self.log)}"
         )
 
     def _forget(self, *, clean: bool) -> None:
@@ -228,7 +223,7 @@ def free_port() -> int:
         port = FIRST_PORT + secrets.randbelow(LAST_PORT - FIRST_PORT)
         if port_is_free(port):
             return port
-    raise EmbeddedError(
+    raise data_folder.EmbeddedError(
         f"no free port found on {LOOPBACK} between {FIRST_PORT} and {LAST_PORT}; "
         "stop other servers or name a port"
     )

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headway_embedded.data_folder import EmbeddedError, Lock, folder_errors
+from headway_embedded.data_folder import EmbeddedError, Lock, folder_errors, make_folder
 from headway_embedded.nats import NatsServer
 from headway_embedded.postgres import PostgresServer
 from headway_embedded.server import Server
@@ -64,7 +64,7 @@ def _lock(folder: Path) -> Lock:
     folder = folder.absolute()
     lock = Lock(folder / "lock")
     with folder_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         if not lock.try_take():
             raise EmbeddedError(
                 f"data folder {folder} is in use by process {lock.holder()}; "

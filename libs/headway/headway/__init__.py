@@ -18,9 +18,11 @@ Python, `headway.worker` runs the bodies, and `Client` queries and changes the r
 Only `enqueue` uses a database, over your connection. Importing definitions connects to nothing.
 """
 
-from headway_contract.fields import Rate
+from typing import TYPE_CHECKING, Any
 
-from headway.client.client import Client, RequestFailed
+from headway_contract.fields import Rate
+from headway_errors import RequestFailed
+
 from headway.client.enqueue import enqueue
 from headway.define.app import App
 from headway.define.cadences import (
@@ -52,6 +54,19 @@ from headway.define.when import When
 from headway.errors import ActivationRefused, ActivationUnavailable, Fatal, LeaseLost
 from headway.worker.context import Context
 from headway.yaml_file import load_yaml
+
+if TYPE_CHECKING:
+    from headway.client.client import Client
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Load `Client` when it is first used: workers need no HTTP, which takes long to load."""
+        if name != "Client":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from headway.client.client import Client  # noqa: PLC0415
+
+        return Client
+
 
 __all__ = [
     "LAST",

@@ -1,13 +1,13 @@
 """Stored events, and the data that the fold needs; some events are decoded as a new row."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType, structs
+from msgspec import UNSET, Struct, UnsetType, field, structs
 
-from headway_history.rows import LetterRow, Row, RunRow, Snapshot, WorkRow
+from headway_history.rows import LetterRow, RunRow, Snapshot, WorkRow
 
 # Events that are only stored, never published.
 WORK_WAITING = "headway.work.waiting.v1"
@@ -15,20 +15,24 @@ RUN_IN_DOUBT = "headway.run.in_doubt.v1"
 SNAPSHOT = "headway.history.snapshot.v1"
 FORGOTTEN = "headway.history.forgotten.v1"
 
+RUN_DISPATCHED = "headway.run.dispatched.v1"
 RUNS_COMPLETED = "headway.runs.completed.v1"
 
 _WORKER = "worker/"
 
 
-class StoredEvent(Struct, frozen=True, kw_only=True):
-    """An accepted event; `data` is its JSON, or the decoded part of a packed event."""
+class StoredEvent(Struct, frozen=True, gc=False):
+    """An accepted event, or the part of a packed event about one run; `data` is its JSON.
+
+    Its fields are in the order in which the statements read them.
+    """
 
     id: int
     type: str
     source: str
     occurred_at: datetime
     recorded_at: datetime
-    data: str | Struct
+    data: str
     work: UUID | None = None
     run: UUID | None = None
     lease: UUID | None = None
@@ -115,7 +119,7 @@ class LetterResolved(Struct, frozen=True, kw_only=True):
     resolved_at: datetime
 
 
-class Lifecycle(Struct, frozen=True, kw_only=True):
+class Lifecycle(Struct, frozen=True, kw_only=True, gc=False):
     """A worker's event about a lease or a run; each type fills some fields."""
 
     worker_time: datetime | None = None
@@ -126,8 +130,10 @@ class Lifecycle(Struct, frozen=True, kw_only=True):
     activations: list[dict[str, Any]] = []
 
 
-class Completed(Struct, frozen=True, kw_only=True):
+class Completed(Struct, frozen=True, kw_only=True, gc=False):
     """A completed run of a packed event; with `settled_at` its work is settled."""
+
+    outcome: ClassVar[str] = "completed"
 
     run: UUID
     work: UUID | None = None
@@ -140,22 +146,11 @@ class Completed(Struct, frozen=True, kw_only=True):
     attempts: int = 1
     settled_at: datetime | None = None
 
-    @property
-    def settled(self) -> Settled | None:
-        """The end of its work, if the record says so."""
-        if self.settled_at is None:
-            return None
-        return Settled(
-            round=self.round,
-            outcome="completed",
-            run=self.run,
-            attempts=self.attempts,
-            settled_at=self.settled_at,
-        )
 
+class RunsCompleted(Struct, frozen=True, kw_only=True, gc=False):
+    """The part of a packed event about one run."""
 
-class _Packed(Struct, frozen=True, kw_only=True):
-    runs: list[Completed]
+    runs: tuple[Completed]
 
 
 class ManifestGone(Struct, frozen=True, kw_only=True):
@@ -169,6 +164,52 @@ class Forgotten(Struct, frozen=True, kw_only=True):
 
     settled_before: datetime | None = None
     resolved_before: datetime | None = None
+
+
+class Queued(WorkRow):
+    """New work, with the names of its event; the event has the time."""
+
+    id: UUID = field(name="work")
+    group_name: str = field(name="group")
+    not_before: datetime | None = None  # type: ignore[assignment]
+    received_at: datetime | None = None  # type: ignore[assignment]
+
+    def row(self, at: datetime) -> WorkRow:
+        """Return the row."""
+        row = WorkRow(*structs.astuple(self))
+        row.not_before, row.received_at = self.not_before or self.queued_at, at
+        return row
+
+
+class Dispatched(RunRow):
+    """A new run, with the names of its event; the event has the time."""
+
+    run_id: UUID = field(name="run")
+    work_id: UUID = field(name="work")
+    lease_id: UUID = field(name="lease")
+    group_name: str = field(name="group")
+    created_at: datetime | None = None  # type: ignore[assignment]
+
+    def row(self, at: datetime) -> RunRow:
+        """Return the row."""
+        row = RunRow(*structs.astuple(self))
+        row.created_at = at
+        return row
+
+
+class LetterCreated(LetterRow):
+    """A new dead letter, with the names of its event; the event has the time."""
+
+    id: UUID = field(name="dead_letter")
+    work_id: UUID = field(name="work")
+    group_name: str = field(name="group")
+    created_at: datetime | None = None  # type: ignore[assignment]
+
+    def row(self, at: datetime) -> LetterRow:
+        """Return the row."""
+        row = LetterRow(*structs.astuple(self))
+        row.created_at = at
+        return row
 
 
 _DECODERS = {
@@ -191,46 +232,19 @@ _DECODERS = {
         "headway.manifest.pruned.v1": ManifestGone,
         "headway.prune.confirmed.v1": ManifestGone,
         FORGOTTEN: Forgotten,
+        "headway.work.queued.v1": Queued,
+        RUN_DISPATCHED: Dispatched,
+        RUNS_COMPLETED: RunsCompleted,
+        "headway.dead_letter.created.v1": LetterCreated,
     }.items()
 }
-# Events that create a row: its type, and the column of its time.
-_NEW_ROWS: dict[str, tuple[type[Row], str]] = {
-    "headway.work.queued.v1": (WorkRow, "received_at"),
-    "headway.run.dispatched.v1": (RunRow, "created_at"),
-    "headway.dead_letter.created.v1": (LetterRow, "created_at"),
-}
-# Columns that have another name in events.
-_COLUMNS = {"work": "work_id", "run": "run_id", "lease": "lease_id", "group": "group_name"}
-
-
-_packed_decoder = msgspec.json.Decoder(_Packed)
-
-
-def unpack(event: StoredEvent) -> list[StoredEvent]:
-    """Split an event about several runs of a lease into an event for each; return others as is."""
-    if event.type != RUNS_COMPLETED or not isinstance(event.data, str):
-        return [event]
-    return [
-        structs.replace(event, run=completed.run, data=completed)
-        for completed in _packed_decoder.decode(event.data).runs
-    ]
+_NEW_ROWS = (Queued, Dispatched, LetterCreated)
 
 
 def open_data(event: StoredEvent) -> Any:
     """Decode the data of an event; `None` if no table follows from it."""
-    if not isinstance(event.data, str):
-        return event.data
-    if event.type in _NEW_ROWS:
-        return _new_row(event)
     decoder = _DECODERS.get(event.type)
-    return None if decoder is None else decoder.decode(event.data)
-
-
-def _new_row(event: StoredEvent) -> Row:
-    kind, time_column = _NEW_ROWS[event.type]
-    data: dict[str, Any] = msgspec.json.decode(str(event.data))
-    row = {_COLUMNS.get(name, name): value for name, value in data.items()}
-    row |= {"id": data.get("dead_letter", data["work"]), time_column: event.occurred_at}
-    if kind is WorkRow:
-        row["not_before"] = data.get("not_before") or data["queued_at"]
-    return msgspec.convert(row, kind)
+    data: Any = None if decoder is None else decoder.decode(event.data)
+    if isinstance(data, _NEW_ROWS):
+        return data.row(event.occurred_at)
+    return data.runs[0] if isinstance(data, RunsCompleted) else data

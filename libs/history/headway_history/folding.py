@@ -8,11 +8,11 @@ on the order of the events, nor on duplicates.
 
 from collections.abc import Iterable
 from operator import attrgetter, itemgetter
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 
 from headway_history.events import (
     SNAPSHOT,
@@ -26,7 +26,6 @@ from headway_history.events import (
     StoredEvent,
     Waiting,
     open_data,
-    unpack,
 )
 from headway_history.rows import LetterRow, LetterRun, RunRow, Snapshot, WorkRow, WorkRows
 
@@ -37,56 +36,53 @@ _ENDS = {
 }
 _RETRIED = "headway.dead_letter.retried.v1"
 
-_Data = TypeVar("_Data", bound=Struct)
+# Data that is read with the times, the source or the type of its event.
+_WITH_EVENT = frozenset({CancelRequested, Completed, LetterResolved, Lifecycle})
 
 
 class _WorkEvents:
     """The events of a piece of work after its newest snapshot, by type of data."""
 
     def __init__(self, events: Iterable[StoredEvent]) -> None:
-        events = [part for event in events for part in unpack(event)]
+        events = list(events)
         snapshots = [open_data(event) for event in events if event.type == SNAPSHOT]
         self.base: Snapshot | None = max(snapshots, key=attrgetter("covers"), default=None)
-        covers = 0 if self.base is None else self.base.covers
-        self._by_kind: dict[type, list[tuple[StoredEvent, Any]]] = {}
-        self.of_runs: dict[UUID | None, list[tuple[StoredEvent, Lifecycle]]] = {}
-        self.of_leases: dict[UUID | None, list[tuple[StoredEvent, Lifecycle]]] = {}
-        self.completed: dict[UUID, tuple[StoredEvent, Completed]] = {}
-        for event in events:
-            if event.id <= covers or event.type == SNAPSHOT:
-                continue
-            data = open_data(event)
-            if isinstance(data, Completed):
-                self.completed[data.run] = (event, data)
-                if data.settled is not None:
-                    self._by_kind.setdefault(Settled, []).append((event, data.settled))
-            elif not isinstance(data, Lifecycle):
-                self._by_kind.setdefault(type(data), []).append((event, data))
-            elif event.run is not None:
-                self.of_runs.setdefault(event.run, []).append((event, data))
-            else:
-                self.of_leases.setdefault(event.lease, []).append((event, data))
-        retries = [data for event, data in self.events(LetterResolved) if event.type == _RETRIED]
+        found = _by_kind(events, above=0 if self.base is None else self.base.covers)
+        self.received: list[WorkRow] = found.get(WorkRow, [])
+        self.ordered: list[RunRow] = found.get(RunRow, [])
+        self.waits: list[Waiting] = found.get(Waiting, [])
+        self.moves: list[BroughtForward] = found.get(BroughtForward, [])
+        self.doubts: list[InDoubt] = found.get(InDoubt, [])
+        self.letters: list[LetterRow] = found.get(LetterRow, [])
+        self.cancels: list[tuple[StoredEvent, CancelRequested]] = found.get(CancelRequested, [])
+        self.resolved: list[tuple[StoredEvent, LetterResolved]] = found.get(LetterResolved, [])
+        self.completed: dict[UUID, tuple[StoredEvent, Completed]] = {
+            data.run: (event, data) for event, data in found.get(Completed, ())
+        }
+        self.ends: list[Settled | Completed] = found.get(Settled, []) + [
+            data for _, data in self.completed.values() if data.settled_at is not None
+        ]
+        # Of a run, or of a lease for all of its runs.
+        self.lifecycle: dict[UUID | None, list[tuple[StoredEvent, Lifecycle]]] = {}
+        for event, data in found.get(Lifecycle, ()):
+            self.lifecycle.setdefault(event.run or event.lease, []).append((event, data))
+        retries = [data for event, data in self.resolved if event.type == _RETRIED]
         # The retries of dead letters, in the order of rounds.
         self.retries: list[LetterResolved] = sorted(retries, key=attrgetter("round"))
+        rounds: list[Any] = [*self.ordered, *self.waits, *self.ends, *self.retries]
+        # The highest round that events mention, or 0.
+        self.last_round: int = max([data.round for data in rounds], default=0)
 
-    def events(self, kind: type[_Data]) -> list[tuple[StoredEvent, _Data]]:
-        """Return the events of a kind."""
-        return self._by_kind.get(kind, [])
 
-    def all(self, kind: type[_Data]) -> list[_Data]:
-        """Return the data of the events of a kind."""
-        return [data for _, data in self.events(kind)]
-
-    def in_round(self, kind: type[_Data], number: int) -> list[_Data]:
-        """Return the data of the events of a kind in a round."""
-        return [data for data in self.all(kind) if data.round == number]  # type: ignore[attr-defined]
-
-    @property
-    def last_round(self) -> int:
-        """The highest round that events mention, or 0."""
-        data: list[Any] = [*self.all(RunRow), *self.all(Waiting), *self.all(Settled), *self.retries]
-        return max((each.round for each in data), default=0)
+def _by_kind(events: Iterable[StoredEvent], *, above: int) -> dict[type, list[Any]]:
+    """Return the data of events with higher numbers by its type, some of it with its event."""
+    found: dict[type, list[Any]] = {}
+    for event in events:
+        if event.id > above and event.type != SNAPSHOT:
+            data = open_data(event)
+            kind = type(data)
+            found.setdefault(kind, []).append((event, data) if kind in _WITH_EVENT else data)
+    return found
 
 
 def fold(events: Iterable[StoredEvent]) -> WorkRows:
@@ -99,13 +95,14 @@ def fold(events: Iterable[StoredEvent]) -> WorkRows:
     first_key = work.concurrency_key
     _fold_work(work, history)
     runs = _runs(history, work, first_key)
+    work.lease_id = runs[work.run_id].lease_id if work.run_id in runs else None
     return WorkRows(work=work, runs=runs, letters=_letters(history, runs))
 
 
 def _create(history: _WorkEvents) -> WorkRow | None:
     """Return the work as received, or as created by a cancel request that came first."""
-    received = min(history.all(WorkRow), key=attrgetter("round"), default=None)
-    early = next((event for event in history.events(CancelRequested) if event[1].unknown), None)
+    received = min(history.received, key=attrgetter("round"), default=None)
+    early = next((event for event in history.cancels if event[1].unknown), None)
     if early is None:
         return received
     event, request = early
@@ -137,18 +134,19 @@ def _fill_in(work: WorkRow, received: WorkRow) -> None:
 
 
 def _fold_work(work: WorkRow, history: _WorkEvents) -> None:
-    base, waits = history.base, history.all(Waiting)
+    base, waits = history.base, history.waits
     if base is not None and not work.job:
-        for received in history.all(WorkRow):
+        for received in history.received:
             _fill_in(work, received)
     if history.last_round > work.round:
         _open_round(work, history)
     known = {run.run_id for run in base.runs} if base is not None else set()
-    work.runs += len({run.run_id for run in history.all(RunRow)} - known)
-    work.exclusive_lease |= any(waiting.exclusive_lease for waiting in waits)
-    if any(waiting.begun for waiting in waits):
-        work.start_by = None  # the deadline was met
-    work.explicit |= bool(history.events(BroughtForward))
+    work.runs += len({run.run_id for run in history.ordered} - known)
+    if waits:
+        work.exclusive_lease |= any(waiting.exclusive_lease for waiting in waits)
+        if any(waiting.begun for waiting in waits):
+            work.start_by = None  # the deadline was met
+    work.explicit |= bool(history.moves)
     # Continue the trace of the last run or retried dead letter.
     ends: list[Any] = [*waits, *history.retries]
     traced = [data for data in ends if data.traceparent is not None]
@@ -157,7 +155,7 @@ def _fold_work(work: WorkRow, history: _WorkEvents) -> None:
     # The first cancel request of the round counts.
     requests = [
         (event.occurred_at, request.reason)
-        for event, request in history.events(CancelRequested)
+        for event, request in history.cancels
         if request.round == work.round
     ]
     if requests and work.cancel_requested_at is None:
@@ -191,17 +189,18 @@ def _key_in(number: int, first_key: str | None, history: _WorkEvents) -> str | N
 
 def _set_place_and_state(work: WorkRow, history: _WorkEvents) -> None:
     """Set the earliest start, the rank and the state; moving to the front ends a retry delay."""
-    waits = history.in_round(Waiting, work.round)
+    waits = [data for data in history.waits if data.round == work.round]
     waiting = max(waits, key=attrgetter("runs"), default=None)
     if waiting is not None:
         work.not_before, work.attempts = waiting.not_before, waiting.attempts
     since = 0 if waiting is None else waiting.runs
-    for moved in history.in_round(BroughtForward, work.round):
-        work.rank = min(work.rank, moved.rank)
-        if moved.runs >= since:
-            work.not_before = min(work.not_before, moved.not_before)
-    ends = history.in_round(Settled, work.round)
-    ordered = {run.run_id for run in history.in_round(RunRow, work.round)}
+    for moved in history.moves:
+        if moved.round == work.round:
+            work.rank = min(work.rank, moved.rank)
+            if moved.runs >= since:
+                work.not_before = min(work.not_before, moved.not_before)
+    ends = [data for data in history.ends if data.round == work.round]
+    ordered = {run.run_id for run in history.ordered if run.round == work.round}
     ordered -= {data.run for data in waits}
     if ends:
         work.state, work.outcome = "settled", ends[0].outcome
@@ -215,13 +214,13 @@ def _set_place_and_state(work: WorkRow, history: _WorkEvents) -> None:
 
 def _runs(history: _WorkEvents, work: WorkRow, first_key: str | None) -> dict[UUID, RunRow]:
     runs = {run.run_id: run for run in history.base.runs} if history.base is not None else {}
-    for run in history.all(RunRow):
+    for run in history.ordered:
         run.manifest_id = work.manifest_id
         run.concurrency_key = _key_in(run.round, first_key, history)
         runs[run.run_id] = run
     for run in runs.values():
         _apply_lifecycle(run, history)
-    for doubt in history.all(InDoubt):
+    for doubt in history.doubts:
         doubted = runs.get(doubt.run)
         if doubted is not None:
             doubted.reissued = max(doubted.reissued, doubt.reissued)
@@ -231,9 +230,9 @@ def _runs(history: _WorkEvents, work: WorkRow, first_key: str | None) -> dict[UU
 
 def _apply_lifecycle(run: RunRow, history: _WorkEvents) -> None:
     """Apply the workers' events about a run and its lease."""
-    for event, data in history.of_leases.get(run.lease_id, ()):
+    for event, data in history.lifecycle.get(run.lease_id, ()):
         run.worker, run.host = event.worker, data.host
-    for event, data in history.of_runs.get(run.run_id, ()):
+    for event, data in history.lifecycle.get(run.run_id, ()):
         run.worker = event.worker or run.worker
         if event.type == "headway.run.started.v1":
             run.started_at, run.start_heard_at = event.occurred_at, event.recorded_at
@@ -242,7 +241,8 @@ def _apply_lifecycle(run: RunRow, history: _WorkEvents) -> None:
             run.state, run.finished_at = _ENDS[event.type], event.occurred_at
             run.worker_finished_at = data.worker_time
             run.failure, run.output, run.cancel_reason = data.failure, data.output, data.reason
-        run.activations = _merge_activations(run.activations, data.activations)
+        if data.activations:
+            run.activations = _merge_activations(run.activations, data.activations)
     if run.run_id in history.completed:
         _apply_completion(run, *history.completed[run.run_id])
     if run.started_at is not None and run.state == "pending":
@@ -279,8 +279,10 @@ def _encoded_input(activation: dict[str, Any]) -> bytes:
 
 def _letters(history: _WorkEvents, runs: dict[UUID, RunRow]) -> dict[UUID, LetterRow]:
     known = [] if history.base is None else history.base.letters
-    letters = {letter.id: letter for letter in [*known, *history.all(LetterRow)]}
-    for event, resolved in history.events(LetterResolved):
+    letters = {letter.id: letter for letter in [*known, *history.letters]}
+    if not letters:
+        return letters
+    for event, resolved in history.resolved:
         letter = letters.get(resolved.dead_letter)
         if letter is not None:
             letter.state = "retried" if event.type == _RETRIED else "acknowledged"

@@ -1,7 +1,8 @@
 """Rows of the tables that follow from history, and their comparison with history.
 
-Fields have the names of the columns. Other columns do not follow from history: they are for
-display, or for the bookkeeping of a pass.
+Fields have the names of the columns, in the order in which they are read. Other columns do not
+follow from history: they are for display, or for the bookkeeping of a pass. Rows are many and never
+part of a reference cycle, so the garbage collector does not visit them (`gc=False`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,26 +19,27 @@ Absence = Literal["must_not", "may", "must"]
 NOT_COMPARED = frozenset({"start_heard_at"})
 
 
-class WorkRow(Struct, kw_only=True):
+class WorkRow(Struct, gc=False):
     """A row of `work_queue`."""
 
     table: ClassVar[str] = "work_queue"
 
     id: UUID
+    group_name: str
+    queued_at: datetime
+    rank: datetime
+    not_before: datetime
+    received_at: datetime
     round: int = 1
     manifest_id: UUID | None = None
     manifest: str | None = None
     slot: int = 0
-    group_name: str
     job: str = ""
     input: Any = None
     input_schema: str | None = None
     cause: str = ""
     due_at: datetime | None = None
-    queued_at: datetime
     priority: int = 0
-    rank: datetime
-    not_before: datetime
     terms: Any = {}
     state: str = "queued"
     runs: int = 0
@@ -46,16 +48,16 @@ class WorkRow(Struct, kw_only=True):
     outcome: str | None = None
     settled_at: datetime | None = None
     traceparent: str | None = None
-    received_at: datetime
     cancel_requested_at: datetime | None = None
     cancel_reason: str | None = None
     start_by: datetime | None = None
     concurrency_key: str | None = None
     explicit: bool = False
     exclusive_lease: bool = False
+    lease_id: UUID | None = None
 
 
-class RunRow(Struct, kw_only=True):
+class RunRow(Struct, gc=False):
     """A row of `metadata`."""
 
     table: ClassVar[str] = "metadata"
@@ -63,22 +65,22 @@ class RunRow(Struct, kw_only=True):
     run_id: UUID
     work_id: UUID
     lease_id: UUID
-    manifest_id: UUID | None = None
     group_name: str
     job: str
     round: int
     attempt: int
+    max_run_seconds: float
+    created_at: datetime
+    manifest_id: UUID | None = None
     state: str = "pending"
     worker: str | None = None
     host: str | None = None
     due_at: datetime | None = None
-    created_at: datetime
     started_at: datetime | None = None
     start_heard_at: datetime | None = None
     finished_at: datetime | None = None
     worker_started_at: datetime | None = None
     worker_finished_at: datetime | None = None
-    max_run_seconds: float
     failure: Any = None
     output: Any = None
     cancel_reason: str | None = None
@@ -103,7 +105,7 @@ class LetterRun(Struct, frozen=True, kw_only=True, rename={"run_id": "run"}):
     failure: Any = None
 
 
-class LetterRow(Struct, kw_only=True):
+class LetterRow(Struct, gc=False):
     """A row of `dead_letter`.
 
     `runs` are the runs of its round in order. `edit` is `None` if the input was not edited, and
@@ -115,15 +117,15 @@ class LetterRow(Struct, kw_only=True):
     id: UUID
     work_id: UUID
     round: int
-    manifest_id: UUID | None = None
     group_name: str
     job: str
-    input: Any = None
     reason: str
     failure: Any
     attempts: int
-    state: str = "awaiting"
     created_at: datetime
+    manifest_id: UUID | None = None
+    input: Any = None
+    state: str = "awaiting"
     resolved_at: datetime | None = None
     note: str | None = None
     actor: str | None = None
@@ -146,7 +148,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     letters: list[LetterRow]
 
 
-class WorkRows(Struct, kw_only=True):
+class WorkRows(Struct, kw_only=True, gc=False):
     """All rows of a piece of work: as folded from history, or as found in the tables."""
 
     work: WorkRow | None = None
@@ -180,6 +182,8 @@ def compare(
     """Return all differences; after a prune or a clean-up rows may or must be gone (`absence`)."""
     if absence == "must":
         expected = WorkRows()
+    if expected == found:
+        return []
     works = [{} if rows.work is None else {rows.work.id: rows.work} for rows in (expected, found)]
     tolerant = absence == "may"
     return [

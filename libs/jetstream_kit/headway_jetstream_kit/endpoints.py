@@ -29,7 +29,7 @@ async def serve(
     micro = await add_service(
         broker.client,
         name=service,
-        version=metadata.version("headway-jetstream-kit"),
+        version=metadata.version("headway"),
         queue_group=queue,
     )
     for subject, endpoint in endpoints.items():

@@ -52,7 +52,10 @@ async def publish(
     timeout: float = 5,
 ) -> Answer:
     """Publish a message and return the result."""
-    size = len(body) + _header_size(headers)
+    size = len(body)
+    if headers:
+        lines = [f"{key}: {value}\r\n" for key, value in headers.items()]
+        size += len("NATS/1.0\r\n\r\n") + len("".join(lines).encode())
     if size > broker.client.max_payload:
         # The server would close the connection, and the client would not reconnect.
         return Refused(TOO_LARGE, 0, f"{size} bytes are more than {broker.client.max_payload}")
@@ -70,10 +73,3 @@ async def publish(
         # Not from a stream, or from a stream that lost the original of a duplicate.
         return NoAnswer("the answer has no sequence")
     return Stored(answer.seq, answer.duplicate)
-
-
-def _header_size(headers: dict[str, str] | None) -> int:
-    if not headers:
-        return 0
-    frame, line = len("NATS/1.0\r\n\r\n"), len(": \r\n")
-    return frame + sum(len(key) + len(value.encode()) + line for key, value in headers.items())

@@ -1,7 +1,6 @@
 """Access to PostgreSQL through asyncpg; independent of the domain.
 
 - `database`: a pool with timeouts, JSON codecs, translated errors and a clock for schedule time.
-- `hot_connections`: connections that are reused without the pool.
 - `sql`: named queries from `.sql` files.
 - `poolers`: rejects connection poolers that share sessions.
 - `statement_batch`: several writes in one statement.
@@ -16,7 +15,7 @@ from headway_postgres_kit.database import json_array as json_array
 from headway_postgres_kit.database import note as note
 from headway_postgres_kit.database import savepoint as savepoint
 from headway_postgres_kit.database import storable as storable
-from headway_postgres_kit.hot_connections import Connection as Connection
+from headway_postgres_kit.driver import Connection as Connection
 from headway_postgres_kit.migrations import Migrations as Migrations
 from headway_postgres_kit.migrations import SchemaMismatch as SchemaMismatch
 from headway_postgres_kit.poolers import SessionsShared as SessionsShared

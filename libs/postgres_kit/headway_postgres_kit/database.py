@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import msgspec
 
-from headway_postgres_kit.hot_connections import Connection, HotConnections
+from headway_postgres_kit.driver import Connection
 from headway_postgres_kit.poolers import refuse_shared_sessions
 
 # Writes to a transaction that is about to commit, from the facts that were noted in it.
@@ -30,6 +30,8 @@ _JSONB_VERSION = b"\x01"
 # Longest wait for an answer of PostgreSQL.
 ANSWER_SECONDS = 30.0
 _PING_SECONDS = 2.0
+# Longest wait for a connection while all are in use.
+_ACQUIRE_SECONDS = 10.0
 # Longest pause between two statements of a transaction; longer than any publish takes.
 _IDLE_IN_TRANSACTION_SECONDS = 20.0
 # Either side detects a dead peer after some 25 s: the server's setting, the option of the client's
@@ -123,7 +125,6 @@ class Database:
 
     def __init__(self, pool: "asyncpg.Pool[asyncpg.Record]", where: str) -> None:
         self._pool = pool
-        self._hot = HotConnections(pool)
         self._pinging: asyncio.Task[None] | None = None
         self.where = where
         # The source of schedule time; tests set their own.
@@ -168,14 +169,8 @@ class Database:
     async def acquire(self) -> AsyncIterator[Connection]:
         """Yield a connection outside of a transaction."""
         with _translated(self.where):
-            connection = await self._hot.take()
-            try:
+            async with self._pool.acquire(timeout=_ACQUIRE_SECONDS) as connection:
                 yield connection
-            except BaseException:
-                # After a cancellation a statement may be incomplete; the pool resets it.
-                await self._hot.give_back(connection, sound=False)
-                raise
-            await self._hot.give_back(connection, sound=True)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
@@ -257,7 +252,7 @@ class Database:
     @property
     def connections_in_use(self) -> int:
         """The number of connections in use."""
-        return self._pool.get_size() - self._pool.get_idle_size() - len(self._hot)
+        return self._pool.get_size() - self._pool.get_idle_size()
 
     async def close(self) -> None:
         """Close all connections, after a timeout by force."""
@@ -265,7 +260,6 @@ class Database:
             self._pinging.cancel()
         try:
             async with asyncio.timeout(5):
-                await self._hot.clear()
                 await self._pool.close()
         except TimeoutError:
             self._pool.terminate()

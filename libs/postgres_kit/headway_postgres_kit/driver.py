@@ -1,5 +1,8 @@
-"""The rows and errors of asyncpg that services handle; only this package imports the driver."""
+"""The connections, rows and errors of asyncpg; only this package imports the driver."""
 
+from typing import TYPE_CHECKING
+
+import asyncpg
 from asyncpg import DataError as DataError
 from asyncpg import ForeignKeyViolationError as ForeignKeyViolationError
 from asyncpg import InsufficientPrivilegeError as InsufficientPrivilegeError
@@ -9,3 +12,11 @@ from asyncpg import ObjectNotInPrerequisiteStateError as ObjectNotInPrerequisite
 from asyncpg import Record as Record
 from asyncpg import UndefinedObjectError as UndefinedObjectError
 from asyncpg import UniqueViolationError as UniqueViolationError
+from asyncpg.cursor import Cursor as Cursor
+
+if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
+
+    Connection = PoolConnectionProxy[asyncpg.Record]
+else:
+    Connection = asyncpg.Connection

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 from headway_postgres_kit.database import Database
-from headway_postgres_kit.hot_connections import Connection
+from headway_postgres_kit.driver import Connection
 
 _FILE = re.compile(r"^(\d{4})_([a-z0-9_]+)\.sql$")
 _LOCK = 0x48454144  # any number, the same for every migrator

@@ -16,7 +16,7 @@ _ROUNDS = 3
 
 
 class SessionsShared(Exception):
-    """Statements of one connection reach several sessions, so locks and LISTEN do not hold."""
+    """Statements of one connection reach several sessions, which lack its settings."""
 
     def __init__(self, where: str) -> None:
         self.found = (

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from headway_postgres_kit.hot_connections import Connection
+from headway_postgres_kit.driver import Connection
 
 _PARAMETER = re.compile(r"\$(\d+)")
 _WITH = re.compile(r"WITH\s+", re.IGNORECASE)

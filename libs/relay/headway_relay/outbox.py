@@ -26,6 +26,8 @@ class OutboxMessage(Struct, frozen=True, kw_only=True):
     body: bytes
     # Its traces, separated by spaces; `None` means the trace that writes it.
     traceparent: str | None = None
+    # Whether the outbox has the body; otherwise a relay without the message rebuilds it.
+    stored_body: bool = True
 
 
 class Outbox:
@@ -53,7 +55,7 @@ class Outbox:
         return (
             [message.message_id for message in messages],
             [message.subject for message in messages],
-            [message.body for message in messages],
+            [message.body if message.stored_body else None for message in messages],
             [message.traceparent or current for message in messages],
         )
 
@@ -104,7 +106,7 @@ def bundled(subject: str, events: Sequence[Event]) -> list[OutboxMessage]:
     """
     messages = []
     for chunk in _chunks([(event, encode(event)) for event in events]):
-        traces = [event.traceparent for event, _ in chunk if event.traceparent]
+        traces = [trace for event, _ in chunk for trace in _traces_of(event) if trace]
         # The same bytes as `encode` of all events, without encoding them again.
         bodies = b",".join(body for _, body in chunk)
         messages.append(
@@ -116,6 +118,11 @@ def bundled(subject: str, events: Sequence[Event]) -> list[OutboxMessage]:
             )
         )
     return messages
+
+
+def _traces_of(event: Event) -> Sequence[str | None]:
+    """Return the traces of an event about several works, or its own."""
+    return getattr(event.data, "traceparents", None) or [event.traceparent]
 
 
 def _chunks(events: Sequence[tuple[Event, bytes]]) -> Iterator[list[tuple[Event, bytes]]]:

@@ -1,11 +1,10 @@
 """Publishes the messages of the outbox."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
 
 from headway_clock import monotonic
 from headway_contract.subjects import MESSAGE_ID_HEADER, ORDER_ALREADY_STORED, TRACEPARENT_HEADER
@@ -28,6 +27,9 @@ _LEFT_BEHIND = timedelta(seconds=1)
 _ANY_AGE = timedelta()
 _COLUMNS = ("id", "message_id", "subject", "body", "traceparent", "created_at")
 
+# Returns bodies that the outbox does not have, by message id, of messages that are still needed.
+Rebuild = Callable[[Connection, Sequence[str]], Awaitable[dict[str, bytes]]]
+
 
 @dataclass(eq=False)
 class Relay:
@@ -38,6 +40,8 @@ class Relay:
     outbox: Outbox
     handover: Handover = field(default_factory=Handover)
     batch: int = 500
+    # For an outbox that has messages without a body.
+    rebuild: Rebuild | None = None
 
     def __post_init__(self) -> None:
         # When to read the outbox while messages are handed over continuously.
@@ -85,19 +89,25 @@ class Relay:
         """
         self._look_at = monotonic() + _RETRY_SECONDS
         async with self.database.transaction() as connection:
-            rows = await connection.fetch(self.outbox.queries["take"], self.batch, age)
+            taken = await connection.fetch(self.outbox.queries["take"], self.batch, age)
+            bodies = await self._bodies(connection, taken)
+            rows = [row for row in taken if row["message_id"] in bodies]
             messages = [
-                OutboxMessage(**{name: row[name] for name in OutboxMessage.__struct_fields__})
+                OutboxMessage(
+                    message_id=row["message_id"],
+                    subject=row["subject"],
+                    body=bodies[row["message_id"]],
+                    traceparent=row["traceparent"],
+                )
                 for row in rows
             ]
             answers = await self._publish_all(messages) if rows else []
-            answered = list(zip(rows, answers, strict=True))
-            too_large = [row for row, answer in answered if _is_too_large(answer)]
-            left = [
-                (row, answer)
-                for row, answer in answered
-                if not (_is_stored(answer) or _is_too_large(answer))
-            ]
+            too_large, left = [], []
+            for row, message, answer in zip(rows, messages, answers, strict=True):
+                if _is_too_large(answer):
+                    too_large.append(message)
+                elif not _is_stored(answer):
+                    left.append((row, answer))
             if too_large:
                 await self._put_aside(connection, too_large)
             if left:
@@ -105,28 +115,42 @@ class Relay:
                 if failed == len(rows) and is_outage:
                     raise BrokerUnavailable(f"none of {failed} messages was published: {reason}")
                 log.warning("messages not published", failed=failed, batch=len(rows), reason=reason)
-                columns = _columns([row for row, _ in left], *_COLUMNS)
+                columns = ([row[name] for row, _ in left] for name in _COLUMNS)
                 await connection.execute(self.outbox.queries["put_back"], *columns)
         if left:
             return _RETRY_SECONDS
-        if len(rows) == self.batch:
+        if len(taken) == self.batch:
             self._look_at = monotonic()
             return 0.0
         self._look_at = monotonic() + SAFETY_POLL
         return None
 
-    async def _put_aside(self, connection: Connection, rows: Sequence[driver.Record]) -> None:
+    async def _bodies(
+        self, connection: Connection, rows: Sequence[driver.Record]
+    ) -> dict[str, bytes]:
+        """Return the body of each message; rebuild those that the outbox does not have."""
+        bodies = {row["message_id"]: row["body"] for row in rows if row["body"] is not None}
+        missing = [row["message_id"] for row in rows if row["body"] is None]
+        if missing and self.rebuild is not None:
+            bodies |= await self.rebuild(connection, missing)
+        return bodies
+
+    async def _put_aside(self, connection: Connection, messages: Sequence[OutboxMessage]) -> None:
         """Move messages that can never be published to the rejected table."""
         log.error(
             "messages too large for NATS moved to the rejected table",
-            messages=len(rows),
+            messages=len(messages),
             table=f"{self.outbox.schema}.rejected",
-            first_bytes=len(rows[0]["body"]),
-            first_subject=rows[0]["subject"],
+            first_bytes=len(messages[0].body),
+            first_subject=messages[0].subject,
             remedy="raise max_payload of NATS, or max_msg_size of the stream",
         )
-        columns = _columns(rows, "message_id", "subject", "body")
-        await connection.execute(self.outbox.queries["put_aside"], *columns)
+        await connection.execute(
+            self.outbox.queries["put_aside"],
+            [message.message_id for message in messages],
+            [message.subject for message in messages],
+            [message.body for message in messages],
+        )
 
     async def _publish_all(self, messages: Sequence[OutboxMessage]) -> list[Answer]:
         with span("relay", messages=len(messages)):
@@ -141,10 +165,6 @@ class Relay:
             if traces[0]:
                 headers[TRACEPARENT_HEADER] = traces[0]
             return await publish(self.broker, message.subject, message.body, headers=headers)
-
-
-def _columns(rows: Sequence[driver.Record], *names: str) -> list[list[Any]]:
-    return [[row[name] for row in rows] for name in names]
 
 
 def _is_too_large(answer: Answer) -> bool:

@@ -1,12 +1,10 @@
-"""Serves `/livez`, `/readyz`, `/metrics` and `/counts` over plain HTTP.
+"""Serves `/livez`, `/readyz` and `/metrics` over plain HTTP.
 
 Live means that the event loop runs and the passes report. Ready means that PostgreSQL and NATS
 answer too. The body names the reasons, one a line. Metrics are in the text format of Prometheus.
-Counts are the ignored messages by reason.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -32,7 +30,6 @@ class Health:
     live: Sequence[Check]
     ready: Sequence[Check]
     meters: Sequence[Meter] = ()
-    counts: Sequence[Counter[str]] = ()
     port: int = field(default=0, init=False)
     _server: asyncio.Server | None = field(default=None, init=False)
 
@@ -61,10 +58,7 @@ class Health:
             return await self._run_checks("ready", [*self.live, *self.ready])
         if path == "/metrics":
             return 200, await scrape(self.meters)
-        if path == "/counts":
-            total = sum(self.counts, Counter[str]())
-            return 200, "\n".join(f"{name} {total[name]}" for name in sorted(total))
-        return 404, "there are /livez, /readyz, /metrics and /counts"
+        return 404, "there are /livez, /readyz and /metrics"
 
     async def _run_checks(self, state: str, checks: Sequence[Check]) -> tuple[int, str]:
         found = await asyncio.gather(*map(_run_check, checks))

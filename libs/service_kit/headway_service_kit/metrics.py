@@ -16,13 +16,7 @@ from typing import Any, Literal
 from headway_clock import monotonic
 from headway_tracing.log import get_logger
 from msgspec import Struct
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client import CollectorRegistry, core, generate_latest
 from prometheus_client.registry import Collector
 
 log = get_logger(__name__)
@@ -52,6 +46,16 @@ def _define(kind: Kind, name: str, description: str, *labels: str) -> Measure:
 counter = partial(_define, "counter")  # a number that only rises while the process runs
 gauge = partial(_define, "gauge")
 histogram = partial(_define, "histogram")
+
+
+class Sample(Struct, frozen=True):
+    """Events to count, or with `seconds` a duration to observe; noted in a transaction."""
+
+    measure: Measure
+    labels: Labels
+    seconds: float | None = None
+    amount: int = 1
+
 
 Readings = Mapping[Measure, Mapping[Labels, float]]
 
@@ -89,6 +93,15 @@ class Meter(Collector):
             values[labels] = _Histogram()
         values[labels].add(max(0.0, seconds))
 
+    def count(self, facts: Iterable[Any]) -> None:
+        """Count the samples among the facts that were noted in a committed transaction."""
+        for fact in facts:
+            match fact:
+                case Sample(seconds=None):
+                    self.add(fact.measure, *fact.labels, amount=fact.amount)
+                case Sample(seconds=float(seconds)):
+                    self.observe(fact.measure, seconds, *fact.labels)
+
     def read_from(self, reader: Callable[[], Readings]) -> None:
         """Read gauges from memory at each scrape."""
         self._readers.append(reader)
@@ -110,7 +123,7 @@ class Meter(Collector):
                 (cached.source.name,): float(cached.answered) for cached in self._sources
             }
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[core.Metric]:
         """Yield all metrics for `prometheus_client`."""
         for measure, values in self._values.items():
             yield _family(measure, values)
@@ -186,14 +199,14 @@ class _CachedSource:
             self._reading.cancel()
 
 
-def _family(measure: Measure, values: Mapping[Labels, Any]) -> Metric:
+def _family(measure: Measure, values: Mapping[Labels, Any]) -> core.Metric:
     name, description, labels = measure.name, measure.description, measure.labels
     if measure.kind == "histogram":
-        durations = HistogramMetricFamily(name, description, labels=labels)
+        durations = core.HistogramMetricFamily(name, description, labels=labels)
         for key, value in values.items():
             durations.add_metric(key, buckets=value.buckets(), sum_value=value.total)
         return durations
-    kind = CounterMetricFamily if measure.kind == "counter" else GaugeMetricFamily
+    kind = core.CounterMetricFamily if measure.kind == "counter" else core.GaugeMetricFamily
     family = kind(name, description, labels=labels)
     for key, value in values.items():
         family.add_metric(key, value)

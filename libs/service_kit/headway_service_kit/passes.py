@@ -41,14 +41,8 @@ class Wakeup:
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
-        self._is_resting = False
         self._has_work = False
         self._runs_at: datetime | None = None
-
-    @property
-    def is_waited_for(self) -> bool:
-        """Return whether the pass rests and was not called."""
-        return self._is_resting and not self._event.is_set()
 
     def call(self, *, has_work: bool = False) -> None:
         """Wake the pass; `has_work` means that it need not look for work first."""
@@ -80,14 +74,12 @@ class Wakeup:
             # A pass that never rests must let other tasks run.
             await asyncio.sleep(0)
             return
-        self._is_resting = True
         try:
             async with asyncio.timeout(seconds):
                 await self._event.wait()
         except TimeoutError:
             return
         finally:
-            self._is_resting = False
             self._event.clear()
 
 

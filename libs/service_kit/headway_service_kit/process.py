@@ -3,13 +3,14 @@
 import asyncio
 import gc
 import logging
+import math
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Literal, TypeVar
 
 import uvloop
-from headway_clock import jitter
+from headway_clock import jitter, monotonic
 from headway_tracing.log import TEXT_FORMAT, JsonFormatter, get_logger
 
 log = get_logger(__name__)
@@ -63,16 +64,18 @@ async def keep_trying(
     what: str,
     faults: tuple[type[Exception], ...],
     give_up_after: int | None = None,
+    within: float = math.inf,
 ) -> Result:
-    """Repeat an attempt with growing pauses until it succeeds, at most `give_up_after` times."""
-    pause, tries = 0.5, 0
+    """Repeat an attempt with growing pauses, at most `give_up_after` times and for so long."""
+    pause, tries, deadline = 0.5, 0, monotonic() + within
     while True:
         tries += 1
         try:
             return await attempt()
         except faults as error:
-            if give_up_after is not None and tries >= give_up_after:
+            if tries == give_up_after or monotonic() >= deadline:
                 raise
-            log.warning("retrying", action=what, error=error, delay_seconds=round(pause, 1))
-        await asyncio.sleep(pause * (1 + jitter(0.2)))
+            delay = min(pause * (1 + jitter(0.2)), max(0.0, deadline - monotonic()))
+            log.warning("retrying", action=what, error=error, delay_seconds=round(delay, 1))
+        await asyncio.sleep(delay)
         pause = min(pause * 2, 15.0)

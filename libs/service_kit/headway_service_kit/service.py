@@ -79,7 +79,6 @@ class Service:
                 *(kept.trouble for kept in passes),
             ],
             meters=[self.meter],
-            counts=[self.counts],
         )
         await self.health.start(address)
         return self.health.port
@@ -137,10 +136,6 @@ class Service:
     def wake(self, name: str) -> None:
         """Run a pass at once instead of after its rest."""
         self._pass(name).wakeup.call()
-
-    def rests(self, name: str) -> bool:
-        """Return whether a pass rests and was not called."""
-        return self._pass(name).wakeup.is_waited_for
 
     def watch(self, name: str, on_pass: Callable[[], None]) -> None:
         """Call `on_pass` after each success of a pass."""

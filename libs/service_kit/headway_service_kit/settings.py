@@ -7,7 +7,7 @@ meaning and its limits, from which the documentation is generated.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -21,6 +21,10 @@ Settings = TypeVar("Settings", bound=Struct)
 
 Above0 = Annotated[float, Meta(gt=0)]
 From1 = Annotated[int, Meta(ge=1)]
+
+# Returns the problem of a value, or `None`; the text omits URLs, which may hold passwords.
+Check = Callable[[str], str | None]
+NO_CHECKS: Mapping[str, Check] = {}
 
 # Marks a setting whose value is never shown.
 SECRET = {"secret": True}
@@ -64,7 +68,7 @@ class ServiceSettings(Struct, frozen=True, kw_only=True):
     database_answer_seconds: Annotated[
         Above0,
         Meta(
-            description="Longest wait for an answer of PostgreSQL before the connection is "
+            description="Maximum wait for an answer from PostgreSQL before the connection is "
             "closed. The longest wait for a lock is a third of it."
         ),
     ] = 30.0
@@ -72,7 +76,7 @@ class ServiceSettings(Struct, frozen=True, kw_only=True):
         int,
         Meta(
             ge=3,
-            description="Most connections to PostgreSQL for the passes of the process (tick, "
+            description="Maximum connections to PostgreSQL for the passes of the process (tick, "
             "gate, projector, relay and the others).",
         ),
     ] = 10
@@ -80,8 +84,8 @@ class ServiceSettings(Struct, frozen=True, kw_only=True):
         int,
         Meta(
             ge=1,
-            description="Most additional connections to PostgreSQL of scheduler and dispatcher "
-            "for requests of users. Further requests wait.",
+            description="Maximum additional connections of scheduler and dispatcher to PostgreSQL "
+            "for users' requests. Further requests wait.",
         ),
     ] = 5
     nats_ping_seconds: NatsPing = 3.0
@@ -90,16 +94,22 @@ class ServiceSettings(Struct, frozen=True, kw_only=True):
         float,
         Meta(
             ge=0,
-            description="Longest age of metrics from PostgreSQL and NATS: a scrape reads them at "
+            description="Maximum age of metrics from PostgreSQL and NATS: a scrape reads them at "
             "most this often.",
         ),
     ] = 5.0
     outbox_batch: Annotated[
-        int, Meta(ge=1, le=10_000, description="Most messages to publish at once.")
+        int, Meta(ge=1, le=10_000, description="Maximum number of messages to publish at once.")
     ] = 500
 
 
-def read(struct: type[Settings], environment: Mapping[str, str], **overrides: Any) -> Settings:
+def read(
+    struct: type[Settings],
+    environment: Mapping[str, str],
+    checks: Mapping[str, Check] = NO_CHECKS,
+    /,
+    **overrides: Any,
+) -> Settings:
     """Fill the struct from overrides (flags), environment and defaults, or raise all problems."""
     values: dict[str, Any] = {}
     problems: list[str] = []
@@ -110,6 +120,8 @@ def read(struct: type[Settings], environment: Mapping[str, str], **overrides: An
                 raw = lookup(environment, field.name)
             if raw is not None:
                 values[field.name] = convert(field, raw)
+                if field.name in checks and (problem := checks[field.name](str(raw))):
+                    raise InvalidSettings(f"{variable_of(field.name)}: {problem}")
             elif field.required:
                 raise InvalidSettings(f"{variable_of(field.name)} is not set")
         except InvalidSettings as error:

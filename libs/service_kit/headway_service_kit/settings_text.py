@@ -29,16 +29,20 @@ class Effective(Struct, frozen=True, kw_only=True):
     problem: str | None = None
 
 
-def look(struct: type[Struct], environment: Mapping[str, str]) -> list[Effective]:
+def look(
+    struct: type[Struct],
+    environment: Mapping[str, str],
+    checks: Mapping[str, settings.Check] = settings.NO_CHECKS,
+) -> list[Effective]:
     """Return the settings that an environment gives a struct."""
-    return [_look(field, environment) for field in msgspec.structs.fields(struct)]
+    return [_look(field, environment, checks) for field in msgspec.structs.fields(struct)]
 
 
 def settings_in_effect(values: Struct, environment: Mapping[str, str]) -> list[Effective]:
     """Return the settings of a process as text; a flag set those that the environment did not."""
     found = []
     for field in msgspec.structs.fields(type(values)):
-        seen, shown = _look(field, environment), _mask(field, getattr(values, field.name))
+        seen, shown = _look(field, environment, {}), _mask(field, getattr(values, field.name))
         is_same = seen.problem is None and seen.value == shown
         source = seen.source if is_same else "flag"
         found.append(replace(seen, value=in_words(shown), source=source, problem=None))
@@ -60,7 +64,9 @@ def in_words(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _look(field: FieldInfo, environment: Mapping[str, str]) -> Effective:
+def _look(
+    field: FieldInfo, environment: Mapping[str, str], checks: Mapping[str, settings.Check]
+) -> Effective:
     variable = settings.variable_of(field.name)
     unset = Effective(variable=variable, description=_description(field))
     try:
@@ -68,7 +74,8 @@ def _look(field: FieldInfo, environment: Mapping[str, str]) -> Effective:
         if text is not None:
             value = _mask(field, settings.convert(field, text))
             source: Source = "environment" if environment.get(variable) else "file"
-            return replace(unset, value=value, source=source)
+            problem = checks[field.name](text) if field.name in checks else None
+            return replace(unset, value=value, source=source, problem=problem)
     except InvalidSettings as error:
         return replace(unset, problem=mask(str(error)).removeprefix(f"{variable}="))
     if field.required:

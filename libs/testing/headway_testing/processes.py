@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 import msgspec
 from headway import App
 from headway.worker import Worker, WorkerSettings
+from headway_contract.fitting import problem_of
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.wiring import start_dispatcher
 from headway_jetstream_kit import Broker, BrokerUnavailable
@@ -48,8 +49,7 @@ class Processes:
         settings: dict[str, Any],
     ) -> None:
         self.servers = servers
-        # Counts of successful relay passes and of successful intake passes.
-        self.relayed = 0
+        # The number of successful intake passes.
         self.received = 0
         # Whether the scheduler fires when it is up.
         self.ticks = settings.get("tick", "on") == "on"
@@ -68,11 +68,6 @@ class Processes:
         """The services that are up."""
         running: set[ServiceName] = set(self._services)
         return running | {"worker"} if self._worker is not None else running
-
-    @property
-    def relays_rest(self) -> bool:
-        """Whether no relay is publishing."""
-        return all(service.rests("relay") for service in self._services.values())
 
     async def run_only(self, wanted: set[ServiceName]) -> None:
         """Start and stop services until exactly these are up, in the order of their needs."""
@@ -125,16 +120,12 @@ class Processes:
             wanted = DispatcherSettings(**self._fields(DispatcherSettings))
             service = await start_dispatcher(wanted, clock=self._clock)
         self._services[name] = service
-        service.watch("relay", self._count_relay)
         service.watch("intake", partial(self._count_intake, name))
 
     def _fields(self, struct: type[msgspec.Struct]) -> dict[str, Any]:
         """Return the settings of a service."""
         known = struct.__struct_fields__
         return {name: value for name, value in self._settings.items() if name in known}
-
-    def _count_relay(self) -> None:
-        self.relayed += 1
 
     def _count_intake(self, name: ServiceName) -> None:
         self.received += 1
@@ -171,11 +162,8 @@ def check_settings(settings: dict[str, Any], *, slots: int) -> None:
         raise TypeError(f"a world has no setting {', '.join(sorted(unknown))}")
     worker_types = {field.name: field.type for field in msgspec.structs.fields(WorkerSettings)}
     types["slots"] = worker_types["worker_slots"]
-    problems = []
-    for name, value in {**settings, "slots": slots}.items():
-        try:
-            msgspec.convert(value, types[name])
-        except msgspec.ValidationError as error:
-            problems.append(f"{name}={value!r} is not valid: {error}")
+    given = {**settings, "slots": slots}
+    found = {name: problem_of(value, types[name]) for name, value in given.items()}
+    problems = [f"{name} {problem}" for name, problem in found.items() if problem is not None]
     if problems:
         raise ValueError("; ".join(problems))

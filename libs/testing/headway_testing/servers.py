@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from headway_dispatcher.provisioning import provision
+from headway_dispatcher.provisioning import provision_by
+from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import MIGRATIONS as DISPATCHER_MIGRATIONS
 from headway_embedded import NatsServer, PostgresServer
 from headway_jetstream_kit import Broker
@@ -19,7 +20,7 @@ from headway_postgres_kit import Database
 from headway_scheduler.store import MIGRATIONS as SCHEDULER_MIGRATIONS
 from msgspec import Struct
 
-_STREAM_BYTES = 64 * 1024**2
+_STREAMS = DispatcherSettings(database_url="", nats_url="", stream_max_bytes=64 * 1024**2)
 
 # A world repeats the same small statements, so each is planned once.
 _SETTINGS = {"plan_cache_mode": "force_generic_plan"}
@@ -58,7 +59,7 @@ async def run_servers(folder: Path) -> AsyncIterator[Servers]:
             broker = await Broker.connect(nats.url, name="headway-world")
             stack.push_async_callback(broker.close)
             await _reset(database)
-            await provision(broker, replicas=1, max_bytes=_STREAM_BYTES, storage="memory")
+            await provision_by(broker, _STREAMS, storage="memory")
             yield Servers(
                 database_url=postgres.socket_url,
                 nats_url=nats.url,

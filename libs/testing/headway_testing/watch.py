@@ -41,18 +41,13 @@ class Watch:
 
         A message that has left an outbox is in no table until it is received, and another message
         may follow it. So the world is quiet only if no message is pending after the tables were
-        read, and none was received meanwhile. If no relay published meanwhile either, tables and
-        streams can be read concurrently.
+        read, and none was received meanwhile.
         """
-        processes = self.processes
-        received, relayed = processes.received, processes.relayed
-        if processes.relays_rest:
-            snapshot, pending = await asyncio.gather(self._read(now), self._has_pending())
-            pending = pending or processes.relayed != relayed or not processes.relays_rest
-        else:
-            snapshot = await self._read(now)
-            pending = snapshot.busy is None and await self._has_pending()
-        if snapshot.busy is None and (pending or processes.received != received):
+        received = self.processes.received
+        snapshot = await self._read(now)
+        if snapshot.busy is None and (
+            await self._has_pending() or self.processes.received != received
+        ):
             return Snapshot(busy="a message is on its way")
         return snapshot
 

@@ -21,8 +21,9 @@ from headway_testing.watch import Watch, queries
 
 # Longest real time of one moment of virtual time.
 _PATIENCE_SECONDS = 60.0
-# Bounds of the learned real time of a moment.
-_SHORTEST_MOMENT, _LONGEST_MOMENT = 0.01, 0.2
+# How long to wait for an outcome before the first look at a moment, and before each later one. A
+# look delays the services.
+_FIRST_LOOK_SECONDS, _NEXT_LOOK_SECONDS = 0.04, 0.01
 _VACUUM_AFTER_MOMENTS = 300
 
 # When each timed pass is due next.
@@ -73,9 +74,6 @@ class World:
         self._stack = AsyncExitStack()
         self._open_watch: Watch | None = None
         self._has_begun = False
-        # The usual real seconds until a moment is quiet, and when the current moment began.
-        self._usual = _SHORTEST_MOMENT
-        self._moved_at = monotonic()
         self._fires: list[Fire] = []
         self._skips: list[Skip] = []
         self._manifests: set[str] = set()
@@ -225,9 +223,8 @@ class World:
         await processes.run_only(processes.up - self._down_at(at))
         self.clock.advance(at)
         await self._apply_outages()
-        self._moved_at = monotonic()
         passes = [timed for timed, time in due.items() if time is not None and time <= at]
-        await processes.wake(passes, within=1.25 * self._usual)
+        await processes.wake(passes, within=_FIRST_LOOK_SECONDS)
 
     async def _apply_outages(self) -> None:
         """Stop the services that are down now, and start the others."""
@@ -246,10 +243,7 @@ class World:
             processes.check()
             if monotonic() > deadline:
                 await self._fail_busy(seen.busy)
-            await processes.wait_for_outcome(within=self._usual / 4)
-        # A look delays the services, so learn when it is worthwhile.
-        took = min(max(monotonic() - self._moved_at, _SHORTEST_MOMENT), _LONGEST_MOMENT)
-        self._usual += (took - self._usual) / 8
+            await processes.wait_for_outcome(within=_NEXT_LOOK_SECONDS)
         due: _Due = {("scheduler", "windows"): seen.windows, ("dispatcher", "gate"): seen.gate}
         return {("scheduler", "tick"): seen.tick, **due} if processes.ticks else due
 

@@ -22,7 +22,7 @@ SELECT CASE
                             WHERE work_queue.id = work.id OFFSET 0) AS known
         WHERE known.state = 'settled') THEN 'an outcome is on its way to the scheduler'
     WHEN $3 AND $4 AND EXISTS (
-        SELECT FROM dispatcher.metadata WHERE state IN ('pending', 'in_progress'))
+        SELECT FROM dispatcher.work_queue WHERE state = 'dispatched')
         THEN 'a run is under way'
     WHEN $3 AND $4 AND EXISTS (
         SELECT FROM dispatcher.work_queue
@@ -52,10 +52,10 @@ least(
 -- name: pending_names
 -- Name the runs under way, and the work that waits although its time has come. $1 now, $2 limit.
 (SELECT format('job %L%s runs', work_queue.job, ' of manifest ' || quote_literal(manifest)) AS name
- FROM dispatcher.metadata
- JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
- WHERE metadata.state IN ('pending', 'in_progress')
- ORDER BY metadata.created_at, work_queue.id
+ FROM dispatcher.run
+ JOIN dispatcher.work_queue ON work_queue.id = run.work_id
+ WHERE run.state IN ('pending', 'in_progress')
+ ORDER BY run.created_at, work_queue.id
  LIMIT $2)
 UNION ALL
 (SELECT format('job %L%s waits: %s', waiting.job, ' of manifest ' || quote_literal(waiting.manifest),

@@ -7,6 +7,7 @@ without an exporter nothing is recorded. `log` writes structured log entries.
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
+from uuid import UUID
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -19,7 +20,7 @@ CONTEXTS_APART = " "
 _tracer = trace.get_tracer("headway")
 _propagator = TraceContextTextMapPropagator()
 
-Attribute = str | int | float | bool
+Attribute = str | int | float | bool | UUID
 
 # Replaces a span while nothing is recorded.
 _NO_SPAN = nullcontext(trace.INVALID_SPAN)
@@ -61,7 +62,9 @@ def _start(
         context=context,
         links=[trace.Link(other) for other in linked if other.is_valid],
         attributes={
-            f"headway.{key}": value for key, value in attributes.items() if value is not None
+            f"headway.{key}": str(value) if isinstance(value, UUID) else value
+            for key, value in attributes.items()
+            if value is not None
         },
     )
 

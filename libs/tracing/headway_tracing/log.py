@@ -10,9 +10,7 @@ object with the ids of the current trace.
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -22,7 +20,6 @@ from opentelemetry import trace
 TEXT_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"  # one line, for a terminal
 
 _NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
-_context: ContextVar[Mapping[str, Any]] = ContextVar("headway_log_context", default=_NO_FIELDS)
 
 
 class Entry(NamedTuple):
@@ -66,23 +63,12 @@ class Log:
         self, level: int, event: str, fields: dict[str, Any], *, exc_info: bool = False
     ) -> None:
         if self._logger.isEnabledFor(level):
-            merged = {**_context.get(), **fields}
-            self._logger.log(level, Entry(event, merged), exc_info=exc_info, stacklevel=3)
+            self._logger.log(level, Entry(event, fields), exc_info=exc_info, stacklevel=3)
 
 
 def get_logger(name: str) -> Log:
     """Return the structured logger of a module."""
     return Log(name)
-
-
-@contextmanager
-def log_context(**fields: Any) -> Iterator[None]:
-    """Add fields, such as the ids of a run, to every entry that is logged inside."""
-    token = _context.set({**_context.get(), **fields})
-    try:
-        yield
-    finally:
-        _context.reset(token)
 
 
 class JsonFormatter(logging.Formatter):

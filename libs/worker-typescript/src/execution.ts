@@ -199,7 +199,7 @@ export class Execution implements Tools {
       case "worker_stopped":
         return failed({ kind: reason, message: "the worker stopped before the run ended" });
       case "lost_contact":
-        return failed({ kind: reason, message: "the worker lost contact and stopped" });
+        return failed({ kind: reason, message: "the worker lost contact before the run ended" });
     }
   }
 

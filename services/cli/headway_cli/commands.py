@@ -2,11 +2,13 @@
 
 import logging
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
+from headway_cli.errors import report
 from headway_cli.terminal.options import debug_option, start_logging
 
 # Every command in the order of the help, with its module and one line of help. The lines are here
@@ -25,22 +27,25 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "token": ("operate.set_up", "Create tokens for the API and the console."),
         "sign-in": ("operate.set_up", "Print a link that signs you in to the console of 'up'."),
         "settings": ("operate.set_up", "Show the settings in effect and their sources."),
-        "doctor": ("doctor.command", "Check the set-up and print remedies."),
+        "doctor": ("doctor.command", "Check the installation and print remedies."),
         "notify": ("operate.set_up", "Test the webhook for notifications, or create its secret."),
-        "completion": ("serve.names", "Print a script that completes commands and names."),
+        "completion": ("serve.names", "Print a script that completes commands and options."),
     },
     "Look": {
         "top": ("top.command", "Show the live state of the system."),
         "manifests": ("schedules.show", "List manifests and their state."),
         "manifest": ("schedules.show", "Show one manifest with its definition."),
         "groups": ("schedules.show", "List groups with their limits."),
-        "apps": ("schedules.change", "List applications; rename, retire or give back one."),
+        "apps": (
+            "schedules.change",
+            "List, rename, retire or give back applications.",
+        ),
         "jobs": ("schedules.show", "List jobs with their limits and workers."),
         "work": ("work.runs", "List work that is not settled, or show one piece of work."),
         "runs": ("work.runs", "List runs, the newest first, or show one run."),
         "workers": ("work.runs", "List workers, or drain some."),
         "events": ("work.events", "Show past events, or follow new ones."),
-        "audit": ("history.audit", "Show who changed what, the newest first."),
+        "audit": ("history.audit", "List changes with their actors, the newest first."),
         "preview": ("schedules.show", "Show the next fire times of a manifest."),
         "explain": ("schedules.show", "Explain why a manifest ran or did not, or why work waits."),
     },
@@ -61,7 +66,7 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "dismiss": ("work.runs", "Dismiss enqueued work that was refused."),
     },
     "Define": {
-        "plan": ("schedules.apply", "Show what 'apply' would change, and which fire times."),
+        "plan": ("schedules.apply", "Show changes of manifests and fire times before 'apply'."),
         "apply": ("schedules.apply", "Apply definitions to a running scheduler, all or none."),
         "schedule": ("schedules.schedule", "Create, change or delete manifests at run time."),
     },
@@ -75,6 +80,15 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
 COMMANDS = {name: command for section in _SECTIONS.values() for name, command in section.items()}
 
 
+class ServerMissing(click.ClickException):
+    """A command needs the services, and only `headway` is installed."""
+
+    exit_code = 2
+
+    def __init__(self, command: str) -> None:
+        super().__init__(f"headway {command} needs the server: pip install 'headway[server]'")
+
+
 class OnDemand(click.Group):
     """A group that loads a command only when it runs."""
 
@@ -86,7 +100,12 @@ class OnDemand(click.Group):
         """Load a command."""
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"headway_cli.{COMMANDS[cmd_name][0]}")
+        try:
+            module = import_module(f"headway_cli.{COMMANDS[cmd_name][0]}")
+        except ModuleNotFoundError as error:
+            if find_spec("headway_postgres_kit") is not None:
+                raise
+            raise ServerMissing(cmd_name) from error
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
@@ -107,15 +126,15 @@ class OnDemand(click.Group):
 
 @click.group(cls=OnDemand, context_settings={"help_option_names": ["-h", "--help"]})
 @debug_option
-@click.version_option(package_name="headway-cli", prog_name="headway")
+@click.version_option(package_name="headway", prog_name="headway")
 def headway() -> None:
     """Headway decides when work is due and hands it to workers.
 
     'headway up APP' runs everything on this machine. In production each part is a process of its
     own: prepare with 'migrate' and 'provision', then run as many of 'scheduler', 'dispatcher',
-    'console' and 'worker' as you like, and check the set-up with 'doctor'. 'history' and 'rebuild'
-    read the database. All other commands ask the console at HEADWAY_URL, or the 'headway up' of
-    this folder.
+    'console' and 'worker' as you like, and check the installation with 'doctor'. 'history' and
+    'rebuild' read the database. All other commands call the console at HEADWAY_URL, or the
+    'headway up' of this folder.
     """
 
 
@@ -125,8 +144,5 @@ def run(arguments: list[str]) -> int:
         start_logging()
         code: Any = headway.main(arguments, prog_name="headway", standalone_mode=False)
     except Exception as error:  # noqa: BLE001 - the outermost frame reports everything
-        # Not above: it imports the exceptions of every service.
-        errors = import_module("headway_cli.errors")
-        exit_code: int = errors.report(error, debug=logging.getLogger().isEnabledFor(logging.DEBUG))
-        return exit_code
+        return report(error, debug=logging.getLogger().isEnabledFor(logging.DEBUG))
     return code if isinstance(code, int) else 0

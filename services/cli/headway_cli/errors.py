@@ -4,41 +4,22 @@ import traceback
 from pathlib import Path
 
 import click
-from headway.client.client import RequestFailed
-from headway.define.definitions import InvalidDefinitions
-from headway_console.public import AuthMissing
-from headway_contract import InvalidName
-from headway_dispatcher.public import NotProvisioned, ServicesRun
-from headway_embedded import EmbeddedError
-from headway_jetstream_kit import BrokerUnavailable
-from headway_jetstream_kit.connection import ApiError
-from headway_postgres_kit import DatabaseUnavailable, SchemaMismatch, SessionsShared
-from headway_service_kit.health import AddressInUse
-from headway_service_kit.settings import InvalidSettings
-
-from headway_cli.serve.find_app import AppNotFound
-from headway_cli.serve.running import NothingRuns, PartEnded
-from headway_cli.serve.servers import Stopped
 
 DEFECT = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
 
-# Exceptions whose message names the remedy, with what the message needs in front of it.
-_PREFIXES: dict[type[Exception], str] = {
-    DatabaseUnavailable: "PostgreSQL is not reachable (check HEADWAY_DATABASE_URL): ",
-    BrokerUnavailable: "NATS is not reachable (check HEADWAY_NATS_URL): ",
-    ApiError: "NATS refuses (check HEADWAY_STREAM_REPLICAS and HEADWAY_STREAM_MAX_BYTES): ",
-    InvalidSettings: "settings (environment or flags): ",
-    SessionsShared: "HEADWAY_DATABASE_URL: ",
-    **dict.fromkeys(
-        (
-            *(AddressInUse, AppNotFound, AuthMissing, EmbeddedError, InvalidDefinitions),
-            *(InvalidName, NotProvisioned, NothingRuns, PartEnded, RequestFailed, ServicesRun),
-            SchemaMismatch,
-        ),
-        "",
-    ),
+# Exceptions whose message names the remedy, with the prefix of the message. By name: their modules
+# are loaded if they were raised, and to load all others takes longer than most commands.
+PREFIXES = {
+    "ApiError": "NATS refuses (check HEADWAY_STREAM_REPLICAS and HEADWAY_STREAM_MAX_BYTES): ",
+    "BrokerUnavailable": "NATS is not reachable (check HEADWAY_NATS_URL): ",
+    "DatabaseUnavailable": "PostgreSQL is not reachable (check HEADWAY_DATABASE_URL): ",
+    "InvalidSettings": "settings (environment or flags): ",
+    "SessionsShared": "HEADWAY_DATABASE_URL: ",
+    **dict.fromkeys(("AddressInUse", "AppNotFound", "AuthMissing", "EmbeddedError"), ""),
+    **dict.fromkeys(("InvalidDefinitions", "InvalidName", "NothingRuns", "NotProvisioned"), ""),
+    **dict.fromkeys(("PartEnded", "RequestFailed", "SchemaMismatch", "ServicesRun"), ""),
 }
 
 
@@ -47,27 +28,32 @@ def report(error: Exception, *, debug: bool) -> int:
     if isinstance(error, click.ClickException):
         return _report_usage(error)
     if isinstance(error, click.Abort):
-        return INTERRUPTED
-    if isinstance(error, Stopped):
-        click.echo("headway: stopped before it had started", err=True)
+        if str(error):
+            click.echo(f"headway: {error}", err=True)
         return INTERRUPTED
     if debug:
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
     for line in explain(error):
         click.echo(line, err=True)
-    return BAD_INPUT if isinstance(error, tuple(_PREFIXES)) else DEFECT
+    return DEFECT if _prefix(error) is None else BAD_INPUT
 
 
 def explain(error: Exception) -> list[str]:
     """Describe an error in lines; an exception that is not listed above is a defect."""
-    for kind, prefix in _PREFIXES.items():
-        if isinstance(error, kind):
-            lines = (str(error) or kind.__name__).splitlines()
-            return [line if line.startswith(" ") else f"headway: {prefix}{line}" for line in lines]
+    prefix = _prefix(error)
+    if prefix is not None:
+        lines = (str(error) or type(error).__name__).splitlines()
+        return [line if line.startswith(" ") else f"headway: {prefix}{line}" for line in lines]
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     message = " ".join(f"{type(error).__name__}: {error}".split())
     return [f"headway: unexpected error: {message}{place}; add --debug to see the traceback"]
+
+
+def _prefix(error: Exception) -> str | None:
+    """Return the prefix of an exception that is listed above, or of a subclass."""
+    kinds = [kind for kind in type(error).__mro__ if kind.__module__.startswith("headway")]
+    return next((PREFIXES[kind.__name__] for kind in kinds if kind.__name__ in PREFIXES), None)
 
 
 def _report_usage(error: click.ClickException) -> int:

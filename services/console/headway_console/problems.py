@@ -13,7 +13,7 @@ from litestar.exceptions import HTTPException
 from msgspec import Struct
 
 from headway_console.access.authentication import SignInNeeded
-from headway_console.access.guards import Forbidden, Forged
+from headway_console.access.guards import Forbidden, Forged, UnknownHost
 from headway_console.feed import FeedFull
 
 logger = logging.getLogger(__name__)
@@ -54,6 +54,7 @@ _SPECIAL: tuple[tuple[type[Exception], int, str, str], ...] = (
     (Forbidden, 403, "forbidden", "Your role does not allow this"),
     (InvalidDefinitions, 422, "invalid", "Invalid request"),
     (driver.DataError, 422, "invalid", "Invalid request"),
+    (UnknownHost, 421, "host", "Unknown host name"),
     (Forged, 403, "forged", "The request does not come from a page of this console"),
     (msgspec.DecodeError, 400, "unreadable", "The request is unreadable"),
     (FeedFull, 503, "full", "Too many streams are open"),

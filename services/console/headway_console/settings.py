@@ -49,7 +49,7 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
         str | None,
         Meta(
             description="Key that signs session cookies; the same for all consoles behind one "
-            "address. Without it each start makes a new key, which signs everybody out.",
+            "address. Without it each start makes a new key, which signs all users out.",
             extra=kit.SECRET,
         ),
     ] = None

@@ -23,13 +23,13 @@ from msgspec import Struct, convert
 
 from headway_console.access.attempts import Attempts, read_networks
 from headway_console.access.authentication import Authentication, Authenticator
-from headway_console.access.guards import check_declared, guard, open_to_anyone
+from headway_console.access.guards import guard, open_to_anyone
+from headway_console.access.headers import security_headers
 from headway_console.access.issuer import Issuer, check_oidc, read_roles
 from headway_console.access.sessions import Cookies, Revoked, Seal, Tickets
 from headway_console.access.tokens import Token, Tokens, fingerprint, new_token
 from headway_console.api import ENDPOINTS, show_document
 from headway_console.api.endpoints import handler_of
-from headway_console.envelope import Envelope
 from headway_console.feed import Feed
 from headway_console.pages import HANDLERS, PAGES
 from headway_console.pages.shell import answer_error
@@ -86,35 +86,26 @@ async def start_console(
     if local is not None:
         given = (Token(name=local.name, role="admin", sha256=fingerprint(local.token)),)
     tokens = Tokens(Path(settings.api_tokens_file) if settings.api_tokens_file else None, given)
-    listening = listen(settings.console_address)
-    try:
+    async with AsyncExitStack() as on_failure:
+        listening = listen(settings.console_address)
+        on_failure.callback(listening.close)
         opened = await open_service(
             "console",
             convert(settings, ServiceSettings, from_attributes=True),
             give_up_after=give_up_after,
             connect=lambda: _connect_reader(settings),
         )
-    except BaseException:
-        listening.close()
-        raise
-    service = ConsoleService(opened.database, opened.broker)
-    service.port = listening.getsockname()[1]
-    try:
+        service = ConsoleService(opened.database, opened.broker)
+        service.port = listening.getsockname()[1]
+        on_failure.push_async_callback(service.stop)
         service.issuer = Issuer(settings.oidc_issuer) if settings.oidc_issuer else None
-        app = Envelope(
-            application=console_application(settings, service, tokens, local),
-            hosts=settings.known_hosts(service.port),
-            secure=settings.is_secure,
-        )
+        app = console_application(settings, service, tokens, local)
         service.server = HttpServer(app, listening)
         await service.server.start()
         port = await service.answer_for_health(
             settings.health_address, live=[service.server.serves]
         )
-    except BaseException:
-        await service.stop()
-        listening.close()
-        raise
+        on_failure.pop_all()
     log.info("console started", port=service.port, health_port=port)
     return service
 
@@ -129,7 +120,7 @@ def console_application(
     authenticator = Authenticator(
         tokens=tokens,
         seal=Seal((settings.session_key or new_secret()).encode()),
-        cookies=Cookies.made_for(secure=settings.is_secure, port=service.port),
+        cookies=Cookies(secure=settings.is_secure, port=service.port),
         session_seconds=settings.session_hours * 3600,
         issuer=service.issuer,
         audience=settings.oidc_audience or settings.oidc_client_id or "",
@@ -151,14 +142,17 @@ def console_application(
         "authenticator": authenticator,
         "database": service.database,
         "feed": service.feed,
+        # Without a port, the application is called in this process.
+        "hosts": settings.known_hosts(service.port) if service.port else frozenset(),
         "origins": settings.known_origins(service.port),
         "broker": service.broker,
         "navigation": PAGES,
     }
-    app = Litestar(
+    return Litestar(
         route_handlers=[*map(handler_of, ENDPOINTS), show_document, *HANDLERS, static],
         guards=[guard],
         middleware=[DefineMiddleware(Authentication)],
+        before_send=[security_headers(secure=settings.is_secure)],
         exception_handlers={Exception: answer_error},
         state=State(parts),
         request_max_body_size=_MAX_BYTES,
@@ -166,8 +160,6 @@ def console_application(
         logging_config=None,
         debug=False,
     )
-    check_declared(app)
-    return app
 
 
 async def _connect_reader(settings: ConsoleSettings) -> Database:

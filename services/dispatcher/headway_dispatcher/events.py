@@ -3,7 +3,7 @@
 A pass collects its records and appends them once, in its transaction.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
@@ -12,25 +12,36 @@ import msgspec
 from headway_clock import new_id
 from headway_contract import Event, EventData, encode, event, subjects
 from headway_contract.lifecycle import Activation
+from headway_contract.orders import OrderedRun, RunDispatched
 from headway_contract.reconcile import OutstandingWork
-from headway_contract.settled import DeadLetterCreated, Outcome, PruneConfirmed, WorkSettled
+from headway_contract.settled import (
+    DeadLetterCreated,
+    Outcome,
+    PruneConfirmed,
+    WorksCompleted,
+    WorkSettled,
+)
 from headway_contract.work import (
     ManifestPruned,
     WorkBroughtForward,
     WorkCancelRequested,
     WorkQueued,
 )
+from headway_decisions.capacity.packing import HAND_BACK_SECONDS
 from headway_decisions.retries.retries import Retry
 from headway_decisions.runs.folding import unite
 from headway_history import Record
 from headway_history.events import FORGOTTEN, RUN_IN_DOUBT, WORK_WAITING
 from headway_relay import OutboxMessage, bundled
 
+from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import SOURCE
 
 # The broker refuses larger messages, and an outcome must be published. Activations beyond this
 # size were published by messages of their own before.
 _ACTIVATIONS_LIMIT = 512 * 1024
+# Most completed works in one event.
+_MOST_COMPLETED = 500
 
 
 def own_event(
@@ -43,6 +54,18 @@ def own_event(
 ) -> Event:
     """Return an event that the dispatcher publishes; publishing it again repeats its id."""
     return event(data, id=id, source=SOURCE, subject=subject, time=time, traceparent=traceparent)
+
+
+def order_of(settings: DispatcherSettings, runs: list[OrderedRun], **lease: Any) -> RunDispatched:
+    """Return the order of a lease; `lease` has its id, token, job and behaviour on lost contact."""
+    return RunDispatched(
+        heartbeat_seconds=settings.heartbeat_seconds,
+        orphan_timeout_seconds=settings.orphan_timeout_seconds,
+        renew_seconds=settings.renew_seconds,
+        hand_back_seconds=HAND_BACK_SECONDS if len(runs) > 1 else None,
+        runs=runs,
+        **lease,
+    )
 
 
 def outbox_message(published: Event) -> OutboxMessage:
@@ -96,6 +119,31 @@ def work_settled(
         activations=_within_limit(activations) if activations else [],
         settled_at=settled_at,
     )
+
+
+def works_completed(
+    group: str, works: Sequence[tuple[Any, str | None]], settled_at: datetime
+) -> Iterator[Event]:
+    """Yield events for completed work of a group; `works` has rows with their traces."""
+    for at in range(0, len(works), _MOST_COMPLETED):
+        rows, traces = zip(*works[at : at + _MOST_COMPLETED], strict=True)
+        completed = WorksCompleted(
+            group=group,
+            work=[row["id"] for row in rows],
+            round=[row["round"] for row in rows],
+            manifest_id=[row["manifest_id"] for row in rows],
+            manifest=[row["manifest"] for row in rows],
+            run=[row["run_id"] for row in rows],
+            runs=[row["runs"] for row in rows],
+            attempts=[row["attempts"] for row in rows],
+            settled_at=settled_at,
+            traceparents=list(traces) if any(traces) else [],
+        )
+        first, context = rows[0], next(filter(None, traces), None)
+        id_ = f"completed.{first['id']}.{first['round']}"
+        yield own_event(
+            completed, id=id_, subject=first["id"], time=settled_at, traceparent=context
+        )
 
 
 def settled_without_run(

@@ -13,10 +13,11 @@ from headway_contract import subjects
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.provisioning import consumer_info, stream_info
 from headway_postgres_kit import Database
-from headway_service_kit.metrics import Measure, Meter, Readings, Source, counter, gauge, histogram
+from headway_service_kit.metrics import Measure, Readings, Source, counter, gauge, histogram
+from headway_service_kit.metrics import Sample as Sample
 from headway_service_kit.service import Service
-from msgspec import Struct
 
+from headway_dispatcher.provisioning import STREAMS
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import metric_queries
 
@@ -71,14 +72,16 @@ COUNTED = gauge(
     "headway_dispatcher_counted_runs",
     "Slots in use that count against the global limit: runs of a lease share one.",
 )
-GLOBAL_LIMIT = gauge("headway_dispatcher_global_limit_runs", "Most active runs over all groups.")
+GLOBAL_LIMIT = gauge(
+    "headway_dispatcher_global_limit_runs", "Limit of slots in use over all groups."
+)
 GROUP_LIMIT = gauge(
     "headway_dispatcher_group_limit_runs",
-    "Most active runs of a group, if it has a limit.",
+    "Limit of slots in use by a group, if it has one.",
     "group",
 )
 JOB_LIMIT = gauge(
-    "headway_dispatcher_job_limit_runs", "Most active runs of a job, if it has a limit.", "job"
+    "headway_dispatcher_job_limit_runs", "Limit of slots in use by a job, if it has one.", "job"
 )
 AWAITING = gauge(
     "headway_dispatcher_dead_letters_awaiting", f"Open dead letters. {_BOUNDED}", "group"
@@ -101,43 +104,40 @@ PENDING = gauge(
     "consumer",
 )
 STREAM_BYTES = gauge("headway_dispatcher_stream_bytes", "Size of a stream.", "stream")
-STREAM_LIMIT = gauge("headway_dispatcher_stream_limit_bytes", "Largest size of a stream.", "stream")
+STREAM_LIMIT = gauge("headway_dispatcher_stream_limit_bytes", "Maximum size of a stream.", "stream")
 
-_FROM_DATABASE = (
-    WAITING, ACTIVE, COUNTED, GLOBAL_LIMIT, GROUP_LIMIT, JOB_LIMIT, AWAITING, WORKERS, WORKER_SLOTS,
-    OUTBOX_ROWS, OUTBOX_AGE, REJECTED_ROWS,
-)  # fmt: skip
+# The column of the query `standing` from which each gauge is read.
+_FROM_DATABASE = {
+    WAITING: "waiting",
+    ACTIVE: "active",
+    COUNTED: "counted",
+    GROUP_LIMIT: "group_limits",
+    JOB_LIMIT: "job_limits",
+    AWAITING: "awaiting",
+    WORKERS: "workers",
+    WORKER_SLOTS: "slots",
+    OUTBOX_ROWS: "outbox_rows",
+    OUTBOX_AGE: "outbox_age",
+    REJECTED_ROWS: "rejected",
+}
 _FROM_NATS = (PENDING, STREAM_BYTES, STREAM_LIMIT)
 MEASURES: tuple[Measure, ...] = (
-    SETTLED, RETRIES, DEAD_LETTERS, START_LATENESS, ADMITTED, EVENTS_REFUSED, REVOKED,
-    *_FROM_DATABASE, *_FROM_NATS,
-)  # fmt: skip
+    *(SETTLED, RETRIES, DEAD_LETTERS, START_LATENESS, ADMITTED, EVENTS_REFUSED, REVOKED),
+    *(*_FROM_DATABASE, GLOBAL_LIMIT, *_FROM_NATS),
+)
 
 _CONSUMERS = {
     "intake": (subjects.WORK_STREAM, subjects.WORK_CONSUMER),
     "projector": (subjects.EVENTS_STREAM, subjects.EVENTS_CONSUMER),
 }
-_STREAMS = (
-    subjects.WORK_STREAM,
-    subjects.RUNS_STREAM,
-    subjects.EVENTS_STREAM,
-    subjects.SETTLED_STREAM,
-)
-
-
-class Sample(Struct, frozen=True):
-    """An event to count, or with `seconds` a duration to observe."""
-
-    measure: Measure
-    labels: tuple[str, ...]
-    seconds: float | None = None
 
 
 def measure(service: Service, settings: DispatcherSettings) -> None:
     """Count noted samples after each commit, and read the gauges on a scrape."""
-    service.on_commit(partial(_count, service.meter))
+    service.on_commit(service.meter.count)
+    database = partial(_read_database, service.database, settings)
     sources = (
-        ("database", _FROM_DATABASE, partial(_read_database, service.database, settings)),
+        ("database", (*_FROM_DATABASE, GLOBAL_LIMIT), database),
         ("nats", _FROM_NATS, partial(_read_nats, service.broker)),
     )
     for name, measures, read in sources:
@@ -145,33 +145,16 @@ def measure(service: Service, settings: DispatcherSettings) -> None:
         service.meter.ask(source, at_most_every=settings.metrics_age_seconds)
 
 
-def _count(meter: Meter, samples: list[Sample]) -> None:
-    for sample in samples:
-        if sample.seconds is None:
-            meter.add(sample.measure, *sample.labels)
-        else:
-            meter.observe(sample.measure, sample.seconds, *sample.labels)
-
-
 async def _read_database(database: Database, settings: DispatcherSettings) -> Readings:
     silence = timedelta(seconds=settings.orphan_timeout_seconds)
     async with database.acquire() as connection:
         row = await connection.fetchrow(metric_queries["standing"], silence, MOST_COUNTED)
     assert row is not None  # noqa: S101 - a select of aggregates has one row
-    return {
-        WAITING: _by(row["waiting"], "group", "reason"),
-        ACTIVE: _by(row["active"], "group", "job", "state"),
-        COUNTED: {(): row["counted"]},
-        GLOBAL_LIMIT: {(): settings.max_active},
-        GROUP_LIMIT: _by(row["group_limits"], "group"),
-        JOB_LIMIT: _by(row["job_limits"], "job"),
-        AWAITING: _by(row["awaiting"], "group"),
-        WORKERS: _by(row["workers"], "job"),
-        WORKER_SLOTS: {(): row["slots"]},
-        OUTBOX_ROWS: {(): row["outbox_rows"]},
-        OUTBOX_AGE: {(): row["outbox_age"]},
-        REJECTED_ROWS: {(): row["rejected"]},
+    readings: dict[Measure, dict[tuple[str, ...], float]] = {
+        measure: _by(row[column], *measure.labels) if measure.labels else {(): row[column]}
+        for measure, column in _FROM_DATABASE.items()
     }
+    return readings | {GLOBAL_LIMIT: {(): settings.max_active}}
 
 
 def _by(rows: list[dict[str, Any]] | None, *labels: str) -> dict[tuple[str, ...], float]:
@@ -190,7 +173,7 @@ async def _read_nats(broker: Broker) -> Readings:
         info = await consumer_info(broker, stream, consumer)
         if info is not None:
             pending[name,] = info["num_pending"] + info["num_ack_pending"]
-    for stream in _STREAMS:
+    for stream in STREAMS:
         info = await stream_info(broker, stream)
         if info is not None:
             used[stream,] = info["state"]["bytes"]

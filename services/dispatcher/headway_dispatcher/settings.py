@@ -15,17 +15,17 @@ class DispatcherSettings(ServiceSettings, frozen=True, kw_only=True):
     provision: Annotated[
         Literal["auto", "manual"],
         Meta(
-            description="Whether missing streams are created, also after a loss, or only reported. "
-            "`headway up` creates them."
+            description="`auto`: create missing streams, also after a loss; `manual`: only report "
+            "them. `headway up` uses `auto`."
         ),
     ] = "manual"
-    max_active: Annotated[int, Meta(ge=0, description="Most active runs over all groups.")] = 100
+    max_active: Annotated[int, Meta(ge=0, description="Limit of slots in use, in total.")] = 100
     rank_step_seconds: Annotated[
         Above0,
         Meta(description="Ageing: one step of priority counts as this much age at the gate."),
     ] = 60.0
     gate_batch: Annotated[
-        int, Meta(ge=1, le=10_000, description="Most work that one pass of the gate reads.")
+        int, Meta(ge=1, le=10_000, description="Maximum work that one pass of the gate reads.")
     ] = 1000
     heartbeat_seconds: Annotated[
         Above0, Meta(description="Interval between heartbeats of a worker.")
@@ -70,7 +70,7 @@ class DispatcherSettings(ServiceSettings, frozen=True, kw_only=True):
         int,
         Meta(
             ge=LEAST_STREAM_BYTES,
-            description="Largest size of a stream. `headway up` creates smaller ones. Below 4 MiB "
+            description="Maximum size of a stream. `headway up` creates smaller ones. Below 4 MiB "
             "a stream could lack room for a message that NATS accepts (1 MiB).",
         ),
     ] = 1024**3
@@ -78,7 +78,7 @@ class DispatcherSettings(ServiceSettings, frozen=True, kw_only=True):
         float,
         Meta(
             ge=7,
-            description="Largest age of a message in a stream. With less than twice the longest "
+            description="Maximum age of a message in a stream. With less than twice the longest "
             "timeout, the claim of a long run could expire.",
         ),
     ] = 7.0
@@ -91,5 +91,10 @@ class DispatcherSettings(ServiceSettings, frozen=True, kw_only=True):
         ),
     ] = 30.0
     stream_max_ack_pending: Annotated[
-        From1, Meta(description="Most unacknowledged messages of a consumer.")
+        From1, Meta(description="Maximum unacknowledged messages of a consumer.")
     ] = 10_000
+
+    @property
+    def renew_seconds(self) -> float:
+        """Interval for renewing a lease, so that its last message never expires."""
+        return self.stream_max_age_days * 86_400 / 4

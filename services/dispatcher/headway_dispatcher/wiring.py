@@ -15,22 +15,20 @@ from headway_tracing.log import get_logger
 from headway_dispatcher import metrics
 from headway_dispatcher.gate.durations import Durations
 from headway_dispatcher.gate.gate import Gate
-from headway_dispatcher.gate.situation import Waits
+from headway_dispatcher.gate.waits import Waits
 from headway_dispatcher.history.retention import Retention
 from headway_dispatcher.intake.prune import prune_manifests
 from headway_dispatcher.intake.work_intake import work_intake
 from headway_dispatcher.letters.canaries import advance_canaries
 from headway_dispatcher.letters.letters import purge_letters, retry_waiting
-from headway_dispatcher.operate import reconcile
 from headway_dispatcher.operate.cancel import push_cancels
 from headway_dispatcher.operate.desk import Desk
-from headway_dispatcher.operate.explain import Explanations
 from headway_dispatcher.provisioning import NotProvisioned, check_provisioned, provision_by
 from headway_dispatcher.runs import leases
 from headway_dispatcher.runs.fencing import withdraw_expired
 from headway_dispatcher.runs.heartbeats import Heartbeats, send_own_heartbeat
 from headway_dispatcher.runs.job_consumers import JobConsumers
-from headway_dispatcher.runs.orders import Orders, purge_events
+from headway_dispatcher.runs.orders import Orders, purge_events, rebuild_orders
 from headway_dispatcher.runs.progress import ProgressDesk
 from headway_dispatcher.runs.projector import event_intake
 from headway_dispatcher.runs.reaper import Reaper
@@ -76,7 +74,7 @@ async def _ensure_streams(service: Service, settings: DispatcherSettings) -> lis
     """Create missing streams and consumers, or raise; returns the names of created ones."""
     if settings.provision == "auto":
         return await provision_by(service.broker, settings)
-    await check_provisioned(service.broker)
+    await check_provisioned(service.broker, settings)
     return []
 
 
@@ -124,8 +122,6 @@ async def _keep_passes(service: Service, settings: DispatcherSettings) -> None:
     await leases.listen(database, broker)
     await progress.listen()
     await Desk(service.requests, broker, settings, name=name, wake=wake).listen()
-    await Explanations(service.requests, broker, settings).listen()
-    await reconcile.listen(database, broker, days=settings.history_days)
     intakes = {
         "intake": work_intake(
             database,
@@ -136,7 +132,8 @@ async def _keep_passes(service: Service, settings: DispatcherSettings) -> None:
         ),
         "projector": event_intake(database, broker, wake),
     }
-    relay = Relay(database, broker, OUTBOX, wake.relay, batch=settings.outbox_batch)
+    rebuild = partial(rebuild_orders, settings)
+    relay = Relay(database, broker, OUTBOX, wake.relay, settings.outbox_batch, rebuild)
     service.keep("relay", relay.run_once, wake.relay)
     for pass_name, intake in intakes.items():
         await intake.take_over()

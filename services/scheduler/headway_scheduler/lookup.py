@@ -31,10 +31,7 @@ async def reading(database: Database) -> AsyncIterator[tuple[Connection, datetim
 
     Long computations come after it: the server ends a transaction that stays idle.
     """
-    async with (
-        database.acquire() as connection,
-        connection.transaction(isolation="repeatable_read", readonly=True),
-    ):
+    async with database.snapshot() as connection:
         yield connection, await database.clock.now(connection)
 
 

@@ -5,15 +5,14 @@ scraped: with one query, and from the state of the consumer.
 """
 
 from functools import partial
-from typing import Any
 
 from headway_contract import subjects
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.provisioning import consumer_info
 from headway_postgres_kit import Database
-from headway_service_kit.metrics import Measure, Meter, Readings, Source, counter, gauge, histogram
+from headway_service_kit.metrics import Measure, Readings, Source, counter, gauge, histogram
+from headway_service_kit.metrics import Sample as Sample
 from headway_service_kit.service import Service
-from msgspec import Struct
 
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.store import metric_queries
@@ -63,7 +62,7 @@ _GAUGES = {
     "unsettled": ("unsettled_works", f"Work whose outcome has not arrived. {_BOUNDED}"),
     "enqueued_waiting": (
         "enqueued_waiting_works",
-        f"Enqueued work that no scheduler has taken up. {_BOUNDED}",
+        f"Enqueued work that no scheduler has read yet. {_BOUNDED}",
     ),
     "enqueued_refused": (
         "enqueued_refused_works",
@@ -94,14 +93,6 @@ MEASURES: tuple[Measure, ...] = (
 )
 
 
-class Count(Struct, frozen=True):
-    """A fact to count, or with a value to observe, once its transaction is committed."""
-
-    measure: Measure
-    labels: tuple[str, ...]
-    value: float | None = None
-
-
 def measure(service: Service, settings: SchedulerSettings, *, holder: str) -> None:
     """Read the gauges when metrics are scraped."""
     sources = (
@@ -114,16 +105,6 @@ def measure(service: Service, settings: SchedulerSettings, *, holder: str) -> No
     )
     for source in sources:
         service.meter.ask(source, at_most_every=settings.metrics_age_seconds)
-
-
-def count(meter: Meter, facts: list[Any]) -> None:
-    """Count the facts that were noted in a committed transaction."""
-    for fact in facts:
-        match fact:
-            case Count(measure=counter, labels=labels, value=None):
-                meter.add(counter, *labels)
-            case Count(measure=histogram, labels=labels, value=float(value)):
-                meter.observe(histogram, value, *labels)
 
 
 async def _read_database(database: Database, holder: str) -> Readings:

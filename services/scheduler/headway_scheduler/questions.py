@@ -6,25 +6,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
-from uuid import UUID
 
 import msgspec
+from headway_contract import manifests as messages
 from headway_contract import subjects
-from headway_contract.definitions import ApplyRequest
-from headway_contract.manifests import (
-    ExplainAnswer,
-    ExplainQuestion,
-    LedgerAnswer,
-    LedgerQuestion,
-    PreviewAnswer,
-    PreviewQuestion,
-)
 from headway_contract.work_queue import InputAnswer, InputQuestion, OriginAnswer, WorkQuestion
 from headway_decisions.capacity.keys import InvalidKey
 from headway_decisions.timing import timing
 from headway_decisions.timing.timing import Timing
+from headway_decisions.wording import utc
 from headway_errors import Conflict
-from headway_postgres_kit import Connection, Database
+from headway_postgres_kit import Database
 from msgspec import UNSET, UnsetType
 
 from headway_scheduler.declare.plan import plan
@@ -35,10 +27,9 @@ from headway_scheduler.fire.preview import note_of, previewed
 from headway_scheduler.lookup import aware, find_manifest, input_problem, queries, reading
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.store import manifests
-from headway_scheduler.text import utc
 
-# The type of a request and the function that answers it, by subject.
-Answers = dict[str, tuple[type[Any], Callable[[Any], Awaitable[Any]]]]
+# The function that answers a request, by subject; the registry has the types.
+Answers = dict[str, Callable[[Any], Awaitable[Any]]]
 
 
 @dataclass(frozen=True)
@@ -49,20 +40,17 @@ class Questions:
     settings: SchedulerSettings
 
     def answers(self) -> Answers:
-        """Return the questions and the functions that answer them, by subject."""
+        """Return the functions that answer questions, by subject."""
         return {
-            subjects.PREVIEW_QUESTION: (PreviewQuestion, self.preview),
-            subjects.EXPLAIN_QUESTION: (ExplainQuestion, self.explain),
-            subjects.LEDGER_QUESTION: (LedgerQuestion, self.ledger),
-            subjects.PLAN_QUESTION: (
-                ApplyRequest,
-                partial(plan, self.database, policy=self.settings.prune),
-            ),
-            subjects.INPUT_QUESTION: (InputQuestion, self.input),
-            subjects.ORIGIN_QUESTION: (WorkQuestion, self.origin),
+            subjects.PREVIEW_QUESTION: self.preview,
+            subjects.EXPLAIN_QUESTION: self.explain,
+            subjects.LEDGER_QUESTION: self.ledger,
+            subjects.PLAN_QUESTION: partial(plan, self.database, policy=self.settings.prune),
+            subjects.INPUT_QUESTION: self.input,
+            subjects.ORIGIN_QUESTION: self.origin,
         }
 
-    async def preview(self, question: PreviewQuestion) -> PreviewAnswer:
+    async def preview(self, question: messages.PreviewQuestion) -> messages.PreviewAnswer:
         """Return the next fire times of a manifest."""
         async with reading(self.database) as (connection, now):
             row = await find_manifest(connection, question.manifest)
@@ -72,14 +60,14 @@ class Questions:
         fires = await asyncio.to_thread(
             previewed, row, kept, count=question.count, after=after, now=now, each=question.each
         )
-        return PreviewAnswer(
+        return messages.PreviewAnswer(
             manifest=question.manifest,
             zone=kept.zone,
             fires=fires,
             note=note_of(row, kept, hold_of(row), has_times=bool(fires)),
         )
 
-    async def explain(self, question: ExplainQuestion) -> ExplainAnswer:
+    async def explain(self, question: messages.ExplainQuestion) -> messages.ExplainAnswer:
         """Explain why a manifest ran, or did not."""
         at = None if question.at is None else aware(question.at)
         async with reading(self.database) as (connection, now):
@@ -89,7 +77,7 @@ class Questions:
                 connection, row, at=at, now=now, kept_days=self.settings.history_days
             )
 
-    async def ledger(self, question: LedgerQuestion) -> LedgerAnswer:
+    async def ledger(self, question: messages.LedgerQuestion) -> messages.LedgerAnswer:
         """Compare expected fire times with the ledger."""
         if question.since is not None:
             question = msgspec.structs.replace(question, since=aware(question.since))
@@ -122,9 +110,20 @@ class Questions:
         return InputAnswer(problem=problem or "", known=job is not None, concurrency_key=key)
 
     async def origin(self, question: WorkQuestion) -> OriginAnswer:
-        """Describe work that the dispatcher does not know."""
+        """Describe work that the dispatcher does not know: not sent, refused or long settled."""
         async with self.database.acquire() as connection:
-            return await origin(connection, question.work)
+            row = await connection.fetchrow(queries["origin"], question.work)
+        if row is None:
+            return OriginAnswer()
+        state, text, since = _state(row)
+        return OriginAnswer(
+            state=state,
+            text=text,
+            manifest=row["manifest"],
+            group=row["group_name"],
+            job=row["job"],
+            since=since,
+        )
 
 
 def _timing_of(row: Any) -> Timing:
@@ -135,22 +134,6 @@ def _timing_of(row: Any) -> Timing:
     except (msgspec.ValidationError, ValueError) as error:
         raise Conflict(f"the timing of {row['external_id']!r} cannot be read: {error}") from error
     return kept
-
-
-async def origin(connection: Connection, work: UUID) -> OriginAnswer:
-    """Describe work that the dispatcher does not know: not sent, refused or settled long ago."""
-    row = await connection.fetchrow(queries["origin"], work)
-    if row is None:
-        return OriginAnswer()
-    state, text, since = _state(row)
-    return OriginAnswer(
-        state=state,
-        text=text,
-        manifest=row["manifest"],
-        group=row["group_name"],
-        job=row["job"],
-        since=since,
-    )
 
 
 def _state(row: Any) -> tuple[str, str, datetime]:

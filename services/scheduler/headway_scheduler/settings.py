@@ -23,7 +23,7 @@ class SchedulerSettings(ServiceSettings, frozen=True, kw_only=True):
     generation: Annotated[
         Annotated[int, Meta(ge=0)] | None,
         Meta(
-            description="Number of the deployment; a lower one than the stored changes nothing. "
+            description="Number of the deployment; a number below the stored one changes nothing. "
             "The default is the generation that the application states."
         ),
     ] = None
@@ -87,11 +87,9 @@ class SchedulerSettings(ServiceSettings, frozen=True, kw_only=True):
         ),
     ] = 20
     enqueue_batch: Annotated[
-        int, Meta(ge=1, le=10_000, description="Enqueued work that is taken up at once.")
+        int, Meta(ge=1, le=10_000, description="Maximum enqueued work that one pass queues.")
     ] = 500
     enqueue_poll_seconds: Annotated[
         Above0,
-        Meta(
-            description="Interval at which work is looked for that applications enqueued with SQL."
-        ),
+        Meta(description="Interval of polling for work that applications enqueued with SQL."),
     ] = 0.2

@@ -76,7 +76,7 @@ async def _start_passes(
     relay_wakeup, tick_wakeup = Handover(), Wakeup()
 
     def on_commit(facts: list[Any]) -> None:
-        metrics.count(service.meter, facts)
+        service.meter.count(facts)
         for fact in facts:
             if isinstance(fact, Advanced):
                 fact.hand_over(relay_wakeup)

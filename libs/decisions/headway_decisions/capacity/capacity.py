@@ -316,7 +316,8 @@ class Room:
                 if lack not in met and not (joined and lack == "group_cap"):
                     reason = lack
                     break
-        if reason is None and candidate.key is not None and not _has_key(lease, candidate.key):
+        held_keys = lease.keys if lease is not None else ()
+        if reason is None and candidate.key is not None and candidate.key not in held_keys:
             # A run with a key needs an idle slot: it gets no spare order.
             if candidate.key_active + self._keys[candidate.key] >= candidate.key_limit:
                 reason = "key"
@@ -367,10 +368,6 @@ def admit(candidates: Sequence[Candidate], room: Room, *, more: bool = False) ->
     if not more:
         room.spread(candidates)
     return [room.answer(candidate) for candidate in candidates]
-
-
-def _has_key(lease: _OpenLease | None, key: str) -> bool:
-    return lease is not None and key in lease.keys
 
 
 def _between(least: int, value: int, most: int) -> int:

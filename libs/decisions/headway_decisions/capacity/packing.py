@@ -11,7 +11,7 @@ from collections.abc import Sequence
 # The work in one lease, in seconds.
 LEASE_SECONDS = 0.075
 # Most runs in a lease, unless the job states a number.
-MOST_RUNS = 100
+MOST_RUNS = 250
 # Bytes of inputs in one lease: well under the largest message of a broker.
 MOST_BYTES = 256 * 1024
 # Time after which a worker hands back the runs of a lease that have not begun.

@@ -17,6 +17,7 @@ from headway_decisions.capacity import rates
 from headway_decisions.capacity.capacity import MARGIN, Load, Room
 from headway_decisions.capacity.limits import Limit, Limits
 from headway_decisions.capacity.slots import Worker
+from headway_decisions.wording import utc
 
 
 class Waiter(Struct, frozen=True, kw_only=True):
@@ -50,7 +51,7 @@ def _conditions(
     waiter: Waiter, limits: Limits, fleet: Sequence[Worker], now: datetime
 ) -> Iterator[GateStatus]:
     if waiter.start_by is not None:
-        until = f"{waiter.start_by:%Y-%m-%d %H:%M:%S} UTC"
+        until = utc(waiter.start_by)
         in_time = waiter.start_by > now
         late = f"it had to begin by {until}, and is settled as expired"
         text = f"it may begin until {until}" if in_time else late

@@ -9,6 +9,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from headway_decisions.wording import utc
+
 Source = Literal["code", "files"]
 
 
@@ -32,7 +34,7 @@ class MayDeclare(Struct, frozen=True, kw_only=True):
 class Stale(Struct, frozen=True, kw_only=True):
     """The same source has already declared a newer generation."""
 
-    newest: int
+    reason: str
 
 
 class NotTheOwner(Struct, frozen=True, kw_only=True):
@@ -53,7 +55,10 @@ def judge_declaration(
     if known.source != source:
         return _judge_other_source(known, generation, take_over=take_over)
     if generation < known.generation:
-        return Stale(newest=known.generation)
+        return Stale(
+            reason=f"generation {known.generation} of {known.name!r} has already declared its "
+            f"manifests: the older generation {generation} changes nothing"
+        )
     remark = (
         f"the generation of {known.name!r} rises from {known.generation} to {generation}: "
         "definitions of a lower one change nothing from now on"
@@ -63,7 +68,7 @@ def judge_declaration(
 
 
 def _judge_other_source(known: Application, generation: int, *, take_over: bool) -> Verdict:
-    last = f"generation {known.generation}, {known.declared_at:%Y-%m-%d %H:%M:%S} UTC"
+    last = f"generation {known.generation}, {utc(known.declared_at)}"
     give_back = f"'headway apps give-back {known.name}'"
     if known.source == "files":
         return NotTheOwner(

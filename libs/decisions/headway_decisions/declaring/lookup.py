@@ -7,6 +7,8 @@ from typing import Any
 
 from headway_contract.work import stored_terms
 
+from headway_decisions.wording import utc
+
 # The columns of a manifest that its definition consists of, besides the terms of work.
 DEFINITION_COLUMNS = (
     "external_id",
@@ -43,10 +45,7 @@ def by_whom(source: str) -> str:
 
 def deleted_message(external_id: str, at: datetime, source: str) -> str:
     """Return the message for a manifest that was deleted."""
-    return (
-        f"there is no manifest {external_id!r}: it was deleted at {at:%Y-%m-%d %H:%M:%S} UTC "
-        f"{by_whom(source)}"
-    )
+    return f"there is no manifest {external_id!r}: it was deleted at {utc(at)} {by_whom(source)}"
 
 
 def missing_message(external_id: str, names: Iterable[str]) -> str:

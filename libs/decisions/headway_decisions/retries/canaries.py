@@ -10,6 +10,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from headway_decisions.wording import counted
+
 # The number of letters that each step retries; `None` means all remaining letters.
 STEPS: tuple[int | None, ...] = (1, 10, None)
 AT_ONCE = 100
@@ -51,7 +53,8 @@ def judge(step: int, fates: Sequence[Fates], *, more: bool) -> Verdict:
     returned = _total(fates, "came_back")
     if returned:
         return Stopped(
-            reason=f"the same failure returned for {_letters(returned)} of {retried} retried"
+            reason=f"the same failure returned for {counted(returned, 'letter')} of "
+            f"{retried} retried"
         )
     current = fates[step]
     under_way = current.get("under_way", 0)
@@ -60,17 +63,17 @@ def judge(step: int, fates: Sequence[Fates], *, more: bool) -> Verdict:
     if wanted > 0 and more:
         return RetryNext(step=step, letters=wanted, reason=_reason(step, wanted))
     if under_way:
-        return Wait(reason=f"{_letters(under_way)} of this step under way")
+        return Wait(reason=f"{counted(under_way, 'letter')} of this step under way")
     if not retried:
         return Finished(reason="no open dead letter of this failure")
     if current and not current.get("completed"):
         return Stopped(
-            reason=f"nothing of this step ({_letters(sum(current.values()))}) completed: "
+            reason=f"nothing of this step ({counted(sum(current.values()), 'letter')}) completed: "
             "it failed in another way, or was cancelled"
         )
     if not more or step + 1 >= len(STEPS):
         completed = _total(fates, "completed")
-        return Finished(reason=f"all {_letters(retried)} settled, {completed} completed")
+        return Finished(reason=f"all {counted(retried, 'letter')} settled, {completed} completed")
     letters = STEPS[step + 1] or AT_ONCE
     return RetryNext(step=step + 1, letters=letters, reason=_reason(step + 1, letters))
 
@@ -78,12 +81,8 @@ def judge(step: int, fates: Sequence[Fates], *, more: bool) -> Verdict:
 def _reason(step: int, letters: int) -> str:
     if STEPS[step] is None:
         return f"earlier steps succeeded: all remaining letters, {letters} at once"
-    return f"step {step + 1} of {len(STEPS)}: {_letters(letters)}"
+    return f"step {step + 1} of {len(STEPS)}: {counted(letters, 'letter')}"
 
 
 def _total(fates: Sequence[Fates], fate: Fate) -> int:
     return sum(counts.get(fate, 0) for counts in fates)
-
-
-def _letters(number: int) -> str:
-    return f"{number} letter" if number == 1 else f"{number} letters"

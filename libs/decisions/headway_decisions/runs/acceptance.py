@@ -12,17 +12,7 @@ fresh reading of the stream would let a lagging projector kill a finished run.
 from typing import Literal
 from uuid import UUID
 
-from headway_contract.lifecycle import (
-    DISPATCHER_KINDS,
-    LeaseClaimed,
-    LeaseEvent,
-    LeaseRevoked,
-    RunActivated,
-    RunEvent,
-    RunFailed,
-    RunsCompleted,
-    RunStarted,
-)
+from headway_contract import lifecycle
 from headway_contract.subjects import DISPATCHER
 from msgspec import Struct, structs
 
@@ -86,17 +76,17 @@ def judge(lease: Lease, runs: dict[UUID, Run], arrived: Arrived) -> Judged:
         refusals.append(refusal)
         if refusal is not None:
             continue
-        if isinstance(fact.data, LeaseRevoked):
+        if isinstance(fact.data, lifecycle.LeaseRevoked):
             lease = structs.replace(lease, ended=True)
         elif arrived.worker != DISPATCHER and lease.claimed_by is None:
             # Every event of a worker implies a claim.
             lease = structs.replace(lease, claimed_by=arrived.worker, nonce=fact.data.nonce)
         match fact.data:
-            case RunsCompleted():
+            case lifecycle.RunsCompleted():
                 refused_runs |= _complete(lease, runs, fact)
-            case RunEvent(run=run):
+            case lifecycle.RunEvent(run=run):
                 runs[run] = _with_claimant(fold(runs[run], fact), lease)
-            case LeaseClaimed(host=host):
+            case lifecycle.LeaseClaimed(host=host):
                 lease = structs.replace(lease, host=host)
                 runs = {id_: _with_claimant(run, lease) for id_, run in runs.items()}
     if runs and all(run.ended for run in runs.values()):
@@ -137,7 +127,7 @@ def advance(lease: Lease, predecessor: int, sequence: int) -> Lease:
 
 
 def _refusal(
-    lease: Lease, runs: dict[UUID, Run], arrived: Arrived, data: LeaseEvent
+    lease: Lease, runs: dict[UUID, Run], arrived: Arrived, data: lifecycle.LeaseEvent
 ) -> Refusal | None:
     if data.lease != lease.id:
         return "wrong_lease"
@@ -146,27 +136,30 @@ def _refusal(
     if arrived.worker != DISPATCHER:
         is_claimed = lease.claimed_by is not None
         is_other = (lease.claimed_by, lease.nonce) != (arrived.worker, data.nonce)
-        if isinstance(data, LeaseRevoked) or (is_claimed and is_other):
+        if isinstance(data, lifecycle.LeaseRevoked) or (is_claimed and is_other):
             return "not_the_claimant"
         if lease.ended and not is_claimed:
             return "lease_ended"
-        if isinstance(data, RunFailed) and data.failure.kind in DISPATCHER_KINDS:
+        if (
+            isinstance(data, lifecycle.RunFailed)
+            and data.failure.kind in lifecycle.DISPATCHER_KINDS
+        ):
             return "reserved_kind"
-    if isinstance(data, RunEvent):
+    if isinstance(data, lifecycle.RunEvent):
         # A later message was projected before this one.
         overtaken = arrived.sequence < max(lease.loose_links.values(), default=0)
         return _run_refusal(runs.get(data.run), data, overtaken=overtaken)
-    if isinstance(data, LeaseClaimed) and lease.host is not None:
+    if isinstance(data, lifecycle.LeaseClaimed) and lease.host is not None:
         return "already_claimed"
     return None
 
 
-def _run_refusal(run: Run | None, data: RunEvent, *, overtaken: bool) -> Refusal | None:
+def _run_refusal(run: Run | None, data: lifecycle.RunEvent, *, overtaken: bool) -> Refusal | None:
     """Return why a run's event does not count, or `None`; a late start of an ended run counts."""
     if run is None:
         return "unknown_run"
-    if isinstance(data, RunStarted):
+    if isinstance(data, lifecycle.RunStarted):
         return "already_started" if run.started_at is not None else None
-    if isinstance(data, RunActivated) and overtaken:
+    if isinstance(data, lifecycle.RunActivated) and overtaken:
         return None
     return "run_ended" if run.ended else None

@@ -15,18 +15,9 @@ from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
-from headway_contract import Event
+from headway_contract import Event, lifecycle
 from headway_contract import fields as limits
 from headway_contract import worker_protocol as protocol
-from headway_contract.lifecycle import (
-    Failure,
-    LeaseClaimed,
-    LeaseEvent,
-    RunCancelled,
-    RunCompleted,
-    RunFailed,
-    RunsCompleted,
-)
 from headway_contract.worker_protocol import LogLine, Progress
 from msgspec import Struct, structs
 
@@ -39,7 +30,7 @@ def bound_event(event: Event, message_size: int) -> Iterator[Event]:
     Runs of a `RunsCompleted` whose output is too large fail, by events of their own.
     """
     data = event.data
-    if isinstance(data, RunsCompleted):
+    if isinstance(data, lifecycle.RunsCompleted):
         # Measuring an output is expensive, and few messages are large.
         if message_size > limits.OUTPUT_LIMIT:
             yield from _bound_outputs(event, data)
@@ -47,7 +38,7 @@ def bound_event(event: Event, message_size: int) -> Iterator[Event]:
             yield event
         return
     match data:
-        case RunFailed(failure=failure):
+        case lifecycle.RunFailed(failure=failure):
             cut = structs.replace(
                 failure,
                 kind=failure.kind[: limits.KIND_LIMIT],
@@ -56,17 +47,17 @@ def bound_event(event: Event, message_size: int) -> Iterator[Event]:
                 stack=failure.stack[-limits.STACK_LIMIT :],
             )
             data = structs.replace(data, failure=cut)
-        case RunCancelled(reason=reason) if len(reason) > limits.MESSAGE_LIMIT:
+        case lifecycle.RunCancelled(reason=reason) if len(reason) > limits.MESSAGE_LIMIT:
             data = structs.replace(data, reason=reason[: limits.MESSAGE_LIMIT])
-        case LeaseClaimed(host=host) if len(host) > _HOST_LIMIT:
+        case lifecycle.LeaseClaimed(host=host) if len(host) > _HOST_LIMIT:
             data = structs.replace(data, host=host[:_HOST_LIMIT])
-        case RunCompleted() if message_size > limits.OUTPUT_LIMIT:
+        case lifecycle.RunCompleted() if message_size > limits.OUTPUT_LIMIT:
             problem = _too_large(data.output)
             data = data if problem is None else _failed(data, data.run, problem)
     yield event if data is event.data else structs.replace(event, type=data.type, data=data)
 
 
-def _bound_outputs(event: Event, completed: RunsCompleted) -> Iterator[Event]:
+def _bound_outputs(event: Event, completed: lifecycle.RunsCompleted) -> Iterator[Event]:
     failures = {run.run: _too_large(run.output) for run in completed.runs}
     fitting = [run for run in completed.runs if failures[run.run] is None]
     if fitting:
@@ -78,11 +69,11 @@ def _bound_outputs(event: Event, completed: RunsCompleted) -> Iterator[Event]:
             yield structs.replace(event, id=f"{event.id}.{run.run}", type=data.type, data=data)
 
 
-def _too_large(output: Any) -> Failure | None:
+def _too_large(output: Any) -> lifecycle.Failure | None:
     size = len(msgspec.json.encode(output))
     if size <= limits.OUTPUT_LIMIT:
         return None
-    return Failure(
+    return lifecycle.Failure(
         kind=limits.OUTPUT_TOO_LARGE,
         message=f"the output has {size} bytes, more than {limits.OUTPUT_LIMIT}: "
         "store it elsewhere and return where it is found",
@@ -90,9 +81,11 @@ def _too_large(output: Any) -> Failure | None:
     )
 
 
-def _failed(data: LeaseEvent, run: UUID, failure: Failure) -> RunFailed:
+def _failed(
+    data: lifecycle.LeaseEvent, run: UUID, failure: lifecycle.Failure
+) -> lifecycle.RunFailed:
     lease, token, nonce = data.lease, data.token, data.nonce
-    return RunFailed(lease=lease, token=token, nonce=nonce, run=run, failure=failure)
+    return lifecycle.RunFailed(lease=lease, token=token, nonce=nonce, run=run, failure=failure)
 
 
 # The last report of a run may arrive after its outcome.

@@ -12,15 +12,8 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct, structs
 
 from headway_decisions import wording
+from headway_decisions.timing import cadence as kinds
 from headway_decisions.timing import calendar, times, timing_problems, wall_clock
-from headway_decisions.timing.cadence import (
-    Cadence,
-    Manual,
-    Once,
-    Spaced,
-    fires_in_repeated_hour,
-    next_wall,
-)
 from headway_decisions.timing.calendar import SEARCH, Exclusion, Filters
 
 _A_LEAP_YEAR = datetime(2024, 1, 1, tzinfo=UTC)
@@ -32,7 +25,7 @@ _INSTANT = timedelta(microseconds=1)
 class Timing(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When a manifest fires."""
 
-    cadence: Cadence
+    cadence: kinds.Cadence
     zone: str = "UTC"
     filters: Filters = _NO_FILTERS
     exclusions: tuple[Exclusion, ...] = ()
@@ -41,7 +34,7 @@ class Timing(Struct, frozen=True, kw_only=True, omit_defaults=True):
 def problems(timing: Timing, *, since: datetime | None = None) -> list[str]:
     """Return every problem of a timing; it must fire within ten years from `since`."""
     found = timing_problems.about_parts(timing)
-    if isinstance(timing.cadence, Manual) and timing.filters != _NO_FILTERS:
+    if isinstance(timing.cadence, kinds.Manual) and timing.filters != _NO_FILTERS:
         found.append("a manual cadence takes no filters: leave them out")
     return found or _never_fires(timing, since)
 
@@ -62,12 +55,12 @@ def next_due(timing: Timing, after: datetime) -> datetime | None:
 @lru_cache(maxsize=4096)
 def _next_due(timing: Timing, after: datetime) -> datetime | None:
     cadence, zone = timing.cadence, wall_clock.zone_named(timing.zone)
-    if isinstance(cadence, Spaced | Manual):
+    if isinstance(cadence, kinds.Spaced | kinds.Manual):
         return None
-    following = partial(next_wall, cadence)
+    following = partial(kinds.next_wall, cadence)
     if timing.filters != _NO_FILTERS:
         following = partial(calendar.next_filtered, cadence, timing.filters)
-    repeats = fires_in_repeated_hour(cadence)
+    repeats = kinds.fires_in_repeated_hour(cadence)
     return wall_clock.next_after(following, zone, after, repeats=repeats)
 
 
@@ -163,13 +156,15 @@ def _forward(zone: ZoneInfo, instant: datetime, distance: timedelta) -> datetime
     return arrival if transition is None else transition.at
 
 
+# A batch has thousands of equal timings.
+@lru_cache(maxsize=1024)
 def _never_fires(timing: Timing, since: datetime | None) -> list[str]:
     """Return the problem of a valid timing that never fires."""
     start = _search_start(timing, since)
     match timing.cadence:
-        case Manual():
+        case kinds.Manual():
             return []
-        case Spaced():
+        case kinds.Spaced():
             unrestricted = structs.replace(timing, exclusions=())
             allowed, due = first_open(timing, start), first_open(unrestricted, start)
         case _:
@@ -182,7 +177,7 @@ def _never_fires(timing: Timing, since: datetime | None) -> list[str]:
 
 def _search_start(timing: Timing, since: datetime | None) -> datetime:
     """Return a time before all fires of a timing, even of one that is over, or `since`."""
-    if isinstance(timing.cadence, Once):
+    if isinstance(timing.cadence, kinds.Once):
         return times.moment(timing.cadence.at).replace(tzinfo=UTC) - _ANY_OFFSET
     if timing.filters.start is not None:
         start = times.moment(timing.filters.start).replace(tzinfo=UTC) - _ANY_OFFSET

@@ -10,17 +10,8 @@ from typing import Any
 from headway_contract.fitting import show
 from msgspec import Struct
 
+from headway_decisions.timing import cadence as kinds
 from headway_decisions.timing import cron, times, wall_clock
-from headway_decisions.timing.cadence import (
-    DAY_SECONDS,
-    LONGEST_SPACING_SECONDS,
-    Cadence,
-    Daily,
-    Every,
-    Monthly,
-    Spaced,
-    Weekly,
-)
 from headway_decisions.timing.calendar import ExcludedRange, Exclusion, Filters
 from headway_decisions.timing.times import WEEKDAYS, WEEKS
 
@@ -42,7 +33,7 @@ def about_parts(timing: Any) -> list[str]:
 
 def about_cadence(cadence: Any) -> list[str]:
     """Return the problems of a cadence."""
-    if not isinstance(cadence, Cadence):
+    if not isinstance(cadence, kinds.Cadence):
         expected = "use cron, every, daily, weekly, monthly or once"
         return [f"{show(cadence)} is not a cadence: {expected}"]
     return _field_problems(cadence)
@@ -148,7 +139,7 @@ def _is_date(value: Any) -> bool:
 
 
 def _date(name: str, value: Any) -> list[str]:
-    return [] if _is_date(value) else [f"{name} {show(value)} is not a date: use datetime.date"]
+    return [] if _is_date(value) else [f"{name} {show(value)} is not a date such as 2027-12-24"]
 
 
 def _is_month_day(value: Any) -> bool:
@@ -170,23 +161,27 @@ _CHECKS: dict[str, Check] = {
     "between": _WINDOW,
     "start": _MOMENT,
     "end": _MOMENT,
-    "dates": _items(_is_date, "dates"),
+    "dates": _items(_is_date, "dates such as 2027-12-24"),
     "first": _date,
     "last": _date,
 }
 _CHECKS_OF_TYPES: dict[tuple[type, str], Check] = {
-    (Every, "seconds"): _number(
+    (kinds.Every, "seconds"): _number(
         "every({} s)",
-        DAY_SECONDS,
+        kinds.DAY_SECONDS,
         "a step is a whole number of seconds, between one second and a day",
     ),
-    (Spaced, "seconds"): _number(
+    (kinds.Spaced, "seconds"): _number(
         "spaced({} s)",
-        LONGEST_SPACING_SECONDS,
+        kinds.LONGEST_SPACING_SECONDS,
         "write a number of seconds, between one second and ten years",
         float,
     ),
-    (Daily, "every"): _number("every={}", 3660, "write a whole number of days, from 1 to 3660"),
-    (Weekly, "every"): _number("every={}", 520, "write a whole number of weeks, from 1 to 520"),
-    (Monthly, "days"): _items(_is_month_day, "numbers 1 to 31 or 'last'"),
+    (kinds.Daily, "every"): _number(
+        "every={}", 3660, "write a whole number of days, from 1 to 3660"
+    ),
+    (kinds.Weekly, "every"): _number(
+        "every={}", 520, "write a whole number of weeks, from 1 to 520"
+    ),
+    (kinds.Monthly, "days"): _items(_is_month_day, "numbers 1 to 31 or 'last'"),
 }

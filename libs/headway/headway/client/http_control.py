@@ -45,7 +45,7 @@ class HttpControl:
         token: str | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        check_url(url)
+        _check_url(url)
         self.url = url.rstrip("/")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
@@ -151,7 +151,7 @@ def segment(value: object) -> str:
     return quote(str(value), safe="")
 
 
-def check_url(url: str) -> None:
+def _check_url(url: str) -> None:
     """Raise `RequestFailed` for a URL that is not one of a console."""
     if url.startswith(("http://", "https://")):
         return

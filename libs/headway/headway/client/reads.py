@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from functools import partial
 from typing import Any, Self
 from uuid import UUID
 
@@ -21,7 +20,7 @@ from headway_contract.operations import GroupOccupancy, GroupStatus, OccupancyAn
 from headway_errors import RequestFailed
 from msgspec import Struct
 
-from headway.client.http_control import Answer, HttpControl, check_url, segment
+from headway.client.http_control import Answer, HttpControl, segment
 
 
 class Reads:
@@ -35,23 +34,14 @@ class Reads:
         transport: httpx.AsyncBaseTransport | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        check_url(url)
-        self._open = partial(HttpControl, url, token=token, transport=transport)
+        self._console = HttpControl(url, token=token, transport=transport)
         self._now = now
-        self._opened: HttpControl | None = None
 
     async def __aenter__(self) -> Self:
-        self._opened = self._open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._console.close()
-
-    @property
-    def _console(self) -> HttpControl:
-        if self._opened is None:
-            raise RequestFailed("the client is not connected: use it as 'async with Client(...)'")
-        return self._opened
 
     async def _ask(
         self, path: str, request: Struct, answer: type[Answer], method: str = "POST"

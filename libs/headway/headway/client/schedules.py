@@ -63,7 +63,7 @@ class Schedules(Reads):
         application. A `dormant` one fires only when a run of that manifest activates it. Terms
         that are not set follow the job.
         """
-        refuse_unknown("schedule", terms, Terms)
+        refuse_unknown(self.schedule, terms, Terms)
         draft = Draft(external_id, job, when, input, terms, depends_on, dormant)
         return await self.apply(assemble_at_run_time(draft))
 
@@ -82,7 +82,7 @@ class Schedules(Reads):
         **terms: Unpack[Terms],
     ) -> ApplyAnswer:
         """Create a manifest for each item, like `App.schedule_many`."""
-        refuse_unknown("schedule_many", terms, Terms)
+        refuse_unknown(self.schedule_many, terms, Terms)
         batch = BatchDraft(
             name=name, job=job, items=items, when=when, key=key, prune=prune, configure=configure,
             depends_on=depends_on, dormant=dormant, terms=terms,

@@ -3,18 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
+from headway.define import declarations
 from headway.define.assembly import assemble
 from headway.define.chain import Chain, add_batch
-from headway.define.declarations import (
-    BatchDraft,
-    Configure,
-    Declarations,
-    Draft,
-    Items,
-    JobGiven,
-    Terms,
-    check_app_name,
-)
 from headway.define.defaults import BUILT_IN, Defaults, DefaultTerms
 from headway.define.definitions import Definitions, GroupDefinition
 from headway.define.jobs import Job, input_of_body, problems_of_running
@@ -40,14 +31,16 @@ class App:
         defaults: DefaultTerms | None = None,
         tz: str | None = None,
     ) -> None:
-        self.name = check_app_name(name)
+        self.name = declarations.check_app_name(name)
         self.version = version
-        refuse_unknown("the defaults of App", defaults or {}, DefaultTerms)
+        refuse_unknown(type(self), defaults or {}, DefaultTerms, of="the defaults of ")
         terms: DefaultTerms = {**defaults} if defaults else {}
         if tz is not None and terms.setdefault("tz", tz) != tz:
             other = terms["tz"]
             raise TypeError(f"App() takes tz={tz!r} and defaults={{'tz': {other!r}}}: set one zone")
-        self._declared = Declarations(owner=self.name, generation=generation, defaults=terms)
+        self._declared = declarations.Declarations(
+            owner=self.name, generation=generation, defaults=terms
+        )
 
     @property
     def jobs(self) -> dict[str, Job]:
@@ -88,7 +81,7 @@ class App:
         With `elsewhere` the body is in another program, in any language: the function only declares
         the input type, and workers of this app do not run the job.
         """
-        refuse_unknown("job", options, WorkOptions)
+        refuse_unknown(self.job, options, WorkOptions)
 
         def declare(function: Function) -> Function:
             wrong: list[str] = []
@@ -152,46 +145,41 @@ class App:
         self,
         external_id: str,
         *,
-        job: JobGiven,
+        job: declarations.JobGiven,
         when: When,
         input: Any = None,  # noqa: A002
-        **terms: Unpack[Terms],
+        **terms: Unpack[declarations.Terms],
     ) -> Chain:
         """Schedule a declared job as a manifest with an id and an input."""
-        refuse_unknown("schedule", terms, Terms)
+        refuse_unknown(self.schedule, terms, declarations.Terms)
         cadence = read_when(when, f"manifest {external_id!r}", self._declared.problems)
-        self._declared.drafts.append(Draft(external_id, job, cadence, input, terms))
+        self._declared.drafts.append(declarations.Draft(external_id, job, cadence, input, terms))
         return self.manifest(external_id)
 
     def schedule_many(
         self,
         name: str,
         *,
-        job: JobGiven,
-        items: Items,
+        job: declarations.JobGiven,
+        items: declarations.Items,
         when: When,
         key: Callable[[Any], str | int] | None = None,
         prune: bool = True,
-        configure: Configure | None = None,
-        **terms: Unpack[Terms],
+        configure: declarations.Configure | None = None,
+        **terms: Unpack[declarations.Terms],
     ) -> Chain:
         """Schedule a job once for each item, as manifests `name-<id>` in a group of that name.
 
         Items are a mapping from id to input, `(id, input)` pairs, `Item`s, or anything with a
         `key` function that returns the id. With `prune`, manifests of removed items are deleted.
         """
-        refuse_unknown("schedule_many", terms, Terms)
+        refuse_unknown(self.schedule_many, terms, declarations.Terms)
         cadence = read_when(when, f"batch {name!r}", self._declared.problems)
-        batch = BatchDraft(
+        batch = declarations.BatchDraft(
             name=name, job=job, items=items, when=cadence, key=key, prune=prune,
             configure=configure, terms=terms,
         )  # fmt: skip
-        for draft in add_batch(self._declared, batch):
-            if draft.depends_on is not None:
-                self._declared.problems.append(
-                    f"{draft.called}: it has a cadence and a depends_on: declare it with "
-                    "include_many instead"
-                )
+        add_batch(self._declared, batch)
         return Chain(self._declared, None, after=name)
 
     def manifest(self, external_id: str) -> Chain:

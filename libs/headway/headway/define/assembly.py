@@ -7,24 +7,14 @@ from typing import Any
 import msgspec
 from headway_contract.fitting import problem_of
 from headway_contract.work import terms_of
+from headway_decisions.timing import timing as timings
 from headway_decisions.timing.cadence import Manual
 from headway_decisions.timing.timing import Timing
 
-from headway.define import calendar, checks
+from headway.define import calendar, checks, definitions
 from headway.define.chain import add_batch
 from headway.define.declarations import BatchDraft, Declarations, Draft
 from headway.define.defaults import BUILT_IN, Defaults, overlay
-from headway.define.definitions import (
-    API_OWNER,
-    INHERITABLE,
-    Definitions,
-    Generation,
-    GroupDefinition,
-    Inheritable,
-    InvalidDefinitions,
-    JobDefinition,
-    ManifestDefinition,
-)
 from headway.define.jobs import DeclaredJob, Job
 from headway.define.options import FIELDS, read_misfire, read_options, read_overlap, resolve_retry
 from headway.define.when import When, read_when
@@ -34,7 +24,7 @@ _UNKNOWN_JOB = DeclaredJob(name="unknown", group="unknown")
 _DEPENDENT = When(timing=Timing(cadence=Manual()), name="dependent")
 
 
-def assemble(declared: Declarations, defaults: Defaults = BUILT_IN) -> Definitions:
+def assemble(declared: Declarations, defaults: Defaults = BUILT_IN) -> definitions.Definitions:
     """Return all declarations as plain data, or raise with all problems at once."""
     assembly = _Assembly(declared, defaults)
     # A manifest for each cadence that decorates a job; its id contains the cadence.
@@ -52,8 +42,8 @@ def assemble(declared: Declarations, defaults: Defaults = BUILT_IN) -> Definitio
     problems += checks.problems_of_ids(drafts)
     problems += checks.problems_of_parents(drafts, any_parent=declared.at_run_time)
     if problems:
-        raise InvalidDefinitions(list(dict.fromkeys(problems)))
-    return Definitions(
+        raise definitions.InvalidDefinitions(list(dict.fromkeys(problems)))
+    return definitions.Definitions(
         owner=declared.owner,
         generation=declared.generation,
         groups=groups,
@@ -63,22 +53,15 @@ def assemble(declared: Declarations, defaults: Defaults = BUILT_IN) -> Definitio
     )
 
 
-def assemble_at_run_time(draft: Draft | BatchDraft) -> Definitions:
+def assemble_at_run_time(draft: Draft | BatchDraft) -> definitions.Definitions:
     """Return the definitions of a manifest or a batch that belongs to no application."""
-    declared = Declarations(owner=API_OWNER)
+    declared = Declarations(owner=definitions.API_OWNER)
     # Only the scheduler knows the terms of the job: it fills in the `inherited` fields.
     job: Any = draft.job
     declared.add_job(DeclaredJob(name=job, group=job))
-    if draft.depends_on is None:
-        if draft.dormant:
-            problem = "is dormant and has no parent: set depends_on="
-            declared.problems.append(f"{draft.called} {problem}")
+    if draft.when is not None:
         when = read_when(draft.when, draft.called, declared.problems)
         draft = msgspec.structs.replace(draft, when=when)
-    elif draft.when is not None:
-        problem = "has a cadence and a parent: leave out when= or depends_on="
-        declared.problems.append(f"{draft.called} {problem}")
-        draft = msgspec.structs.replace(draft, when=None)
     if isinstance(draft, BatchDraft):
         add_batch(declared, draft)
     else:
@@ -86,9 +69,11 @@ def assemble_at_run_time(draft: Draft | BatchDraft) -> Definitions:
     return without_application(declared)
 
 
-def without_application(declared: Declarations, defaults: Defaults = BUILT_IN) -> Definitions:
+def without_application(
+    declared: Declarations, defaults: Defaults = BUILT_IN
+) -> definitions.Definitions:
     """Return definitions that belong to no application, or raise with all problems at once."""
-    declared.owner, declared.at_run_time = API_OWNER, True
+    declared.owner, declared.at_run_time = definitions.API_OWNER, True
     # Jobs belong to the application that declared them; the scheduler resolves the groups.
     return msgspec.structs.replace(assemble(declared, defaults), jobs=(), groups=())
 
@@ -98,20 +83,16 @@ class _Assembly:
 
     def __init__(self, declared: Declarations, weaker: Defaults) -> None:
         self._declared = declared
-        self._timings = checks.TimingChecks()
         wrong: list[str] = []
         self._defaults = overlay(weaker, declared.defaults, wrong)
-        stated = msgspec.structs.asdict(self._defaults)
-        own = {name: stated[name] for name in stated if stated[name] is not getattr(weaker, name)}
-        own.pop("tz", None)
-        wrong += checks.problems_of_terms(own)
+        wrong += [str(misfit) for misfit in checks.misfits_of(self._defaults)]
         # Manifests inherit problems of the app and of their job, and must not report them again.
         self._reported = defaultdict[str, frozenset[str]](lambda: frozenset(wrong))
         self.problems = [*declared.problems, *(f"defaults of the app: {each}" for each in wrong)]
-        if (of_generation := problem_of(declared.generation, Generation)) is not None:
+        if (of_generation := problem_of(declared.generation, definitions.Generation)) is not None:
             self.problems.append(f"generation {of_generation}")
 
-    def job(self, job: DeclaredJob) -> JobDefinition:
+    def job(self, job: DeclaredJob) -> definitions.JobDefinition:
         """Return the definition of a job."""
         called = f"{job.where}job {job.name!r}"
         self.problems += [f"{job.where}{problem}" for problem in checks.problems_of_job_names(job)]
@@ -127,14 +108,13 @@ class _Assembly:
         self._reported[job.name] = of_app.union(wrong)
         return definition
 
-    def manifest(self, draft: Draft) -> ManifestDefinition:
+    def manifest(self, draft: Draft) -> definitions.ManifestDefinition:
         """Return the definition of a manifest."""
         job = self._find(draft) or _UNKNOWN_JOB
         wrong: list[str] = []
         at_run_time = self._declared.at_run_time
         manifest = _manifest(draft, job, self._defaults, wrong, at_run_time=at_run_time)
-        unreadable = draft.when is not None and draft.when.unreadable
-        wrong += self._timings.problems_of(manifest.timing, unreadable=unreadable)
+        wrong += _problems_of_timing(manifest.timing, draft.when)
         self.problems += [f"{draft.called}: {problem}" for problem in wrong]
         inherited = self._reported[job.name]
         self.problems += checks.problems_of_manifest(
@@ -147,8 +127,7 @@ class _Assembly:
         for batch in self._declared.unused:
             self._find(batch)
             if batch.when is not None:
-                timing, unreadable = batch.when.timing, batch.when.unreadable
-                of_timing = self._timings.problems_of(timing, unreadable=unreadable)
+                of_timing = _problems_of_timing(batch.when.timing, batch.when)
                 found = (*batch.when.problems, *of_timing)
                 self.problems += [f"{batch.called}: {problem}" for problem in found]
 
@@ -169,25 +148,33 @@ class _Assembly:
             self.problems.append(f"{draft.called} {problem}")
         return found
 
-    def groups(self, manifests: list[ManifestDefinition]) -> tuple[GroupDefinition, ...]:
+    def groups(
+        self, manifests: list[definitions.ManifestDefinition]
+    ) -> tuple[definitions.GroupDefinition, ...]:
         """Merge the declarations of each group, and add groups that manifests only name."""
-        groups: dict[str, GroupDefinition] = {}
+        groups: dict[str, definitions.GroupDefinition] = {}
         for where, stated in self._declared.groups:
             self.problems += checks.problems_of_group(where, stated)
-            known = groups.get(stated.name, GroupDefinition(name=stated.name))
+            known = groups.get(stated.name, definitions.GroupDefinition(name=stated.name))
             self.problems += checks.conflicts_of(where, known, stated)
             settings = msgspec.structs.asdict(stated)
             own = {name: value for name, value in settings.items() if value is not None}
             groups[stated.name] = msgspec.structs.replace(known, **own)
         for manifest in manifests:
             if isinstance(manifest.group, str):  # any other type is a problem of its manifest
-                groups.setdefault(manifest.group, GroupDefinition(name=manifest.group))
+                groups.setdefault(manifest.group, definitions.GroupDefinition(name=manifest.group))
         return tuple(groups.values())
+
+
+def _problems_of_timing(stated: Timing, when: When | None) -> list[str]:
+    """Return the problems of a timing; parts that could not be read are reported already."""
+    unreadable = when is not None and when.unreadable
+    return timings.problems_of_parts(stated) if unreadable else timings.problems(stated)
 
 
 def _manifest(
     draft: Draft, job: DeclaredJob, defaults: Defaults, wrong: list[str], *, at_run_time: bool
-) -> ManifestDefinition:
+) -> definitions.ManifestDefinition:
     """Make a manifest from its draft, its cadence, its job and its app; the first value wins."""
     terms = draft.terms
     stated = resolve_retry(read_options(terms, wrong), defaults.retry)
@@ -204,7 +191,7 @@ def _manifest(
     # A policy given by name has the threshold of the defaults.
     misfire = _first(terms.get("misfire"), when.misfire, usual.misfire)
     threshold = defaults.misfire.threshold_seconds
-    return ManifestDefinition(
+    return definitions.ManifestDefinition(
         **{**terms_of(job.resolve_terms(defaults)), **stated},
         external_id=draft.external_id,
         job=job.name,
@@ -223,10 +210,12 @@ def _manifest(
     )
 
 
-def _inherited(draft: Draft) -> tuple[Inheritable, ...]:
+def _inherited(draft: Draft) -> tuple[definitions.Inheritable, ...]:
     """List the fields that a manifest inherits from its job; labels are merged."""
     stated = {FIELDS.get(name, name) for name, value in draft.terms.items() if value is not None}
-    return tuple(field for field in INHERITABLE if field == "labels" or field not in stated)
+    return tuple(
+        field for field in definitions.INHERITABLE if field == "labels" or field not in stated
+    )
 
 
 def _labels(of_job: object, own: object, wrong: list[str]) -> dict[str, str]:

@@ -22,7 +22,7 @@ def cron(expression: str, **options: Unpack[DayOptions]) -> When:
 
     Five fields (minute hour day month weekday), six with seconds first, or a name like `@daily`.
     """
-    return make_when("cron", cadence.Cron(expression), options, DayOptions)
+    return make_when(cron, cadence.Cron(expression), options, DayOptions)
 
 
 def every(
@@ -48,7 +48,7 @@ def every(
         given = {**options, "days": days}
         # The checks of the timing report a step that is not a whole number.
         whole = int(step) if float(step).is_integer() else cast("int", step)
-        return make_when("every", cadence.Every(whole), given, DayOptions, problems)
+        return make_when(every, cadence.Every(whole), given, DayOptions, problems)
     if step:
         problems.append("every(days=...) takes no hours, minutes or seconds beside it")
     counted = cadence.Daily(
@@ -56,7 +56,7 @@ def every(
         every=cast("int", days),
         anchor=_anchor(options.get("start")),
     )
-    return make_when("every", counted, options, WeekOptions, problems)
+    return make_when(every, counted, options, WeekOptions, problems)
 
 
 def spaced(
@@ -75,12 +75,12 @@ def spaced(
     count = cast("float", days) if _is_number(days) else 0
     problems: list[str] = []
     step = _step("spaced", problems, seconds=seconds, minutes=minutes, hours=hours, days=count)
-    return make_when("spaced", cadence.Spaced(float(step)), given, DayOptions, problems)
+    return make_when(spaced, cadence.Spaced(float(step)), given, DayOptions, problems)
 
 
 def daily(at: calendar.TimeGiven, **options: Unpack[DayOptions]) -> When:
     """Fire once a day at a time such as "03:15"."""
-    return make_when("daily", cadence.Daily(calendar.time_of_day(at)), options, DayOptions)
+    return make_when(daily, cadence.Daily(calendar.time_of_day(at)), options, DayOptions)
 
 
 def weekly(
@@ -95,7 +95,7 @@ def weekly(
     chosen = calendar.weekdays(days, problems)
     anchor = _anchor(options.get("start")) if every != 1 else cadence.ANCHOR
     kept = cadence.Weekly(chosen, calendar.time_of_day(at), every, anchor)
-    return make_when("weekly", kept, options, WeekOptions, problems)
+    return make_when(weekly, kept, options, WeekOptions, problems)
 
 
 def monthly(
@@ -108,7 +108,7 @@ def monthly(
     problems: list[str] = []
     chosen = calendar.month_days(days, problems)
     kept = cadence.Monthly(chosen, calendar.time_of_day(at))
-    return make_when("monthly", kept, options, WeekOptions, problems)
+    return make_when(monthly, kept, options, WeekOptions, problems)
 
 
 def monthly_dow(
@@ -121,19 +121,19 @@ def monthly_dow(
     problems: list[str] = []
     chosen = calendar.weeks(weeks, problems), calendar.weekdays(days, problems)
     kept = cadence.MonthlyDow(*chosen, calendar.time_of_day(at))
-    return make_when("monthly_dow", kept, options, TimedOptions, problems)
+    return make_when(monthly_dow, kept, options, TimedOptions, problems)
 
 
 def once(at: str | datetime, **options: Unpack[DayOptions]) -> When:
     """Fire once, at a wall-clock time such as "2027-06-01 09:00"."""
     problems: list[str] = []
     kept = cadence.Once(calendar.wall_time(at, problems) or "")
-    return make_when("once", kept, options, DayOptions, problems)
+    return make_when(once, kept, options, DayOptions, problems)
 
 
 def manual(**options: Unpack[PlainOptions]) -> When:
     """Fire only when triggered."""
-    return make_when("manual", cadence.Manual(), options, PlainOptions)
+    return make_when(manual, cadence.Manual(), options, PlainOptions)
 
 
 def _anchor(start: calendar.WallGiven) -> date:

@@ -189,13 +189,8 @@ def read_exclusions(given: object, problems: list[str]) -> tuple[Exclusion, ...]
             )
             continue
         wrong: list[str] = []
-        match exclusion:
-            case ExcludedDays(days):
-                weekdays(days, wrong)
-            case ExcludedDates(dates):
-                wrong += _not_dates(dates)
-            case ExcludedRange(first, last):
-                wrong += _not_dates((first, last))
+        if isinstance(exclusion, ExcludedDays):
+            weekdays(exclusion.days, wrong)
         problems += wrong
         if not wrong:
             found.append(exclusion)
@@ -203,16 +198,9 @@ def read_exclusions(given: object, problems: list[str]) -> tuple[Exclusion, ...]
 
 
 def _date(given: date | str) -> date:
+    """Read a date; the checks of the timing report any other value."""
     try:
         # A datetime is a date too, but would be stored with its time.
         return date.fromisoformat(str(given)[:10] if isinstance(given, date) else given)
     except (TypeError, ValueError):
         return cast("date", given)
-
-
-def _not_dates(given: Iterable[object]) -> list[str]:
-    return [
-        f"{day!r} is not a date to exclude: write one such as '2027-12-24'"
-        for day in given
-        if not isinstance(day, date)
-    ]

@@ -7,7 +7,7 @@
 declared last. A batch has many manifests, so there is no cursor after it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Unpack
 
 from headway_contract.fitting import show
@@ -30,7 +30,7 @@ from headway.define.definitions import Batch
 from headway.define.when import read_when, refuse_unknown
 
 
-def add_batch(declared: Declarations, batch: BatchDraft) -> list[Draft]:
+def add_batch(declared: Declarations, batch: BatchDraft) -> None:
     """Declare a batch and a manifest for each of its items."""
     declared.add_batch(Batch(name=batch.name, prune=batch.prune), batch.where)
     drafts = [_draft(batch, item, declared.problems) for item in _items(batch, declared.problems)]
@@ -38,7 +38,6 @@ def add_batch(declared: Declarations, batch: BatchDraft) -> list[Draft]:
     if not any(draft.when is batch.when for draft in drafts):
         # Check the job and the cadence of the batch even while no item uses them.
         declared.unused.append(batch)
-    return drafts
 
 
 def _items(batch: BatchDraft, problems: list[str]) -> Iterator[Item]:
@@ -64,10 +63,7 @@ def _items(batch: BatchDraft, problems: list[str]) -> Iterator[Item]:
 def _item(batch: BatchDraft, entry: Any, *, is_pair: bool) -> Item | str:
     """Return an item, or the problem that prevents it."""
     if batch.key is not None and not is_pair:
-        try:
-            return Item(batch.key(entry), entry)
-        except Exception as error:  # noqa: BLE001 - user code may raise anything
-            return f"has no id: key= raised {type(error).__name__}: {error} for {show(entry)}"
+        return Item(batch.key(entry), entry)
     if isinstance(entry, Item):
         return entry
     if isinstance(entry, tuple) and len(entry) == 2:
@@ -106,11 +102,7 @@ def _own_terms(batch: BatchDraft, item: Item, called: str, problems: list[str]) 
     """Return the terms that `configure` gives an item."""
     if batch.configure is None:
         return {}
-    try:
-        given: Any = batch.configure(item)
-    except Exception as error:  # noqa: BLE001 - user code may raise anything
-        problems.append(f"{called}: configure= raised {type(error).__name__}: {error}")
-        return {}
+    given: Any = batch.configure(item)
     if not isinstance(given, Mapping):
         problems.append(f"{called}: configure gives {show(given)}: give a mapping of terms")
         return {}
@@ -142,7 +134,7 @@ class Chain:
     ) -> "Chain":
         """Run a job after each success of the root; a dormant one when the root's run wakes it."""
         draft = Draft(external_id, job, None, input, terms, self.root, dormant)
-        return self._add_dependent("include", draft)
+        return self._add_dependent(self.include, draft)
 
     def then_include(
         self,
@@ -155,7 +147,7 @@ class Chain:
     ) -> "Chain":
         """Run a job after each success of the manifest that was declared last."""
         draft = Draft(external_id, job, None, input, terms, self.cursor, dormant)
-        return self._add_dependent("then_include", draft)
+        return self._add_dependent(self.then_include, draft)
 
     then = then_include
 
@@ -176,7 +168,7 @@ class Chain:
             name=name, job=job, items=items, key=key, prune=prune, depends_on=self.root,
             dormant=dormant, configure=configure, terms=terms,
         )  # fmt: skip
-        return self._add_batch("include_many", batch, "or call include_many after a schedule")
+        return self._add_batch(self.include_many, batch)
 
     def then_include_many(
         self,
@@ -195,10 +187,9 @@ class Chain:
             name=name, job=job, items=items, key=key, prune=prune,
             dormant=dormant, configure=configure, terms=terms,
         )  # fmt: skip
-        remedy = "or use include_many to run them after the root"
-        return self._add_batch("then_include_many", batch, remedy)
+        return self._add_batch(self.then_include_many, batch)
 
-    def _add_dependent(self, method: str, draft: Draft) -> "Chain":
+    def _add_dependent(self, method: Callable[..., object], draft: Draft) -> "Chain":
         refuse_unknown(method, draft.terms, DependentTerms)
         if draft.depends_on is not None:
             self._declared.drafts.append(draft)
@@ -209,16 +200,13 @@ class Chain:
                     f"cannot follow the batch {self._after!r}, which has many manifests: start "
                     f"from one, as in app.manifest('{self._after}-<item>').then(...)"
                 )
-            self._declared.problems.append(f"{draft.called}: {method} {problem}")
+            self._declared.problems.append(f"{draft.called}: {method.__name__} {problem}")
         self.cursor = draft.external_id
         return self
 
-    def _add_batch(self, method: str, batch: BatchDraft, remedy: str) -> "Chain":
+    def _add_batch(self, method: Callable[..., object], batch: BatchDraft) -> "Chain":
         refuse_unknown(method, batch.terms, DependentTerms)
-        for draft in add_batch(self._declared, batch):
-            if draft.depends_on is None:
-                problem = f"it has no parent: give its Item a depends_on, {remedy}"
-                self._declared.problems.append(f"{draft.called}: {problem}")
+        add_batch(self._declared, batch)
         self.cursor = None
         self._after = batch.name
         return self

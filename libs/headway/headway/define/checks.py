@@ -1,50 +1,27 @@
 """Checks of declarations. Each problem is one line that names its remedy."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from itertools import groupby
-from typing import Any
 
 import msgspec
 from headway_contract.fields import INPUT_LIMIT, InvalidName, check_manifest_id, check_name
-from headway_contract.fitting import Misfit, fit, problem_of
+from headway_contract.fitting import Misfit, find_misfits
 from headway_decisions.capacity import keys
 from headway_decisions.capacity.keys import InvalidKey
 from headway_decisions.declaring.lookup import find_cycles
-from headway_decisions.timing import timing as timings
+from headway_decisions.firing.manifest_state import Misfire
 from headway_decisions.timing.cadence import Manual
-from headway_decisions.timing.timing import Timing
-from msgspec import Struct, structs
+from msgspec import Struct
 
-from headway.define.declarations import OF_FIRE_TIMES, Draft
+from headway.define.declarations import Draft
 from headway.define.definitions import GroupDefinition, JobDefinition, ManifestDefinition
 from headway.define.jobs import DeclaredJob, holds_nul
+from headway.define.when import UNREADABLE
 
-INPUT_TOO_LARGE = (
-    f"its input is larger than {INPUT_LIMIT} bytes: store it elsewhere and send a reference"
-)
 # Fields that other checks report.
 _CHECKED_ELSEWHERE = {"external_id", "group", "job", "concurrency_key", "depends_on", "batch"}
-
-
-class TimingChecks:
-    """Checks timings; caches the result, because a batch has thousands of equal timings."""
-
-    def __init__(self) -> None:
-        self._known: dict[bytes, list[str]] = {}
-
-    def problems_of(self, timing: Timing, *, unreadable: bool = False) -> list[str]:
-        """Return the problems of a timing; `unreadable` parts are missing and reported already."""
-        if unreadable:
-            return timings.problems_of_parts(timing)
-        try:
-            encoded = msgspec.json.encode(timing)
-        except (TypeError, ValueError, RecursionError) as error:
-            return timings.problems_of_parts(timing) or [str(error)]
-        if encoded not in self._known:
-            self._known[encoded] = timings.problems(timing)
-        return self._known[encoded]
 
 
 def problems_of_manifest(
@@ -57,7 +34,7 @@ def problems_of_manifest(
 ) -> list[str]:
     """Return the problems of a manifest besides its timing and those of its job and app."""
     problems = [f"{draft.where}{problem}" for problem in _problems_of_names(draft, manifest)]
-    of_input = _problems_of_input(manifest, job)
+    of_input = problems_of_input(manifest, job)
     checked = set(_CHECKED_ELSEWHERE)
     if of_input:
         checked.add("input")
@@ -66,7 +43,9 @@ def problems_of_manifest(
     keys = problems_of_key(manifest, input_is_sound=not of_input)
     found = [("concurrency_key", problem) for problem in keys]
     found += [(misfit.path[0], str(misfit)) for misfit in misfits_of(manifest, checked)]
-    wrong = [*of_input, *_useless_terms(draft)]
+    wrong = [*_problems_of_parent(draft), *of_input]
+    if draft.when != UNREADABLE:
+        wrong += useless_terms(manifest)
     # A problem of the job or the app is repeated only if the manifest sets the same option.
     wrong += [problem for name, problem in found if problem not in inherited or name in draft.terms]
     return problems + [f"{draft.called}: {problem}" for problem in wrong]
@@ -95,20 +74,31 @@ def _is_name(given: object) -> bool:
     return not problem_raised(check_name, "", given)
 
 
-def _useless_terms(draft: Draft) -> Iterator[str]:
+def _problems_of_parent(draft: Draft) -> Iterator[str]:
+    """Yield the problems of a manifest that has not either a cadence or a parent."""
+    if draft.depends_on is None:
+        if draft.dormant:
+            yield "it is dormant and has no parent: give it a depends_on"
+        elif draft.when is None:
+            yield "it has neither a cadence nor a parent: give it a depends_on"
+    elif draft.when is not None:
+        yield "it has both a cadence and a parent: leave one out"
+
+
+def useless_terms(manifest: ManifestDefinition) -> Iterator[str]:
     """Yield terms of fire times that are set for a manifest without fire times."""
-    if draft.depends_on is not None:
-        if draft.where:
-            return  # the reader of the file has reported it
-        target = "a dependent, which fires at its parent's success"
-    elif draft.when is not None and isinstance(draft.when.cadence, Manual):
-        target = "a manual cadence, which never fires by itself"
-    else:
+    if not isinstance(manifest.timing.cadence, Manual):
         return
-    for name in OF_FIRE_TIMES:
-        stated: Any = draft.terms.get(name)
-        if stated is not None and stated != []:
-            yield f"{name} has no effect on {target}: leave it out"
+    target = "a manual cadence, which never fires by itself"
+    if manifest.depends_on is not None:
+        target = "a dependent, which fires at its parent's success"
+    stated = {
+        "jitter": manifest.jitter_seconds,
+        "misfire": manifest.misfire != Misfire(),
+        "exclude": manifest.timing.exclusions,
+    }
+    for name in [name for name, value in stated.items() if value]:
+        yield f"{name} has no effect on {target}: leave it out"
 
 
 def problems_of_key(manifest: ManifestDefinition, *, input_is_sound: bool = True) -> list[str]:
@@ -130,20 +120,22 @@ def _problems_of_template(template: object) -> list[str]:
     return problem_raised(keys.check_template, template)
 
 
-def _problems_of_input(manifest: ManifestDefinition, job: DeclaredJob) -> list[str]:
-    trouble = job.problem_of_input(manifest.input)
+def problems_of_input(manifest: ManifestDefinition, job: JobDefinition | None) -> list[str]:
+    """Return the problems of an input; the scheduler checks inputs of jobs that it has stored."""
+    trouble = None if job is None else job.problem_of_input(manifest.input)
     try:
         encoded = msgspec.json.encode(manifest.input)
         survives = trouble or msgspec.json.decode(encoded) == manifest.input
     except (TypeError, ValueError, RecursionError) as error:
-        return [f"its input does not fit job {job.name!r}: {error}"]
+        return [f"its input does not fit job {manifest.job!r}: {error}"]
     if trouble:
-        return [f"its input does not fit job {job.name!r}: {trouble}"]
+        return [f"its input does not fit job {manifest.job!r}: {trouble}"]
     if not survives:
         remedy = "NaN and infinity cannot be sent; write them as text"
         return [f"its input changes when it is encoded as JSON: {remedy}"]
     if len(encoded) > INPUT_LIMIT:
-        return [INPUT_TOO_LARGE]
+        remedy = "store it elsewhere and send a reference"
+        return [f"its input is larger than {INPUT_LIMIT} bytes: {remedy}"]
     return []
 
 
@@ -231,25 +223,13 @@ def problems_of_job_names(job: DeclaredJob) -> list[str]:
     return problems
 
 
-def problems_of_terms(terms: Mapping[str, Any]) -> list[str]:
-    """Return the problems of terms that apply to many manifests."""
-    types = {field.name: field.type for field in structs.fields(ManifestDefinition)}
-    found = []
-    for name, given in terms.items():
-        if isinstance(given, Struct):
-            found += fit(given, type(given), (name,)).misfits
-        elif (problem := problem_of(given, types[name], of=name)) is not None:
-            found.append(Misfit((name,), problem))
-    return [str(_with_option_names(misfit)) for misfit in found]
-
-
 def misfits_of(definition: Struct, checked: AbstractSet[str] = frozenset()) -> list[Misfit]:
     """Return the fields that a round trip through JSON would change, except `checked` ones."""
     encoded, decoded = b"", None
     with suppress(TypeError, ValueError, RecursionError):
         encoded = msgspec.json.encode(definition)
         decoded = msgspec.json.decode(encoded, type=type(definition))
-    found = [] if decoded == definition else fit(definition, type(definition)).misfits
+    found = [] if decoded == definition else find_misfits(definition, type(definition))
     if holds_nul(encoded):
         found = [*found, Misfit(("it",), "holds a NUL character, which cannot be stored")]
     named = [_with_option_names(misfit) for misfit in found]

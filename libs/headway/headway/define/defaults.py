@@ -22,7 +22,7 @@ class Defaults(WorkTerms, frozen=True, kw_only=True):
 
     misfire: Misfire = Misfire()
     overlap: Overlap = Overlap()
-    jitter_seconds: float = 0.0
+    jitter_seconds: Jitter = 0.0
     tz: str = "UTC"
 
 
@@ -58,12 +58,12 @@ class DefinitionSettings(Struct, frozen=True, kw_only=True):
         float, Meta(ge=1, description="Factor by which the delay grows with each attempt.")
     ] = 2.0
     retry_max_interval_seconds: Annotated[
-        Seconds, Meta(description="Longest delay that backoff reaches.")
+        Seconds, Meta(description="Maximum delay that backoff reaches.")
     ] = 3600.0
     retry_jitter: Annotated[
         float, Meta(ge=0, le=1, description="Random fraction by which a delay may be extended.")
     ] = 0.1
-    timeout_seconds: Annotated[Timeout, Meta(description="Longest duration of a run.")] = 1200.0
+    timeout_seconds: Annotated[Timeout, Meta(description="Maximum duration of a run.")] = 1200.0
     cancel_grace_seconds: Annotated[
         Grace, Meta(description="Time that a cancelled run has to clean up.")
     ] = 30.0
@@ -83,7 +83,7 @@ class DefinitionSettings(Struct, frozen=True, kw_only=True):
     ] = "skip"
     jitter_seconds: Annotated[
         Jitter,
-        Meta(description="Longest random delay of a fire, to spread fires that are due at once."),
+        Meta(description="Maximum random delay of a fire, to spread fires that are due at once."),
     ] = 0.0
     tz: Annotated[
         str,

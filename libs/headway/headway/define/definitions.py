@@ -11,6 +11,8 @@ from headway_decisions.firing.manifest_state import LONGEST_JITTER_SECONDS, Misf
 from headway_decisions.timing.timing import Timing
 from msgspec import Meta, Struct, field
 
+from headway.define import inputs
+
 Generation = Annotated[int, Meta(ge=0)]
 Jitter = Annotated[float, Meta(ge=0, le=LONGEST_JITTER_SECONDS)]
 
@@ -63,6 +65,10 @@ class JobDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     batch: Annotated[int, Meta(ge=1, le=MOST_RUNS_OF_A_LEASE)] | None = None
     # For enqueued work, and manifests created at run time; a manifest from code has its own.
     terms: JobTerms = JobTerms()
+
+    def problem_of_input(self, raw: Any) -> str | None:
+        """Return why the job does not accept an input, or `None`."""
+        return inputs.problem_of_input(self.input_schema, self.takes_input, raw)
 
 
 # Fields of a manifest that its job has as well.

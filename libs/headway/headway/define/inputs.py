@@ -1,7 +1,6 @@
 """Check inputs against the JSON Schema of their job; external references are not fetched."""
 
 import hashlib
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -15,26 +14,18 @@ _LONGEST = 300
 
 def problem_of_input(schema: dict[str, Any] | None, takes_input: bool, value: Any) -> str | None:
     """Return the first reason why a job does not accept an input, or `None`."""
-    problems = problems_of_input(schema, takes_input, value)
-    if not problems:
-        return None
-    more = f" (and {len(problems) - 1} more)" if problems[1:] else ""
-    return f"{_with_place(*problems[0])}{more}"
-
-
-def problems_of_input(
-    schema: dict[str, Any] | None, takes_input: bool, value: Any
-) -> list[tuple[list[str], str]]:
-    """Return all problems of an input, each with the path to the value."""
     if not takes_input:
-        return [] if value is None else [([], "the job takes no input")]
+        return None if value is None else "the job takes no input"
     if schema is None:
-        return []
+        return None
     try:
-        errors = _validator(msgspec.json.encode(schema, order="sorted")).iter_errors(value)
-        return [([str(step) for step in error.instance_path], _text(error)) for error in errors]
+        errors = list(_validator(msgspec.json.encode(schema, order="sorted")).iter_errors(value))
     except ValueError as error:
-        return [([], _describe(error))]
+        return _describe(error)
+    if not errors:
+        return None
+    more = f" (and {len(errors) - 1} more)" if errors[1:] else ""
+    return f"{_describe(errors[0])}{more}"
 
 
 def schema_id(schema: dict[str, Any] | None) -> str | None:
@@ -66,17 +57,10 @@ def _validator(schema: bytes) -> jsonschema_rs.Validator:
 
 
 def _describe(error: Exception) -> str:
-    """Describe why a schema is not usable; the error of a library has the place."""
-    return _with_place(getattr(error, "instance_path", ()), _text(error))
-
-
-def _with_place(path: Iterable[str | int], problem: str) -> str:
-    place = ".".join(map(str, path))
+    """Describe a misfit, or why a schema is not usable; an error of the library has its place."""
+    place = ".".join(map(str, getattr(error, "instance_path", ())))
+    problem = _shorten(str(error).partition("\n")[0])
     return _shorten(f"at {place}: {problem}" if place else problem)
-
-
-def _text(error: Exception) -> str:
-    return _shorten(str(error).partition("\n")[0])
 
 
 def _shorten(text: str) -> str:

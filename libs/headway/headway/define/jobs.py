@@ -12,7 +12,6 @@ from headway_contract.fields import Count
 from headway_contract.fitting import problem_of
 from headway_contract.work import terms_of
 
-from headway.define import inputs
 from headway.define.defaults import Defaults
 from headway.define.definitions import JobDefinition, JobTerms
 from headway.define.options import Marks, marks_of, resolve_retry
@@ -46,10 +45,6 @@ class DeclaredJob(JobDefinition, frozen=True, kw_only=True):
     def schema(self) -> dict[str, Any] | None:
         """Return the JSON Schema of the input, or `None` if any JSON is accepted."""
         return self.input_schema
-
-    def problem_of_input(self, raw: Any) -> str | None:
-        """Return why the job does not accept an input, or `None`."""
-        return inputs.problem_of_input(self.input_schema, self.takes_input, raw)
 
     def definition(self, defaults: Defaults, schema: dict[str, Any] | None) -> JobDefinition:
         """Return the job as plain data."""
@@ -144,7 +139,10 @@ def input_of_body(function: Callable[..., Any]) -> dict[str, Any]:
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
     if not 1 <= len(parameters) <= 2:
-        raise TypeError(f"{function.__qualname__} must take a context and at most one input")
+        raise TypeError(
+            f"{function.__qualname__} must take a context and at most one input: "
+            "write def job(ctx) or def job(ctx, order)"
+        )
     if len(parameters) == 1:
         return {"takes_input": False}
     parameter = parameters[1]

@@ -8,6 +8,7 @@ jitter and policies. Two cadences that differ only in those need a `name=`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from inspect import signature
 from typing import Any, TypedDict, TypeVar, assert_never
 
 from headway_decisions.firing.manifest_state import Overlap
@@ -54,6 +55,10 @@ class When(Struct, frozen=True, kw_only=True):
         return self.timing.cadence
 
 
+# Stands for a cadence that could not be read, which is reported already.
+UNREADABLE = When(timing=Timing(cadence=kinds.Manual()), name="unreadable", unreadable=True)
+
+
 class PlainOptions(TypedDict, total=False):
     """Options of a cadence that never fires by itself."""
 
@@ -88,25 +93,29 @@ class DayOptions(WeekOptions, total=False):
     days: calendar.DaysGiven
 
 
-def refuse_unknown(function: str, given: Mapping[str, Any], accepted: type) -> None:
-    """Raise `TypeError` for a keyword that a function does not take."""
+def refuse_unknown(
+    function: Callable[..., object], given: Mapping[str, Any], accepted: type, *, of: str = ""
+) -> None:
+    """Raise `TypeError` for a keyword that is not among those that a function accepts."""
     known: frozenset[str] = accepted.__optional_keys__  # type: ignore[attr-defined]
     for name in given:
         if name not in known:
-            hint = calendar.did_you_mean(name, known)
-            raise TypeError(f"{function}() takes no keyword {name!r}{hint}")
+            parameters = () if of else signature(function).parameters.values()
+            own = [each.name for each in parameters if each.kind is not each.VAR_KEYWORD]
+            hint = calendar.did_you_mean(name, (*own, *known))
+            raise TypeError(f"{of}{function.__name__}() takes no keyword {name!r}{hint}")
 
 
-def read_when(given: object, called: str, problems: list[str]) -> When | None:
+def read_when(given: object, called: str, problems: list[str]) -> When:
     """Return a cadence; report any other value."""
     if isinstance(given, When):
         return given
     problems.append(f"{called}: when= takes a cadence such as daily('03:15'), not {given!r}")
-    return None
+    return UNREADABLE
 
 
 def make_when(
-    function: str,
+    function: Callable[..., When],
     cadence: kinds.Cadence,
     options: Mapping[str, Any],
     accepted: type,

@@ -6,7 +6,7 @@ the scheduler refused, and nothing after the run's outcome: pending activations 
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Coroutine, Generator
 from concurrent.futures import Future
 from typing import Any
 
@@ -70,11 +70,9 @@ class PendingActivation(Coroutine[Any, Any, None]):
 class Activations:
     """The activations of one run."""
 
-    def __init__(self, lease: Lease, ordered: OrderedRun, on_lost: Callable[[], None]) -> None:
-        self._broker = lease.broker
+    def __init__(self, lease: Lease, ordered: OrderedRun) -> None:
         self._lease = lease
         self._ordered = ordered
-        self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._taken: dict[str, set[str]] = {}
         self._pending: list[PendingActivation] = []
@@ -158,13 +156,13 @@ class Activations:
     async def _ask(self, manifest: str, activations: list[Activation]) -> None:
         """Ask the scheduler whether all of them may be activated."""
         size = len(msgspec.json.encode(activations))
-        most = self._broker.client.max_payload - _ENVELOPE
+        broker, subject = self._lease.broker, subjects.ACTIVATION_QUESTION
+        most = broker.client.max_payload - _ENVELOPE
         if size > most:
             raise ActivationRefused(
                 f"the activations have {size} bytes together, more than {most}: "
                 "activate fewer at once"
             )
-        broker, subject = self._broker, subjects.ACTIVATION_QUESTION
         question = ActivationQuestion(manifest=manifest, activations=activations)
         trouble = ""
         for number in range(TRIES):
@@ -191,7 +189,6 @@ class Activations:
         context = traceparent() or self._ordered.traceparent
         event = self._lease.event(activated, traceparent=context)
         if await self._lease.publish(event) == "lost":
-            self._on_lost()
             raise LeaseLost(f"run {run} was taken away from this worker")
 
 

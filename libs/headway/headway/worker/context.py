@@ -9,15 +9,13 @@ import logging
 import traceback
 from collections.abc import Awaitable, Iterable
 from contextvars import ContextVar
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from headway_contract.orders import OrderedRun
-from headway_contract.worker_protocol import Level
+from headway_contract.worker_protocol import LEVELS, Level
 
 from headway.errors import ActivationUnavailable
-
-# Python's levels 10, 20, 30, 40 and 50.
-_LEVELS: tuple[Level, ...] = ("debug", "info", "warning", "error", "critical")
 
 # The last part of a stack says most, and fields have a limit.
 _STACK_LIMIT = 3000
@@ -101,7 +99,8 @@ class CapturedLogging(logging.Handler):
             if record.exc_info:
                 stack = "".join(traceback.format_exception(*record.exc_info))
                 fields["exception"] = stack[-_STACK_LIMIT:]
-            level = _LEVELS[min(max(record.levelno // 10, 1), len(_LEVELS)) - 1]
+            # Python's levels are 10, 20, 30, 40 and 50.
+            level = LEVELS[min(max(record.levelno // 10, 1), len(LEVELS)) - 1]
             reporter.line(level, record.getMessage(), fields)
         except Exception:  # noqa: BLE001 - a line that cannot be kept must not fail the job
             self.handleError(record)
@@ -133,7 +132,6 @@ class Context:
         reporter: Reporter | None = None,
     ) -> None:
         self.job = job
-        self.log = RunLog(job, reporter)
         # The id of this attempt; use it as an idempotency key in other systems.
         self.run = ordered.run
         # The same over all attempts.
@@ -149,6 +147,11 @@ class Context:
         self._cancelled = False
         self._activator = activator
         self._reporter = reporter
+
+    @cached_property
+    def log(self) -> RunLog:
+        """The log of the run."""
+        return RunLog(self.job, self._reporter)
 
     @property
     def cancelled(self) -> bool:

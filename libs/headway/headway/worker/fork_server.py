@@ -25,7 +25,7 @@ from headway_tracing.log import get_logger
 
 from headway.define.jobs import Job
 from headway.worker import pipe_frames
-from headway.worker.context import ActivationRequest, Activator, Reporter
+from headway.worker.context import Activator, Reporter
 
 log = get_logger(__name__)
 
@@ -233,8 +233,7 @@ class BodyProcess:
         """Activate for the body, and send it the result."""
         reply = pipe_frames.ActivateReply(number=frame.number)
         try:
-            requests = [ActivationRequest(*request) for request in frame.requests]
-            await self.activator.activate(requests)
+            await self.activator.activate(frame.requests)
         except Exception as error:  # noqa: BLE001 - the body receives it
             reply = msgspec.structs.replace(reply, error=type(error).__name__, message=str(error))
         self._send(reply)

@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 from headway_contract.lifecycle import Failure
 from headway_contract.worker_protocol import Level
-from headway_tracing.log import get_logger, log_context
+from headway_tracing.log import get_logger
 from msgspec import Struct
 
 from headway import errors
@@ -159,8 +159,7 @@ class Body:
             logging.getLogger().addHandler(CapturedLogging())
             current_reporter.set(self)
         try:
-            with log_context(run=begin.ordered.run, work=begin.ordered.work):
-                output = encode_output(self._call(begin, context))
+            output = encode_output(self._call(begin, context))
             result: pipe_frames.FromChild = (
                 pipe_frames.Raised(output)
                 if isinstance(output, Failure)
@@ -232,13 +231,9 @@ class Body:
                 os.killpg(0, signal.SIGKILL)
 
     def _activate(self, requests: list[ActivationRequest]) -> None:
-        encoded = [
-            (request.manifest, msgspec.to_builtins(request.input), request.key)
-            for request in requests
-        ]
         number, replied = next(self._numbers), Future[pipe_frames.ActivateReply]()
         self._replies[number] = replied
-        self._send(pipe_frames.ActivateFrame(number=number, requests=encoded))
+        self._send(pipe_frames.ActivateFrame(number=number, requests=requests))
         reply = replied.result()
         if reply.error:
             kind = getattr(errors, reply.error, ActivationUnavailable)

@@ -15,8 +15,6 @@ from headway_tracing.log import get_logger
 
 log = get_logger(__name__)
 
-Instructions = CancelPush
-
 # A heartbeat this late means that a body blocked the event loop.
 _LATE_SECONDS = 1.0
 
@@ -27,7 +25,7 @@ class HeartbeatSender:
 
     broker: Broker
     describe: Callable[[], Heartbeat]
-    obey: Callable[[Instructions], None]
+    obey: Callable[[CancelPush], None]
     on_silence: Callable[[float], None]
     interval: float
     last_reply: float | None = None

@@ -2,7 +2,8 @@
 
 import traceback
 from collections.abc import Callable
-from typing import Any
+from inspect import iscoroutine
+from typing import Any, NamedTuple
 
 import msgspec
 from headway_contract import fields
@@ -10,6 +11,16 @@ from headway_contract.lifecycle import Failure
 
 from headway.define.jobs import holds_nul
 from headway.errors import Fatal
+
+
+class Cancelled(NamedTuple):
+    """The outcome of a run that ended early because of a cancel."""
+
+    reason: str
+
+
+# The encoded output of a completed run, its failure, or its cancellation.
+Outcome = msgspec.Raw | Failure | Cancelled
 
 # Every exception has these bases, so their names say nothing.
 _UNINFORMATIVE = (object, BaseException)
@@ -31,6 +42,9 @@ def failure_of(error: BaseException) -> Failure:
 def encode_output(output: Any, most: int = fields.OUTPUT_LIMIT) -> msgspec.Raw | Failure:
     """Encode an output as JSON of at most `most` bytes, or return why it cannot be kept."""
     try:
+        if iscoroutine(output):
+            output.close()
+            raise TypeError("the body returned a coroutine, which never ran: forgot await?")
         encoded = msgspec.json.encode(output)
         if isinstance(output, msgspec.Raw):
             # Invalid JSON would make the event unreadable.

@@ -8,6 +8,8 @@ from headway_contract.orders import OrderedRun
 from headway_contract.worker_protocol import Level
 from msgspec import Struct
 
+from headway.worker.context import ActivationRequest
+
 
 class FunctionPath(Struct, frozen=True):
     """A function by its module and file."""
@@ -60,10 +62,10 @@ class LogFrame(Struct, frozen=True, kw_only=True, tag="line"):
 
 
 class ActivateFrame(Struct, frozen=True, kw_only=True, tag="activate"):
-    """The body activates dependents, each given as manifest, input and key."""
+    """The body activates dependents."""
 
     number: int
-    requests: list[tuple[str, Any, str | None]]
+    requests: list[ActivationRequest]
 
 
 class Returned(Struct, frozen=True, tag="returned"):

@@ -30,26 +30,25 @@ _LINES_AT_ONCE = 100
 class Reports:
     """The reporter of one run. Any thread may call it; the event loop publishes."""
 
+    # Defaults of the class, because most runs report nothing.
+    _publishing: asyncio.Lock | None = None
+    _percent: float | None = None
+    _message: str | None = None
+    _changed = False
+    _line_number = 0
+    _bytes_left = worker_protocol.LOG_BYTES_LIMIT
+    _dropped = 0
+    _number = 0
+    _timer: asyncio.TimerHandle | None = None
+    _soon: asyncio.Task[None] | None = None
+    _closed = False
+
     def __init__(self, ordered: OrderedRun, lease: Lease) -> None:
-        self._broker = lease.broker
         self._ordered = ordered
-        self._worker = lease.worker
-        self._order = lease.order
+        self._lease = lease
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
-        # A run that reports nothing needs no lock.
-        self._publishing: asyncio.Lock | None = None
-        self._percent: float | None = None
-        self._message: str | None = None
-        self._changed = False
         self._lines: list[worker_protocol.LogLine] = []
-        self._line_number = 0
-        self._bytes_left = worker_protocol.LOG_BYTES_LIMIT
-        self._dropped = 0
-        self._number = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._soon: asyncio.Task[None] | None = None
-        self._closed = False
 
     def progress(self, percent: float | None, message: str | None) -> None:
         """Keep how far the run is; `None` keeps the last value."""
@@ -106,8 +105,9 @@ class Reports:
         async with self._publishing:
             while (report := self._take()) is not None:
                 try:
-                    subject = subjects.progress(self._order.lease, self._worker)
-                    await self._broker.client.publish(subject, msgspec.json.encode(report))
+                    subject = subjects.progress(report.lease, self._lease.worker)
+                    client = self._lease.broker.client
+                    await client.publish(subject, msgspec.json.encode(report))
                 except (OSError, NatsError) as error:
                     log.debug("progress not published", run=self._ordered.run, error=error)
                     with self._lock:
@@ -121,8 +121,8 @@ class Reports:
             self._changed = bool(self._lines)
             self._number += 1
             return worker_protocol.Progress(
-                lease=self._order.lease,
-                token=self._order.token,
+                lease=self._lease.order.lease,
+                token=self._lease.order.token,
                 run=self._ordered.run,
                 number=self._number,
                 at=utc_now(),

@@ -12,7 +12,7 @@ from uuid import UUID
 from headway_clock import jitter, monotonic, new_nonce, utc_now
 from headway_contract import Event, Malformed, decode, subjects
 from headway_contract.orders import RunDispatched
-from headway_contract.worker_protocol import Heartbeat, HeartbeatReply
+from headway_contract.worker_protocol import CancelPush, Heartbeat, HeartbeatReply
 from headway_jetstream_kit import Broker, BrokerUnavailable, ConsumerMissing, Message, Puller
 from headway_jetstream_kit.limited_log import LimitedLog
 from headway_jetstream_kit.pull import ack, nak
@@ -23,11 +23,11 @@ from msgspec import Meta, Struct
 from headway.define.app import App
 from headway.define.jobs import Job
 from headway.worker.context import CapturedLogging
-from headway.worker.execution import HAND_BACK_SECONDS
+from headway.worker.finished_leases import FinishedLeases
 from headway.worker.fork_server import ForkServer
-from headway.worker.heartbeat import HeartbeatSender, Instructions
-from headway.worker.lease_runner import LeaseRunner, OnEnded
-from headway.worker.leases import FinishedLeases, Lease
+from headway.worker.heartbeat import HeartbeatSender
+from headway.worker.lease_runner import HAND_BACK_SECONDS, LeaseRunner, OnEnded
+from headway.worker.leases import Lease
 
 log = get_logger(__name__)
 
@@ -268,10 +268,8 @@ class Worker:
             match await lease.claim():
                 case "undecided":
                     await nak(self._broker, message, delay=1 + jitter())
-                    return
                 case "gone":
-                    await ack(self._broker, [message])
-                    return
+                    await self._acknowledge(message)
                 case "mine":
                     runner = self._add_runner(lease)
                     await self._acknowledge(message)
@@ -298,7 +296,7 @@ class Worker:
         return runner
 
     async def _acknowledge(self, message: Message) -> None:
-        """Ack an order of a claimed lease; if the ack is lost, its next receiver asks."""
+        """Ack an order; if the ack is lost, its next receiver asks who holds the lease."""
         try:
             await ack(self._broker, [message])
         except BrokerUnavailable as error:
@@ -326,14 +324,14 @@ class Worker:
             sent_at=utc_now(),
         )
 
-    def _obey(self, instructions: Instructions) -> None:
+    def _obey(self, instructions: CancelPush) -> None:
         for cancel in instructions.cancel:
             if cancel.lease in self._runners:
                 self._runners[cancel.lease].cancel(cancel.run, cancel.reason)
         for release in instructions.release:
             if release.lease in self._runners:
                 log.warning("lease taken away", lease=release.lease, reason=release.reason)
-                self._runners[release.lease].release()
+                self._runners[release.lease].lease.lose()
         if not isinstance(instructions, HeartbeatReply):
             return
         for lease in instructions.renew:

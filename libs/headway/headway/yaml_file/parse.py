@@ -16,7 +16,7 @@ from headway.define.defaults import DefaultTerms
 from headway.define.definitions import GroupDefinition
 from headway.define.jobs import DeclaredJob
 from headway.define.options import FIELDS, allow, read_options, read_rate, retry
-from headway.define.when import When
+from headway.define.when import UNREADABLE, When
 from headway.yaml_file import records
 from headway.yaml_file.nodes import FileReader, Node, Section
 from headway.yaml_file.records import CADENCES
@@ -26,7 +26,6 @@ FILTERS = records.DayBounds.__struct_fields__
 _PLAIN_TERMS = ({*FIELDS} - {"retry"}) | {"group", "jitter", "enabled", "labels"}
 _JOB_SETTINGS = {"title", "category", "description", "takes_input", "max_active"}
 _JOB_SETTINGS |= {"counts_globally", "batch", "labels"}
-_NOT_FOR_DEPENDENTS = (*FILTERS, "misfire", "jitter", "exclude")
 
 # Positional arguments of cadences; the short form of a cadence is the first of them.
 _POSITIONAL = {name: getfullargspec(getattr(cadences, name)).args for name in CADENCES}
@@ -138,11 +137,7 @@ def _add_batch(declared: Declarations, name: str, section: Section) -> None:
         where=section.where,
         places={str(item.found["id"]): item.where for item in stated},
     )
-    for draft in add_batch(declared, batch):
-        if (draft.when is None) == (draft.depends_on is None) and _is_sound(section):
-            none = f"{draft.called} has neither a cadence nor a parent: give it a depends_on"
-            both = f"{draft.called} has both a cadence and a parent: leave one out"
-            declared.problems.append(none if draft.when is None else both)
+    add_batch(declared, batch)
 
 
 def _batch_when(section: Section, items: list[dict[str, Any]]) -> When | None:
@@ -150,8 +145,6 @@ def _batch_when(section: Section, items: list[dict[str, Any]]) -> When | None:
     has_none = not any(name in section.found for name in (*CADENCES, "depends_on"))
     if has_none and any(name in item for item in items for name in CADENCES):
         _refuse_filters(section)
-        if section.found.get("dormant"):
-            section.report(" is dormant, so its items take no cadence")
         return None
     return _when(section, follows=any("depends_on" in item for item in items))
 
@@ -201,25 +194,23 @@ def _is_sound(section: Section) -> bool:
 
 
 def _when(section: Section, *, follows: bool = False) -> When | None:
-    """Return the cadence of a manifest; `None` for a dependent, or if it is invalid."""
+    """Return the cadence of a manifest; `None` for a dependent."""
     found = section.found
     stated = [name for name in CADENCES if name in found]
     if "depends_on" in found or (follows and not stated):
-        wrong = [*stated, *(name for name in _NOT_FOR_DEPENDENTS if name in found)]
+        wrong = [*stated, *(name for name in FILTERS if name in found)]
         if wrong:
             section.report(f" depends on another manifest, so it takes no {', '.join(wrong)}")
         return None
-    if found.get("dormant"):
-        section.report(" is dormant and has no parent: set depends_on")
     if len(stated) == 1:
         return _cadence(section, stated[0])
     if isinstance(section.node.value, dict) and _is_sound(section):
         few = "no cadence" if not stated else f"several cadences ({', '.join(stated)})"
         section.report(f" has {few}: write one of {', '.join(CADENCES)} or depends_on")
-    return None
+    return UNREADABLE
 
 
-def _cadence(section: Section, name: str) -> When | None:
+def _cadence(section: Section, name: str) -> When:
     beside = {key: section.found[key] for key in FILTERS if key in section.found}
     given = section.found[name]
     if name == "manual":
@@ -234,7 +225,7 @@ def _cadence(section: Section, name: str) -> When | None:
         hint = "; the filter is weekdays" if not_filter else ""
         section.report(f" has {key} in {name} and beside it: write it once{hint}")
     if any(key not in own for key in positional):
-        return None  # the record has reported the missing key
+        return UNREADABLE  # the record has reported the missing key
     when: When = getattr(cadences, name)(**{**beside, **own})
     return when
 

@@ -83,19 +83,14 @@ class Bounds(Record):
 
     weekdays: DayWords | None = None
     months: Month | Annotated[list[Month], _FILLED] | None = None
+    weeks: WeekWords | None = None
     between: Window | None = None
     start: Moment | None = None
     end: Moment | None = None
     tz: Zone | None = None
 
 
-class WeekBounds(Bounds):
-    """Adds weeks of the month."""
-
-    weeks: WeekWords | None = None
-
-
-class DayBounds(WeekBounds):
+class DayBounds(Bounds):
     """Adds `days` as a synonym of `weekdays`."""
 
     days: DayWords | None = None
@@ -107,7 +102,7 @@ class CronRecord(DayBounds, kw_only=True):
     expression: Expression
 
 
-class EveryRecord(WeekBounds):
+class EveryRecord(Bounds):
     """Fires on a grid that starts at each midnight, or every `days` days at a time.
 
     If `days` is not a number, it is a synonym of `weekdays`.
@@ -120,7 +115,7 @@ class EveryRecord(WeekBounds):
     at: Time | None = None
 
 
-class SpacedRecord(WeekBounds):
+class SpacedRecord(Bounds):
     """Fires a fixed time after its last work ended; `days` is a number, or like `weekdays`."""
 
     seconds: Seconds = 0
@@ -135,7 +130,7 @@ class DailyRecord(DayBounds, kw_only=True):
     at: Time
 
 
-class WeeklyRecord(WeekBounds, kw_only=True):
+class WeeklyRecord(Bounds, kw_only=True):
     """Fires on weekdays at a time, in every nth week counted from the start date."""
 
     days: DayWords
@@ -143,7 +138,7 @@ class WeeklyRecord(WeekBounds, kw_only=True):
     every: Annotated[int, Meta(ge=1, le=520)] = 1
 
 
-class MonthlyRecord(WeekBounds, kw_only=True):
+class MonthlyRecord(Bounds, kw_only=True):
     """Fires on days of the month; skips a day that a month does not have."""
 
     days: MonthDay | Annotated[list[MonthDay], _FILLED]

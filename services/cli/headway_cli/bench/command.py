@@ -1,10 +1,9 @@
 """The command, its scenarios, and the output of their figures."""
 
-import statistics
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -12,15 +11,12 @@ from uuid import UUID
 import click
 from headway import once
 from headway_clock import monotonic, utc_now
-from headway_contract import Event, decode, subjects
-from headway_contract.settled import WorkSettled
-from headway_jetstream_kit import Broker
 from headway_service_kit.process import run, stop_on_signals
 
 from headway_cli.bench.measured_app import TRIGGERED
 from headway_cli.bench.servers import Bench, queries
+from headway_cli.serve.lifetime import unless_stopped
 from headway_cli.serve.running import PartEnded
-from headway_cli.serve.servers import unless_stopped
 from headway_cli.terminal import options
 from headway_cli.terminal.output import print_answer, progressing, table
 
@@ -72,44 +68,26 @@ async def drain(bench: Bench, work: int) -> Figures:
 
 async def latency(bench: Bench, work: int) -> Figures:
     """Trigger manifests one after the other on an idle system."""
-    await bench.need_worker()
-    settled: dict[UUID, float] = {}
-    sent: dict[UUID, tuple[float, Any]] = {}
-    broker = await Broker.connect(bench.nats_url, name="headway-bench-listener")
-
-    async def receive(message: Any) -> None:
-        for event in decode(message.data):
-            if isinstance(event, Event) and isinstance(event.data, WorkSettled):
-                settled[event.data.work] = monotonic()
-
-    async def all_settled() -> bool:
-        return sent.keys() <= settled.keys()
-
-    try:
-        await broker.client.subscribe(subjects.SETTLED_SUBJECTS, cb=receive)
-        for number in range(min(TRIGGERED, work)):
-            moment = (monotonic(), utc_now())
-            triggered = (await bench.client.trigger(f"ask-{number}")).work
-            if triggered is None:
-                raise PartEnded(f"the trigger of ask-{number} made no work")
-            sent[triggered] = moment
-            await bench.until(all_settled, "a trigger to settle")
-    finally:
-        await broker.close()
+    await bench.start_workers()
+    sent: dict[UUID, datetime] = {}
+    for number in range(min(TRIGGERED, work)):
+        moment = utc_now()
+        triggered = (await bench.client.trigger(f"ask-{number}")).work
+        if triggered is None:
+            raise PartEnded(f"the trigger of ask-{number} made no work")
+        sent[triggered] = moment
+        await bench.until(lambda: bench.value(queries["is_settled"]), "a trigger to settle")
+    figures: Figures = {"triggers": len(sent)}
     async with bench.database.acquire() as connection:
-        rows = await connection.fetch(queries["started"], list(sent))
-    starts = [(row["started_at"] - sent[row["work_id"]][1]).total_seconds() for row in rows]
-    ends = [settled[work_id] - began for work_id, (began, _) in sent.items()]
-    return {
-        "triggers": len(sent),
-        "to_start_ms": _quantiles(starts),
-        "to_settled_ms": _quantiles(ends),
-    }
+        [row] = await connection.fetch(queries["latency"], list(sent), list(sent.values()))
+    for name in ("to_start_ms", "to_settled_ms"):
+        figures[name] = {"p50": round(row[name][0], 1), "p99": round(row[name][1], 1)}
+    return figures
 
 
 async def burst(bench: Bench, work: int) -> Figures:
     """Let all manifests be due in the same second."""
-    await bench.need_worker()
+    await bench.start_workers()
     due_at = (utc_now() + timedelta(seconds=5 + work / 500)).replace(microsecond=0)
     when = once(due_at.replace(tzinfo=None), tz="UTC")
     await bench.client.schedule_many(
@@ -144,15 +122,6 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 
-def _quantiles(seconds: list[float]) -> dict[str, float]:
-    """Compute the median and the 99th percentile in milliseconds."""
-    ordered = sorted(seconds)
-    return {
-        "p50": round(statistics.median(ordered) * 1000, 1),
-        "p99": round(ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)] * 1000, 1),
-    }
-
-
 @click.command()
 @click.argument("scenarios", nargs=-1, type=click.Choice(list(SCENARIOS)), metavar="[SCENARIO]...")
 @options.number("--work", click.IntRange(10, 1_000_000), "Work of each scenario.", usual=5000)
@@ -174,7 +143,8 @@ def bench(scenarios: tuple[str, ...], work: int, as_json: bool, **processes: int
         return await unless_stopped(_measure(chosen, work, processes), stop_on_signals())
 
     found = run(measure())
-    print_answer(found, lambda: _lines(found), as_json=as_json)
+    rows = [(name, *row) for name, figures in found.items() for row in _rows(figures)]
+    print_answer(found, lambda: table(("scenario", "figure", "value"), rows), as_json=as_json)
 
 
 async def _measure(
@@ -194,29 +164,11 @@ async def _measure(
     return found
 
 
-def _lines(found: dict[str, Figures]) -> list[str]:
-    """Make a table of figures, and one of costs."""
-    rows = [
-        (name, figure.replace("_", " "), _shown(value))
-        for name, figures in found.items()
-        for figure, value in figures.items()
-        if figure != "cost_each"
-    ]
-    costs: dict[str, dict[str, Any]] = {}
-    for name, figures in found.items():
-        if "cost_each" in figures:
-            counts = {kind.replace("_", " "): n for kind, n in figures["cost_each"].items()}
-            times = counts.pop("processor ms")
-            costs[name] = {f"{process}, CPU ms": ms for process, ms in times.items()} | counts
-    lines = table(("scenario", "figure", "value"), rows)
-    if costs:
-        kinds = dict.fromkeys(kind for cost in costs.values() for kind in cost)
-        cost_rows = [(kind, *(_shown(cost.get(kind)) for cost in costs.values())) for kind in kinds]
-        lines += ["", *table(("cost of each work", *costs), cost_rows)]
-    return lines
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {number:g}" for name, number in value.items())
-    return "" if value is None else f"{value:,}"
+def _rows(figures: Mapping[str, Any], *above: str) -> Iterator[tuple[str, str]]:
+    """Make a row of each figure, named by its path."""
+    for name, value in figures.items():
+        path = (*above, name.replace("_", " "))
+        if isinstance(value, dict):
+            yield from _rows(value, *path)
+        else:
+            yield " ".join(path), f"{value:,}"

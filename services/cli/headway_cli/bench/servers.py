@@ -15,14 +15,13 @@ from typing import Any
 import psutil
 from headway import Client
 from headway.client.client import RequestFailed
-from headway_clock import monotonic
+from headway_clock import monotonic, utc_now
 from headway_console.wiring import open_client
 from headway_embedded import NatsServer, PostgresServer, SupervisedProcess, free_port, last_lines
 from headway_postgres_kit import Database, Queries
 
-from headway_cli.bench.measured_app import FIRST_BODY_FILE
 from headway_cli.serve.running import PartEnded
-from headway_cli.serve.services import apply_migrations
+from headway_cli.serve.servers import apply_migrations
 
 queries = Queries("headway_cli", "sql/bench.sql")
 
@@ -44,7 +43,6 @@ class Bench:
         self._stack = stack
         self._slots = slots
         self._workers = workers
-        self._folder = folder
         self._log = folder / "services.log"
         monitor = f"127.0.0.1:{free_port()}"
         self._monitor_url = f"http://{monitor}/varz"
@@ -53,10 +51,8 @@ class Bench:
         )
         self._nats = NatsServer(folder, config_extra=f'http: "{monitor}"')
         self._services: dict[str, SupervisedProcess] = {}
-        # The CPU time of a process before it is counted, by its name and id.
-        self._processes: dict[tuple[str, int], float] = {}
-        # The file that a worker creates with its first body, by the worker's name.
-        self._first_bodies: dict[str, Path] = {}
+        # The id of a process, and its CPU time before it is counted.
+        self._processes: dict[str, tuple[int, float]] = {}
         self.nats_url = ""
         self.database: Database
         self.client: Client
@@ -67,8 +63,8 @@ class Bench:
             await server.start()
             self._stack.push_async_callback(server.stop)
         self.nats_url = self._nats.url
-        self._processes["postgresql", self._postgres.process_id] = 0.0
-        self._processes["nats", self._nats.process_id] = 0.0
+        self._processes["postgresql"] = (self._postgres.process_id, 0.0)
+        self._processes["nats"] = (self._nats.process_id, 0.0)
         self.database = await Database.connect(self._postgres.url, name="headway-bench")
         self._stack.push_async_callback(self.database.close)
         await apply_migrations(self.database)
@@ -83,24 +79,20 @@ class Bench:
         await self.until(self._scheduler_answers, "the scheduler", within=_SERVICE_SECONDS)
 
     async def start_workers(self) -> None:
-        """Start the workers without waiting; their CPU time counts from their first body."""
-        for _ in range(self._workers):
-            name = f"worker {len(self._first_bodies) + 1}"
-            file = self._first_bodies[name] = self._folder / f"{name} began"
-            # A folder may have been used before.
-            file.unlink(missing_ok=True)
-            settings = {FIRST_BODY_FILE: str(file)}
-            await self._start(name, "worker", "--slots", str(self._slots), **settings)
-
-    async def need_worker(self) -> None:
-        """Start workers unless one runs, and wait for their heartbeats."""
-        if not self._first_bodies:
-            await self.start_workers()
+        """Start workers unless they run; their CPU time counts from their first heartbeats."""
+        names = [f"worker {number + 1}" for number in range(self._workers)]
+        if names[0] in self._services:
+            return
+        began = utc_now()
+        for name in names:
+            await self._start(name, "worker", "--slots", str(self._slots))
 
         async def heard() -> bool:
-            return bool(await self.value(queries["workers"]) >= len(self._first_bodies))
+            return bool(await self.value(queries["workers"], began) >= self._workers)
 
-        await self.until(heard, "the first heartbeat of the workers", within=_SERVICE_SECONDS)
+        await self.until(heard, "the first heartbeats of the workers", within=_SERVICE_SECONDS)
+        for name in names:
+            self._count_from_now(name)
 
     async def value(self, query: str, *arguments: Any) -> Any:
         """Read one value from the database."""
@@ -118,9 +110,7 @@ class Bench:
                     raise self._failed(f"the {name} exited unexpectedly")
             if monotonic() > deadline:
                 raise self._failed(f"waited {within:.0f} s for {what}")
-            self._count_begun_workers()
             await asyncio.sleep(_POLL_SECONDS)
-        self._count_begun_workers()
 
     @asynccontextmanager
     async def measuring(self, figures: dict[str, Any], *, work: int) -> AsyncIterator[None]:
@@ -161,18 +151,12 @@ class Bench:
     def _processor_seconds(self) -> dict[str, float]:
         return {
             name: _processor_seconds(pid) - offset
-            for (name, pid), offset in self._processes.items()
+            for name, (pid, offset) in self._processes.items()
         }
-
-    def _count_begun_workers(self) -> None:
-        """Count the CPU time of workers from their first body, so that start-up is no cost."""
-        for name, file in self._first_bodies.items():
-            if (name, self._services[name].process_id) not in self._processes and file.exists():
-                self._count_from_now(name)
 
     def _count_from_now(self, name: str) -> None:
         pid = self._services[name].process_id
-        self._processes[name, pid] = _processor_seconds(pid)
+        self._processes[name] = (pid, _processor_seconds(pid))
 
     async def _scheduler_answers(self) -> bool:
         try:
@@ -184,7 +168,7 @@ class Bench:
     def _failed(self, what: str) -> PartEnded:
         return PartEnded(f"{what}; the last log lines of the services:\n{last_lines(self._log)}")
 
-    async def _start(self, name: str, *arguments: str, **settings: str) -> None:
+    async def _start(self, name: str, *arguments: str) -> None:
         # Without the user's settings: a benchmark measures the defaults.
         kept = {name: value for name, value in os.environ.items() if name[:8] != "HEADWAY_"}
         environment = {
@@ -195,7 +179,6 @@ class Bench:
             "HEADWAY_PROVISION": "auto",
             "HEADWAY_STREAM_MAX_BYTES": str(_STREAM_BYTES),
             "HEADWAY_MAX_ACTIVE": str(max(100, 2 * self._slots * self._workers)),
-            **settings,
         }
         words = [sys.executable, "-m", "headway_cli", *arguments]
         with self._log.open("ab") as log:

@@ -1,6 +1,5 @@
 """The command: gather, judge, print."""
 
-import asyncio
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -11,14 +10,13 @@ from headway_dispatcher.public import DispatcherSettings
 from headway_jetstream_kit import BrokerUnavailable
 from headway_postgres_kit import DatabaseUnavailable, SessionsShared
 from headway_service_kit.process import run
-from headway_service_kit.settings import InvalidSettings
 
 from headway_cli.doctor.findings import Area, Finding
 from headway_cli.doctor.nats import check_broker
 from headway_cli.doctor.postgresql import check_database
-from headway_cli.doctor.system import Job, check_console, check_local, read_system
+from headway_cli.doctor.system import check_console, check_local, check_system
 from headway_cli.serve import settings
-from headway_cli.serve.running import NothingRuns, Running, find_alive
+from headway_cli.serve.running import Running, find_running
 from headway_cli.serve.servers import reach_broker, reach_database
 from headway_cli.serve.session import ConsoleAddress, Session, command
 from headway_cli.terminal import options
@@ -33,7 +31,7 @@ _COLOURS = {"ok": "green", "warning": "yellow", "trouble": "red"}
 @options.database_option
 @options.nats_option
 def doctor(session: Session, database_url: str | None, nats_url: str | None) -> int:
-    """Check the set-up and print remedies.
+    """Check the installation and print remedies.
 
     It checks the console of HEADWAY_URL, the database of HEADWAY_DATABASE_URL and the broker of
     HEADWAY_NATS_URL as far as they are set, or the 'headway up' of this folder. It changes
@@ -44,49 +42,41 @@ def doctor(session: Session, database_url: str | None, nats_url: str | None) -> 
     known = {name: value or settings.get(name) or "" for name, value in given.items()}
     named = known["url"] or known["database_url"] or known["nats_url"]
     # An `up` is checked as a whole: its servers do not belong to a console that was named.
-    targets = Running(pid=0, **known) if named else find_alive(session.data)
-    if targets is None:
-        raise NothingRuns(
-            "there is nothing to check: set HEADWAY_URL, HEADWAY_DATABASE_URL or "
-            f"HEADWAY_NATS_URL, or start 'headway up' (none runs in {session.data})"
-        )
+    targets = Running(pid=0, **known) if named else find_running(session.data)
     with progressing("checking", quiet=session.as_json):
-        findings = [*check_local(session.data), *run(_check(targets))]
+        findings = [*check_local(), *run(_check(targets))]
     (print_json if session.as_json else _print)(findings)
     return IN_TROUBLE if any(finding.verdict == "trouble" for finding in findings) else 0
 
 
 async def _check(targets: Running) -> list[Finding]:
-    """Check the console, then both servers at the same time."""
-    jobs: list[Job] | None = None
+    """Check the console, the database with the system in it, and the broker."""
+    jobs: list[str] = []
     patience: Any = {"name": "headway-doctor", "wait": _REACH_SECONDS}
 
     async def by_console(url: str) -> Area:
-        nonlocal jobs
-        area, jobs = await check_console(ConsoleAddress(url=url, token=targets.token or None))
-        return area
+        return await check_console(ConsoleAddress(url=url, token=targets.token or None))
 
     async def by_database(url: str) -> Area:
         async with reach_database(url, **patience) as database:
             area = await check_database(database)
-            migrated = all(found.verdict == "ok" for found in area if found.check == "schema")
-            if jobs is None and migrated:
+            if any(found.check == "schema" and found.verdict == "ok" for found in area):
                 seconds = _dispatcher_settings(targets).orphan_timeout_seconds
-                area += await read_system(database, seconds)
+                system, served = await check_system(database, seconds)
+                jobs.extend(served)
+                area += system
             return area
 
     async def by_broker(url: str) -> Area:
         credentials = settings.get("nats_creds")
         async with reach_broker(url, credentials=credentials, **patience) as broker:
-            served = [job.name for job in jobs or () if job.workers]
-            return await check_broker(broker, _dispatcher_settings(targets), served)
+            return await check_broker(broker, _dispatcher_settings(targets), jobs)
 
-    console = await _guard("console", "HEADWAY_URL", targets.url, by_console)
-    database, broker = await asyncio.gather(
-        _guard("postgresql", "HEADWAY_DATABASE_URL", targets.database_url, by_database),
-        _guard("nats", "HEADWAY_NATS_URL", targets.nats_url, by_broker),
-    )
-    return [*console, *database, *broker]
+    return [
+        *await _guard("console", "HEADWAY_URL", targets.url, by_console),
+        *await _guard("postgresql", "HEADWAY_DATABASE_URL", targets.database_url, by_database),
+        *await _guard("nats", "HEADWAY_NATS_URL", targets.nats_url, by_broker),
+    ]
 
 
 async def _guard(
@@ -105,8 +95,6 @@ async def _guard(
         area.trouble("reach", str(error), remedy)
     except SessionsShared as error:
         area.trouble("sessions", error.found, error.remedy)
-    except InvalidSettings as error:
-        area.trouble("settings", str(error).replace("\n", "; "), "correct the settings")
     except Exception as error:  # noqa: BLE001 - a failed check must not hide the others
         text = f"the check itself failed: {type(error).__name__}: {error}"
         area.trouble("check", text, "remove its cause, or run it with --debug")

@@ -1,6 +1,5 @@
 """Findings: the results of checks."""
 
-from datetime import datetime
 from functools import partialmethod
 from typing import Literal
 
@@ -39,14 +38,3 @@ class Area(list[Finding]):
         """Add that a check passed, if it has no finding yet."""
         if all(finding.check != check for finding in self):
             self.ok(check, found)
-
-    def clock(self, theirs: datetime, ours: datetime, why: str) -> None:
-        """Compare another clock with that of this machine; `why` says why it matters."""
-        seconds = (theirs - ours).total_seconds()
-        if abs(seconds) < 2:
-            self.ok("clock", f"it agrees with this machine's ({seconds:+.2f} s)")
-            return
-        relation = "ahead of" if seconds > 0 else "behind"
-        found = f"it is {abs(seconds):.0f} s {relation} this machine's"
-        verdict: Verdict = "warning" if abs(seconds) < 30 else "trouble"
-        self.add(verdict, "clock", found, f"synchronize both by NTP: {why}")

@@ -1,16 +1,15 @@
 """Checks of PostgreSQL: version, disk, schemas, roles, partitions, transactions, safety."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import date, datetime, timedelta
 from typing import Any
 
 from headway_clock import utc_now
 from headway_dispatcher.public import retention
 from headway_postgres_kit import Database, DatabaseUnavailable, Queries, SchemaMismatch
-from headway_scheduler.public import enqueue_role_is_missing
 
 from headway_cli.doctor.findings import Area
-from headway_cli.serve.services import MIGRATIONS
+from headway_cli.serve.servers import check_migrations
 
 queries = Queries("headway_cli", "sql/doctor.sql")
 
@@ -18,87 +17,75 @@ _LONG = timedelta(minutes=1)
 _FEW = 5
 # Events of a day without a partition go to the default partition, so tomorrow must have one.
 _DAYS_AHEAD = 1
-_TESTED, _OLDEST = 18, 14
+_OLDEST = 14
+_CLOCK_SECONDS = 2.0
 _CROWDED = 0.8
-_OLD_TRANSACTIONS = 1_000_000_000
+# Settings that must be on, with the consequence otherwise.
+_SAFETY = {
+    "fsync": "a crash of the server can damage the data",
+    "synchronous_commit": "a crash of the server loses the latest commits",
+    "autovacuum": "tables grow",
+}
 
 
 async def check_database(database: Database) -> Area:
     """Check the database; its disk is tested with a temporary file."""
-    area, where, mismatched = Area("postgresql"), database.where, set[str]()
+    area = Area("postgresql")
     async with database.acquire() as connection:
-        before = utc_now()
         [server] = await connection.fetch(queries["server"])
-        ours = before + (utc_now() - before) / 2
-    judge_server(area, server, where=where, ours=ours)
+        judge_server(area, server, where=database.where, ours=utc_now())
+        judge_transactions(area, await connection.fetch(queries["transactions"], _LONG, _FEW))
     try:
         async with database.transaction() as connection:
             await connection.execute(queries["write_temporary_file"])
     except DatabaseUnavailable as error:
         remedy = "free space on its disk; if it has stopped, start it"
         area.trouble("disk", f"PostgreSQL cannot write 20 MB: {error}", remedy)
-    for migrations in MIGRATIONS:
-        try:
-            await migrations.check(database)
-        except SchemaMismatch as error:
-            mismatched.add(migrations.schema)
-            text, _, remedy = str(error).rpartition(": ")
-            area.trouble("schema", text, remedy)
-        else:
-            area.ok("schema", f"{migrations.schema} has the version of this program")
+    try:
+        await check_migrations(database)
+    except SchemaMismatch as error:
+        text, _, remedy = str(error).rpartition(": ")
+        area.trouble("schema", text, remedy)
+        return area
+    area.ok("schema", "it has the version of this program")
     async with database.acquire() as connection:
-        rows = await connection.fetch(queries["writable"])
-        judge_reading(area, server["reads"], [row["name"] for row in rows])
-        judge_transactions(area, await connection.fetch(queries["transactions"], _LONG, _FEW))
-        if "dispatcher" not in mismatched:
-            days = await connection.fetch(retention["missing_days"], server["now"], _DAYS_AHEAD)
-            unreached = await connection.fetch(queries["consumers"], _LONG, _FEW)
-            judge_dispatching(area, [row["day"] for row in days], unreached)
-    if "scheduler" not in mismatched and await enqueue_role_is_missing(database):
-        remedy = "run 'headway migrate': it prints the statements for a user who may create roles"
-        area.warning("enqueuing", "no role headway_enqueue may enqueue by SQL", remedy)
+        days = await connection.fetch(retention["missing_days"], server["now"], _DAYS_AHEAD)
+        unreached = await connection.fetch(queries["consumers"], _LONG, _FEW)
+    judge_dispatching(area, [row["day"] for row in days], unreached)
     return area
 
 
 def judge_server(area: Area, server: Any, *, where: str, ours: datetime) -> None:
-    """Judge the version, the clock and the settings of the server; `ours` is our own time."""
-    major, name = server["version"] // 10_000, f"PostgreSQL {server['version_text']}"
+    """Judge version, clock, settings and roles of the server; `ours` is our own time."""
+    name = f"PostgreSQL {server['version']}"
     if server["standby"]:
         text = f"{where} is a standby, which accepts no changes"
         area.trouble("version", text, "let HEADWAY_DATABASE_URL name the primary")
-    elif major < _OLDEST:
-        remedy = f"upgrade it: Headway needs {_OLDEST}, and is tested on {_TESTED}"
-        area.trouble("version", name, remedy)
-    elif major < _TESTED:
-        area.warning("version", name, f"Headway is tested on {_TESTED}: plan an upgrade")
+    elif int(server["version"].partition(".")[0]) < _OLDEST:
+        area.trouble("version", name, f"upgrade it: Headway needs {_OLDEST}")
     area.otherwise_ok("version", f"{name} at {where}")
-    area.clock(server["now"], ours, "schedules use the database's clock")
-    for name in ("fsync", "synchronous_commit"):
-        if server[name] == "off":
-            text = f"{name} is off: a crash of the server loses the latest commits"
-            area.warning("safety", text, f"set {name} = on")
-    if server["autovacuum"] == "off":
-        area.trouble("safety", "autovacuum is off: tables grow", "set autovacuum = on")
-    if server["transaction_age"] > _OLD_TRANSACTIONS:
-        text = f"the oldest transaction id is {server['transaction_age']:,} transactions old"
-        remedy = "see what keeps autovacuum from freezing it: a transaction, a slot, a standby"
-        area.warning("safety", text, remedy)
+    ahead = (server["now"] - ours).total_seconds()
+    if abs(ahead) > _CLOCK_SECONDS:
+        text = f"it is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} this machine's"
+        remedy = "synchronize both by NTP: schedules use the database's clock"
+        area.warning("clock", text, remedy)
+    area.otherwise_ok("clock", f"it agrees with this machine's ({ahead:+.2f} s)")
+    for setting, consequence in _SAFETY.items():
+        if server[setting] == "off":
+            text = f"{setting} is off: {consequence}"
+            area.warning("safety", text, f"set {setting} = on")
     if server["connections"] > _CROWDED * server["most_connections"]:
         text = f"{server['connections']} of {server['most_connections']} are in use"
         remedy = "raise max_connections, or lower HEADWAY_DATABASE_CONNECTIONS of the services"
         area.warning("connections", text, remedy)
-
-
-def judge_reading(area: Area, reads: bool | None, writable: list[str]) -> None:
-    """Judge the role of the console: whether we are a member, and the tables that it can change."""
-    tables = ", ".join(writable)
-    if reads is None:
+    tables = ", ".join(server["writable"])
+    if server["reads"] is None:
         remedy = (
             "a user who may create roles must run: CREATE ROLE headway_reader NOLOGIN; SELECT "
             "dispatcher.grant_reading('headway_reader'), scheduler.grant_reading('headway_reader');"
         )
         area.trouble("reading", "the console's role headway_reader does not exist", remedy)
-    elif not reads:
+    elif not server["reads"]:
         remedy = "the console's user must be one: GRANT headway_reader TO <its user>;"
         area.warning("reading", "this user is not a member of headway_reader", remedy)
     elif tables:
@@ -125,11 +112,11 @@ def judge_dispatching(area: Area, missing_days: list[date], unreached: Iterable[
             area.trouble("consumers", text, remedy)
 
 
-def judge_transactions(area: Area, transactions: Sequence[Any]) -> None:
+def judge_transactions(area: Area, transactions: Iterable[Any]) -> None:
     """Judge transactions that are open for long."""
     for row in transactions:
         client = f"{row['name'] or 'a client'} (pid {row['pid']})"
         text = f"{client} has one open for {row['seconds']:.0f} s ({row['state']})"
-        remedy = f"end what it does, or SELECT pg_terminate_backend({row['pid']})"
+        remedy = f"end its transaction, or SELECT pg_terminate_backend({row['pid']})"
         area.warning("transactions", f"{text}, which prevents vacuuming", remedy)
     area.otherwise_ok("transactions", "none is open for more than a minute")

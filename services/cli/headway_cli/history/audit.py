@@ -11,7 +11,7 @@ from headway_cli.terminal.output import json_text
 
 
 @command()
-@click.option("--actor", help="Only changes by this person.")
+@click.option("--actor", help="Only changes by this actor.")
 @click.option("--target", help="Only changes of this manifest, group, work or dead letter.")
 @options.repeated(
     "--action", "action", "ACTION", "Only these, such as 'manifest.*'; may be repeated."
@@ -23,7 +23,7 @@ from headway_cli.terminal.output import json_text
 def audit(
     session: Session, people: bool, until: datetime | None, most: int, **filters: Any
 ) -> None:
-    """Show who changed what, the newest first."""
+    """List changes with their actors, the newest first."""
     query = {**filters, "people": people or None, "before": until}
     session.print_items(
         session.read_list("/audit", query, most=most + 1),

@@ -21,7 +21,6 @@ from headway_postgres_kit.database import describe_url
 from msgspec import Struct
 
 from headway_cli.serve import settings
-from headway_cli.serve.names import complete_manifests
 from headway_cli.serve.servers import Tables, reading_tables
 from headway_cli.serve.session import Session, command, read_manifest_time
 from headway_cli.terminal import options
@@ -104,7 +103,8 @@ def _lines(rebuilt: Rebuilt) -> Iterator[str]:
         yield from (f"{table}: {counted(number, 'row')} {verb}" for table, number in rows.items())
     if rebuilt.leases_made:
         yield f"lease: {counted(rebuilt.leases_made, 'row')} added for runs without one"
-    yield f"{counted(rebuilt.works, 'work')} rebuilt from {counted(rebuilt.events, 'event')}"
+    works = counted(rebuilt.works, "piece of work")
+    yield f"{works} rebuilt from {counted(rebuilt.events, 'event')}"
 
 
 class _Retention(Struct, frozen=True, kw_only=True):
@@ -114,7 +114,7 @@ class _Retention(Struct, frozen=True, kw_only=True):
 
 
 @command()
-@click.argument("manifest_id", metavar="[ID]", required=False, shell_complete=complete_manifests)
+@click.argument("manifest_id", metavar="[ID]", required=False)
 @options.text("--since", "TIME", "Check fire times since then, by default in the manifest's zone.")
 @options.choice("--only", ("ledger", "tables"), "Only the fire times, or only the tables.")
 @options.database_option
@@ -178,7 +178,7 @@ def _verified_lines(ledger: LedgerAnswer | None, verified: Verified | None) -> I
         yield from map(_difference, verified.differences)
         result = counted(verified.differing, "difference") if verified.differing else "the same"
         yield (
-            f"{counted(verified.works, 'work')}, {counted(verified.runs, 'run')} and "
+            f"{counted(verified.works, 'piece of work')}, {counted(verified.runs, 'run')} and "
             f"{counted(verified.dead_letters, 'dead letter')} compared with "
             f"{counted(verified.events, 'event')}: {result}"
         )

@@ -1,6 +1,5 @@
 """`headway plan` and `headway apply`: apply definitions to a running scheduler."""
 
-import os
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -13,7 +12,6 @@ from msgspec.structs import replace
 
 from headway_cli.serve import settings
 from headway_cli.serve.find_app import load_app
-from headway_cli.serve.services import PRUNE
 from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
 from headway_cli.terminal.output import confirm, counted, listed, progressing
@@ -30,14 +28,11 @@ class _Deployment(Struct, frozen=True, kw_only=True):
 
 
 _definition_options = options.together(
-    click.argument("app", required=False, envvar="HEADWAY_APP"),
-    click.option("-f", "--file", "file", metavar="FILE", help="A YAML file with the definitions."),
+    click.argument("app", envvar="HEADWAY_APP"),
     options.choice(
-        "--prune", PRUNE, "Handling of undeclared manifests; by default the scheduler's."
+        "--prune", options.PRUNE, "Handling of undeclared manifests; by default the scheduler's."
     ),
-    options.flag(
-        "--take-over", "Also if code declares the application, which then no longer does."
-    ),
+    options.flag("--take-over", "Take the application over from the code that declares it."),
 )
 
 
@@ -46,12 +41,12 @@ _definition_options = options.together(
 @options.number(
     "--days", click.IntRange(0, 3660), "How far ahead fire times are compared.", usual=7
 )
-def plan(session: Session, app: str | None, file: str | None, **terms: Any) -> None:
-    """Show what 'apply' would change, and which fire times.
+def plan(session: Session, app: str, **terms: Any) -> None:
+    """Show changes of manifests and fire times before 'apply'.
 
     APP is your file.py, module or module:name, or a YAML file.
     """
-    definitions = _definitions(app, file)
+    definitions = _definitions(app)
     size = counted(len(definitions.manifests), "manifest")
     with progressing(f"planning {size}", quiet=session.as_json):
         answer = session.ask(lambda client: client.plan(definitions, **terms))
@@ -63,14 +58,14 @@ def plan(session: Session, app: str | None, file: str | None, **terms: Any) -> N
 @command()
 @_definition_options
 @options.yes_option
-def apply(session: Session, app: str | None, file: str | None, yes: bool, **terms: Any) -> None:
+def apply(session: Session, app: str, yes: bool, **terms: Any) -> None:
     """Apply definitions to a running scheduler, all or none.
 
     APP is your file.py, module or module:name, or a YAML file. Asks for confirmation before it
     deletes manifests that the definitions no longer contain. An application that code declares at
     every start is refused, unless an admin takes it over.
     """
-    definitions = _definitions(app, file)
+    definitions = _definitions(app)
 
     def describe() -> str | None:
         planned = session.ask(lambda client: client.plan(definitions, days=0, **terms))
@@ -90,13 +85,8 @@ def apply(session: Session, app: str | None, file: str | None, yes: bool, **term
     _warn(session, answer)
 
 
-def _definitions(app: str | None, file: str | None) -> Definitions:
-    if file is not None and app is not None and app != os.environ.get("HEADWAY_APP"):
-        raise click.UsageError(f"give either an app ({app}) or a file ({file}), not both")
-    target = file or app
-    if target is None:
-        raise click.UsageError("nothing to apply: give an APP, or a YAML file with -f")
-    definitions = load_app(target).definitions(settings.read_defaults())
+def _definitions(app: str) -> Definitions:
+    definitions = load_app(app).definitions(settings.read_defaults())
     # As at a start of the scheduler, so that the plan compares the same generation.
     generation = settings.read(_Deployment, {}).generation
     return definitions if generation is None else replace(definitions, generation=generation)
@@ -135,7 +125,7 @@ def fire_lines(answer: ApplyAnswer, days: int) -> Iterator[str]:
         )
     if left is not None and left.not_compared:
         many = "manifest was" if left.not_compared == 1 else "manifests were"
-        yield f"  {left.not_compared:,} {many} not compared: too many times; ask for fewer --days"
+        yield f"  {left.not_compared:,} {many} not compared: too many times; use fewer --days"
 
 
 def _fire_change(change: FireChange) -> Iterator[str]:

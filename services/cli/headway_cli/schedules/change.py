@@ -21,34 +21,23 @@ from headway_cli.terminal.times import age_text
 _LISTED = 20
 
 
-@command()
-@names.choosing
-@options.yes_option
-def enable(session: Session, manifest_ids: tuple[str, ...], yes: bool, **chosen: Any) -> None:
-    """Enable manifests.
+def _switch(action: Literal["enable", "disable"]) -> click.Command:
+    """Make the command that enables or disables manifests."""
+
+    @names.choosing
+    @options.yes_option
+    def switch(session: Session, manifest_ids: tuple[str, ...], yes: bool, **chosen: Any) -> None:
+        names.check_choice(manifest_ids, **chosen)
+        if manifest_ids:
+            _change_each(session, manifest_ids, getattr(Client, action))
+        else:
+            change_many(session, action, chosen, yes=yes)
+
+    switch.__doc__ = f"""{action.capitalize()} manifests.
 
     With --group, --label or --all it shows the number of manifests and asks for confirmation.
     """
-    names.check_choice(manifest_ids, **chosen)
-    if manifest_ids:
-        _change_each(session, manifest_ids, Client.enable)
-    else:
-        change_many(session, "enable", chosen, yes=yes)
-
-
-@command()
-@names.choosing
-@options.yes_option
-def disable(session: Session, manifest_ids: tuple[str, ...], yes: bool, **chosen: Any) -> None:
-    """Disable manifests.
-
-    With --group, --label or --all it shows the number of manifests and asks for confirmation.
-    """
-    names.check_choice(manifest_ids, **chosen)
-    if manifest_ids:
-        _change_each(session, manifest_ids, Client.disable)
-    else:
-        change_many(session, "disable", chosen, yes=yes)
+    return command(action)(switch)
 
 
 def change_many(
@@ -107,8 +96,11 @@ def _change_each(session: Session, manifest_ids: tuple[str, ...], act: Any) -> N
         raise Conflict("\n".join(refused))
 
 
+enable, disable = _switch("enable"), _switch("disable")
+
+
 @command()
-@names.several("manifest_ids", "ID...", names.complete_manifests)
+@click.argument("manifest_ids", metavar="ID...", nargs=-1, required=True)
 @options.yes_option
 def delete(session: Session, manifest_ids: tuple[str, ...], yes: bool) -> None:
     """Delete manifests that no code declares.
@@ -148,7 +140,7 @@ def _give_back_option(*fields: str) -> options.Decorator:
 @click.option("--attempts", type=click.IntRange(1), help="Attempts of its work.")
 @options.seconds_option("--interval", "interval", "Wait before the second attempt.")
 @options.seconds_option(
-    "--jitter", "jitter", "Largest random delay of a fire.", type=click.FloatRange(0, 86_400)
+    "--jitter", "jitter", "Maximum random delay of a fire.", type=click.FloatRange(0, 86_400)
 )
 @_give_back_option("enabled", "attempts", "interval", "jitter", "retry")
 def change(session: Session, manifest_id: str, **changes: Any) -> None:
@@ -184,7 +176,7 @@ _limit_options = options.together(
 
 
 @command()
-@click.argument("name", metavar="NAME", shell_complete=names.complete_groups)
+@click.argument("name", metavar="NAME")
 @_limit_options
 @click.option("--priority", type=options.PRIORITY, help="Rank among groups, from 0 to 31.")
 @click.option("--enable/--disable", "enabled", default=None, help="Whether its manifests may run.")
@@ -195,7 +187,7 @@ def group(session: Session, name: str, **changes: Any) -> None:
 
 
 @command()
-@click.argument("name", metavar="NAME", shell_complete=names.complete_jobs)
+@click.argument("name", metavar="NAME")
 @_limit_options
 @_give_back_option("max-active", "rate")
 def job(session: Session, name: str, **changes: Any) -> None:
@@ -222,14 +214,14 @@ def _change(
     session.print_text(session.ask(lambda client: act(client, name, give_back=fields, **stated)))
 
 
-_name_argument = click.argument("name", metavar="NAME", shell_complete=names.complete_apps)
+_name_argument = click.argument("name", metavar="NAME")
 
 
 @click.group(invoke_without_command=True)
 @asking
 @click.pass_context
 def apps(context: click.Context, session: Session) -> None:
-    """List applications; rename, retire or give back one.
+    """List, rename, retire or give back applications.
 
     The source of an application is code, which declares it at every start, or applied files.
     """
@@ -247,7 +239,7 @@ def apps(context: click.Context, session: Session) -> None:
 
 
 @command("rename", of=apps)
-@click.argument("old", metavar="OLD", shell_complete=names.complete_apps)
+@click.argument("old", metavar="OLD")
 @click.argument("new", metavar="NEW")
 def _rename_command(session: Session, old: str, new: str) -> None:
     """Rename OLD to NEW; manifests, jobs and history are kept.
@@ -283,5 +275,5 @@ def _retire_command(session: Session, name: str, yes: bool) -> None:
 @command("give-back", of=apps)
 @_name_argument
 def _give_back_command(session: Session, name: str) -> None:
-    """Let code declare an application again that files took over."""
+    """Let code declare an application again after files took it over."""
     session.print_text(session.ask(lambda client: client.give_back_app(name)))

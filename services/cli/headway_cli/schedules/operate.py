@@ -47,8 +47,8 @@ def trigger(
 ) -> int:
     """Run manifests now, in addition to their schedules.
 
-    With --from it queues each occurrence of a past range once, after it showed their number and
-    asked for confirmation. Times without an offset are in the manifest's zone.
+    With --from it shows the number of occurrences in a past range, asks for confirmation, and
+    queues each once. Times without an offset are in the manifest's zone.
 
     With --wait it prints the outcome of the run; with --json as well, the work in full. For
     several manifests it shows their number and asks for confirmation.
@@ -140,7 +140,7 @@ def pause(
 
 @command()
 @choosing
-@options.flag("--dry-run", "Only show what would fire.")
+@options.flag("--dry-run", "Only show the fires that would follow.")
 @options.yes_option
 def resume(
     session: Session, manifest_ids: tuple[str, ...], dry_run: bool, yes: bool, **chosen: Any

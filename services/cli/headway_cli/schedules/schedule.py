@@ -33,29 +33,25 @@ def _read_values(
 ) -> dict[str, Any]:
     values = {}
     for key, text in options.read_pairs(context, parameter, texts).items():
-        problems: list[str] = []
         try:
-            node = nodes.parse(text, lambda _, problem: problems.append(problem))  # noqa: B023
-            values[key] = nodes.plain(node)
+            values[key] = nodes.plain(nodes.parse(text))
         except nodes.Unreadable as error:
-            problems.append(error.reason)
-        if problems:
-            raise click.BadParameter(f"{key}: {problems[0]}", context, parameter)
+            raise click.BadParameter(f"{key}: {error.reason}", context, parameter) from error
     return values
 
 
 _manifest_options = options.together(
-    names.named("--job", "NAME", "Job to run.", names.complete_jobs),
+    options.text("--job", "NAME", "Job to run."),
     options.text("--cron", "EXPR", "Cadence: a cron expression, or @daily."),
     options.text("--daily", "HH:MM", "Cadence: once a day."),
     click.option("--every", metavar="STEP", callback=_read_step, help="Cadence: 30s, 5m, 2h."),
     click.option("--once", metavar="TIME", help="Cadence: once, at '2027-06-01 09:00'."),
     click.option("--manual", is_flag=True, default=None, help="Runs only when triggered."),
-    names.named("--depends-on", "ID", "After each of its successes.", names.complete_manifests),
+    options.text("--depends-on", "ID", "After each of its successes."),
     click.option("--dormant/--not-dormant", default=None, help="Only if its parent activates it."),
     click.option("--tz", metavar="ZONE", help="Time zone of its times."),
     click.option("--input", "input_text", metavar="JSON", help="Input of its work."),
-    names.named("--group", "NAME", "Its group.", names.complete_groups),
+    options.text("--group", "NAME", "Its group."),
     options.priority_option,
     options.seconds_option("--timeout", "timeout", "Time limit of a run.", type=float),
     click.option("--enabled/--disabled", default=None, help="Whether it fires."),

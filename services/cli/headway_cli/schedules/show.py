@@ -13,7 +13,7 @@ from headway_contract.work_queue import ExplainWorkAnswer
 from headway_decisions.capacity.rates import rate_in_words
 from headway_errors import NotFound
 
-from headway_cli.serve.names import complete_manifests, manifest_argument, several
+from headway_cli.serve.names import manifest_argument
 from headway_cli.serve.session import Session, command, read_manifest_time
 from headway_cli.terminal import options
 from headway_cli.terminal.output import counted, counts_text, fields, window_table
@@ -106,7 +106,7 @@ def preview(session: Session, manifest_id: str, most: int, after: str | None) ->
 
 
 @command()
-@several("named", "ID | work ID", complete_manifests)
+@click.argument("named", metavar="ID | work ID", nargs=-1, required=True)
 @click.option("--at", metavar="TIME", help=f"The time to explain. {_TIME_HELP}")
 def explain(session: Session, named: tuple[str, ...], at: str | None) -> None:
     """Explain why a manifest ran or did not, or why work waits.

@@ -7,12 +7,11 @@ from headway.define.defaults import DefinitionSettings
 from headway_console.public import ConsoleSettings
 from headway_dispatcher.public import DispatcherSettings
 from headway_scheduler.public import SchedulerSettings
-from headway_service_kit.settings import SECRET, InvalidSettings, ServiceSettings
+from headway_service_kit.settings import SECRET, ServiceSettings
 from headway_service_kit.settings_text import Effective, look
 from msgspec import Meta, Struct
-from msgspec.structs import replace
 
-from headway_cli.serve.settings import check
+from headway_cli.serve.settings import CHECKS
 from headway_cli.serve.worker import WorkerProgramSettings
 
 T = TypeVar("T")
@@ -28,7 +27,7 @@ class CommandSettings(Struct, frozen=True, kw_only=True):
             "scheduler declares it, workers run its jobs."
         ),
     ] = None
-    url: Annotated[str | None, Meta(description="URL of the console that commands ask.")] = None
+    url: Annotated[str | None, Meta(description="URL of the console that commands call.")] = None
     token: Annotated[
         str | None,
         Meta(description="Token for that console; see `headway token new`.", extra=SECRET),
@@ -62,16 +61,7 @@ SECTIONS = (
 
 def settings_of(section: Section) -> list[Effective]:
     """Return the settings of a section that are in effect here, with the problem of each."""
-    problems = {}
-    try:
-        check([section.struct], {}, os.environ)
-    except InvalidSettings as error:
-        lines = (line.partition(": ") for line in str(error).splitlines())
-        problems = {variable: problem for variable, _, problem in lines}
-    return [
-        replace(setting, problem=setting.problem or problems.get(setting.variable))
-        for setting in of_section(section, look(section.struct, os.environ))
-    ]
+    return of_section(section, look(section.struct, os.environ, CHECKS))
 
 
 def is_wrong(setting: Effective) -> bool:

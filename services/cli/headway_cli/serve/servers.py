@@ -1,49 +1,37 @@
-"""Connections to servers that may still be starting, and to the database of an `up`."""
+"""Connections to servers that may still be starting; the schemas of the database."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from headway_clock import monotonic
+from headway_dispatcher.public import MIGRATIONS as DISPATCHER_MIGRATIONS
 from headway_embedded import run_servers
 from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database, DatabaseUnavailable
-from headway_service_kit.process import run
+from headway_scheduler.public import MIGRATIONS as SCHEDULER_MIGRATIONS
+from headway_service_kit.process import keep_trying, run
 from headway_service_kit.settings import DatabaseUrl
-from headway_tracing.log import get_logger
 from msgspec import Struct
 
 from headway_cli.serve import settings
 from headway_cli.serve.running import NothingRuns, display, find_alive
 from headway_cli.terminal import options
 
-log = get_logger(__name__)
-
 Result = TypeVar("Result")
 
-_LONGEST_PAUSE = 2.0
-_CLEAN_UP_SECONDS = 12.0
-
-
-class Stopped(Exception):
-    """A signal came before the command had started."""
+MIGRATIONS = (SCHEDULER_MIGRATIONS, DISPATCHER_MIGRATIONS)
 
 
 @asynccontextmanager
 async def reach_database(url: str, *, name: str, wait: float) -> AsyncIterator[Database]:
     """Connect to PostgreSQL while the body runs; tries for `wait` seconds."""
-    deadline, pause, database = monotonic() + wait, 0.2, None
-    while database is None:
-        try:
-            database = await Database.connect(url, name=name)
-        except DatabaseUnavailable as error:
-            if monotonic() + pause > deadline:
-                raise
-            log.warning("PostgreSQL not reachable; trying again", error=error)
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+    database = await keep_trying(
+        lambda: Database.connect(url, name=name),
+        what="PostgreSQL is not reachable",
+        faults=(DatabaseUnavailable,),
+        within=wait,
+    )
     try:
         yield database
     finally:
@@ -63,23 +51,15 @@ async def reach_broker(
         await broker.close()
 
 
-async def unless_stopped(work: Coroutine[Any, Any, Result], stop: asyncio.Event) -> Result:
-    """Return the result of the work; on a signal cancel it and raise `Stopped`."""
-    task, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        stopping.cancel()
-    if task.done():
-        return task.result()
-    while not task.done():
-        # Up to Python 3.11 `asyncio.wait_for` can swallow a cancellation, so it is repeated; but
-        # not at once, because a second one would interrupt the clean-up after the first.
-        task.cancel()
-        await asyncio.wait({task}, timeout=_CLEAN_UP_SECONDS)
-    if task.cancelled() or task.exception() is not None:
-        raise Stopped
-    return task.result()
+async def apply_migrations(database: Database) -> list[str]:
+    """Apply the missing migrations of both schemas; returns their titles."""
+    return [step for migrations in MIGRATIONS for step in await migrations.apply(database)]
+
+
+async def check_migrations(database: Database) -> None:
+    """Raise `SchemaMismatch` unless both schemas have the version of this program."""
+    for migrations in MIGRATIONS:
+        await migrations.check(database)
 
 
 class DatabaseSettings(Struct, frozen=True, kw_only=True):

@@ -1,35 +1,31 @@
 """Commands that run a service, or prepare PostgreSQL and NATS for services."""
 
-import asyncio
 import os
-import threading
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Coroutine
 from typing import Any
 
 import click
 from headway.define.defaults import DefinitionSettings
-from headway_clock import monotonic
 from headway_console.public import ConsoleSettings
-from headway_dispatcher.public import MIGRATIONS as DISPATCHER_MIGRATIONS
 from headway_dispatcher.public import DispatcherSettings, provision_by
 from headway_dispatcher.wiring import start_dispatcher
-from headway_postgres_kit import Database, SchemaMismatch
-from headway_scheduler.public import MIGRATIONS as SCHEDULER_MIGRATIONS
+from headway_postgres_kit import SchemaMismatch
 from headway_scheduler.public import SchedulerSettings, enqueue_role_is_missing
 from headway_scheduler.wiring import start_scheduler
-from headway_service_kit.process import run, stop_on_signals
+from headway_service_kit.process import keep_trying, run, stop_on_signals
 from headway_service_kit.service import Service
-from headway_service_kit.telemetry import start_exporting
 
 from headway_cli.serve import settings
 from headway_cli.serve.find_app import load_app
-from headway_cli.serve.servers import DatabaseSettings, reach_broker, reach_database, unless_stopped
+from headway_cli.serve.lifetime import exporting, unless_stopped
+from headway_cli.serve.servers import (
+    DatabaseSettings,
+    apply_migrations,
+    check_migrations,
+    reach_broker,
+    reach_database,
+)
 from headway_cli.terminal import options
-
-MIGRATIONS = (SCHEDULER_MIGRATIONS, DISPATCHER_MIGRATIONS)
-_EXPORT_SECONDS = 2.0
-_POLL_SECONDS = 1.0
 
 _ROLE_IS_MISSING = """\
 note: there is no role headway_enqueue, and this user may not create it. If applications enqueue
@@ -38,8 +34,7 @@ work in their own transactions, a user with that right must run:
   GRANT USAGE ON SCHEMA headway TO headway_enqueue;
   GRANT EXECUTE ON FUNCTION headway.enqueue TO headway_enqueue;"""
 
-PRUNE = ("delete", "disable", "keep")
-_PRUNE, _TICK, _PROVISION = map(click.Choice, (PRUNE, ("on", "off"), ("auto", "manual")))
+_PRUNE, _TICK, _PROVISION = map(click.Choice, (options.PRUNE, ("on", "off"), ("auto", "manual")))
 _COUNT = {"type": click.IntRange(1), "metavar": "N"}
 
 
@@ -122,10 +117,15 @@ def migrate(wait: float, check: bool, **flags: Any) -> None:
     url = settings.read(DatabaseSettings, flags).database_url
 
     async def apply() -> None:
-        deadline, applied = monotonic() + wait, []
         async with reach_database(url, name="headway-migrate", wait=wait) as database:
+            applied: list[str] = []
             if check:
-                await _until_migrated(database, deadline)
+                await keep_trying(
+                    lambda: check_migrations(database),
+                    what="the schemas are not up to date",
+                    faults=(SchemaMismatch,),
+                    within=wait,
+                )
             else:
                 applied = await apply_migrations(database)
             for step in applied:
@@ -141,7 +141,7 @@ def migrate(wait: float, check: bool, **flags: Any) -> None:
 @click.command()
 @options.nats_option
 @options.setting("--replicas", "stream_replicas", "Copies of each stream.", **_COUNT)
-@options.setting("--max-bytes", "stream_max_bytes", "Largest stream.", **_COUNT)
+@options.setting("--max-bytes", "stream_max_bytes", "Maximum size of a stream.", **_COUNT)
 @options.wait_option
 @options.debug_option
 def provision(wait: float, **flags: Any) -> None:
@@ -160,38 +160,6 @@ def provision(wait: float, **flags: Any) -> None:
         click.echo(f"made {', '.join(changed)}" if changed else "everything is in place")
 
     run(apply())
-
-
-async def apply_migrations(database: Database) -> list[str]:
-    """Apply the missing migrations of both schemas; returns their titles."""
-    return [step for migrations in MIGRATIONS for step in await migrations.apply(database)]
-
-
-async def _until_migrated(database: Database, deadline: float) -> None:
-    """Wait until both schemas have the version of this program; raises at the deadline."""
-    for migrations in MIGRATIONS:
-        while True:
-            try:
-                await migrations.check(database)
-                break
-            except SchemaMismatch:
-                if monotonic() + _POLL_SECONDS > deadline:
-                    raise
-            await asyncio.sleep(_POLL_SECONDS)
-
-
-@contextmanager
-def exporting(service: str) -> Iterator[None]:
-    """Export spans while the body runs, if an endpoint is configured."""
-    provider = start_exporting(service, os.environ)
-    try:
-        yield
-    finally:
-        if provider is not None:
-            # In a thread: a collector that does not answer must not delay the exit.
-            closing = threading.Thread(target=provider.shutdown, daemon=True)
-            closing.start()
-            closing.join(_EXPORT_SECONDS)
 
 
 def _serve(name: str, start: Coroutine[Any, Any, Service]) -> None:

@@ -43,7 +43,7 @@ class ConsoleAddress(Struct, frozen=True, kw_only=True):
 
 
 class Session(Struct, frozen=True, kw_only=True):
-    """The options that every asking command has."""
+    """The options of every command that asks a console."""
 
     data: Path
     url: str | None
@@ -108,13 +108,13 @@ class Session(Struct, frozen=True, kw_only=True):
                 click.echo(f"there are more: use -n, or narrow the filters (shown: {most})")
 
 
-_url_help = "URL of the console to ask, with the token of HEADWAY_TOKEN."
+_url_help = "URL of the console; HEADWAY_TOKEN is the token."
 asking = options.collected(
     "session",
     Session,
     options.json_option,
     options.setting("--url", "url", _url_help, metavar="URL"),
-    options.data_option("Data folder of the 'headway up' to ask if no URL is given."),
+    options.data_option("Data folder of a 'headway up', used if no URL is given."),
     options.debug_option,
 )
 _wait_help = "Wait for the outcome; the exit code is 1 if it failed."

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,10 +12,9 @@ from headway.define.options import parse_misfire
 from headway_contract import check_name
 from headway_decisions.timing import timing_problems
 from headway_service_kit import settings as kit
-from headway_service_kit.settings import InvalidSettings
+from headway_service_kit.settings import Check, InvalidSettings
 
 Settings = TypeVar("Settings", bound=msgspec.Struct)
-Check = Callable[[str], str | None]
 
 # Streams of an `up` without settings of its own are smaller than those of a deployment.
 LOCAL_STREAM_BYTES = 256 * 1024**2
@@ -25,8 +24,7 @@ def read(
     struct: type[Settings], flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> Settings:
     """Fill the struct from flags, then the environment, then defaults; raises all problems."""
-    check([struct], flags, environment)
-    return kit.read(struct, environment, **flags)
+    return kit.read(struct, environment, CHECKS, **flags)
 
 
 def check(
@@ -35,7 +33,12 @@ def check(
     environment: Mapping[str, str] = os.environ,
 ) -> None:
     """Raise every problem that any of the structs has, each once."""
-    problems = [line for struct in structs for line in _problems(struct, flags, environment)]
+    problems: list[str] = []
+    for struct in structs:
+        try:
+            read(struct, flags, environment)
+        except InvalidSettings as error:
+            problems += str(error).splitlines()
     if problems:
         raise InvalidSettings("\n".join(dict.fromkeys(problems)))
 
@@ -51,20 +54,6 @@ def get(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
         return kit.lookup(environment, name)
     except InvalidSettings:
         return None
-
-
-def _problems(
-    struct: type[msgspec.Struct], flags: Mapping[str, Any], environment: Mapping[str, str]
-) -> Iterator[str]:
-    try:
-        kit.read(struct, environment, **flags)
-    except InvalidSettings as error:
-        yield from str(error).splitlines()
-    for field in msgspec.structs.fields(struct):
-        value = flags.get(field.name) or get(field.name, environment)
-        problem = _CHECKS[field.name](str(value)) if value and field.name in _CHECKS else None
-        if problem:
-            yield f"{kit.variable_of(field.name)}: {problem}"
 
 
 def _matches(pattern: str, problem: str) -> Check:
@@ -106,7 +95,7 @@ _check_url = _matches(
     rf"https?://(?=[^:/]){_HOST}(/[^\s?#]*)?",
     "invalid console URL {!r}: write https://headway.example.org",
 )
-_CHECKS: dict[str, Check] = {
+CHECKS: dict[str, Check] = {
     "database_url": _matches(
         rf"postgres(ql)?://([^/?#]*@)?{_HOST}(,{_HOST})*([/?].*)?",
         "not a PostgreSQL URL: write postgresql://user:password@host:5432/database",

@@ -1,5 +1,6 @@
 """The `worker` command, with its health checks and metrics."""
 
+from contextlib import AsyncExitStack
 from typing import Annotated, Any
 
 import click
@@ -13,8 +14,7 @@ from msgspec import Meta
 
 from headway_cli.serve import settings
 from headway_cli.serve.find_app import load_app
-from headway_cli.serve.servers import unless_stopped
-from headway_cli.serve.services import exporting
+from headway_cli.serve.lifetime import exporting, unless_stopped
 from headway_cli.terminal import options
 
 # Unanswered heartbeats after which a worker is not ready.
@@ -87,17 +87,14 @@ def worker(jobs: tuple[str, ...], **flags: Any) -> None:
             what="NATS at HEADWAY_NATS_URL is not reachable",
             faults=(BrokerUnavailable,),
         )
-        broker = await unless_stopped(connecting, stop)
-        try:
+        async with AsyncExitStack() as stack:
+            broker = await unless_stopped(connecting, stop)
+            stack.push_async_callback(broker.close)
             program = Worker(loaded, broker, given, only=jobs)
             health = _health(program, broker, given)
             await health.start(given.health_address)
-            try:
-                await program.run(stop)
-            finally:
-                await health.stop()
-        finally:
-            await broker.close()
+            stack.push_async_callback(health.stop)
+            await program.run(stop)
 
     with exporting("headway-worker"):
         run(serve())

@@ -33,12 +33,19 @@ SELECT NOT EXISTS (SELECT FROM scheduler.work)
    AND NOT EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'waiting')
 
 -- name: workers
--- Number of known workers.
-SELECT count(*) FROM dispatcher.worker
+-- Number of workers with a heartbeat since a time. $1 time.
+SELECT count(*) FROM dispatcher.worker WHERE last_heard_at >= $1
 
--- name: started
--- Start times of the bodies of some work. $1 work ids.
-SELECT work_id, started_at FROM dispatcher.metadata WHERE work_id = ANY($1::uuid[])
+-- name: latency
+-- Median and 99th percentile of the milliseconds from the triggers of some work to its first body,
+-- and to its end. $1 work ids, $2 times of the triggers.
+SELECT percentile_cont(ARRAY[0.5, 0.99]) WITHIN GROUP (
+           ORDER BY extract(epoch FROM metadata.started_at - sent.at) * 1000) AS to_start_ms,
+       percentile_cont(ARRAY[0.5, 0.99]) WITHIN GROUP (
+           ORDER BY extract(epoch FROM work_queue.settled_at - sent.at) * 1000) AS to_settled_ms
+FROM unnest($1::uuid[], $2::timestamptz[]) AS sent (id, at)
+JOIN dispatcher.metadata ON metadata.work_id = sent.id
+JOIN dispatcher.work_queue ON work_queue.id = sent.id
 
 -- name: first_start
 -- Start of the first body after a time. $1 time.

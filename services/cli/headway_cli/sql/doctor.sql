@@ -1,8 +1,7 @@
 -- name: server
--- The server: version, time, load, settings that cost safety, and whether this user is a member of
--- the role for reading (null if there is no such role).
-SELECT current_setting('server_version_num')::integer AS version,
-       current_setting('server_version') AS version_text,
+-- The server: version, time, load, settings that cost safety, whether this user is a member of the
+-- role for reading (null if there is no such role), and tables of Headway that this role can change.
+SELECT current_setting('server_version') AS version,
        clock_timestamp() AS now,
        pg_is_in_recovery() AS standby,
        current_setting('max_connections')::integer AS most_connections,
@@ -12,8 +11,17 @@ SELECT current_setting('server_version_num')::integer AS version,
        current_setting('autovacuum') AS autovacuum,
        (SELECT pg_has_role(current_user, oid, 'MEMBER') FROM pg_roles
         WHERE rolname = 'headway_reader') AS reads,
-       (SELECT age(datfrozenxid) FROM pg_database
-        WHERE datname = current_database()) AS transaction_age
+       ARRAY(
+           SELECT pg_namespace.nspname || '.' || pg_class.relname
+           FROM pg_class
+           JOIN pg_namespace ON pg_namespace.oid = pg_class.relnamespace
+           JOIN pg_roles ON pg_roles.rolname = 'headway_reader'
+           WHERE pg_namespace.nspname IN ('scheduler', 'dispatcher')
+             AND pg_class.relkind IN ('r', 'p')
+             AND has_table_privilege(
+                 pg_roles.oid, pg_class.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
+           ORDER BY 1
+       ) AS writable
 
 -- name: write_temporary_file
 -- Write 20 MB to a temporary file on the disk of the database: a segment of the log needs 16 MB.
@@ -23,16 +31,6 @@ WITH written AS MATERIALIZED (
     SELECT repeat('x', 8000) AS block FROM generate_series(1, 2600)
 )
 SELECT count(*) FROM written
-
--- name: writable
--- Tables of Headway that the role for reading can change.
-SELECT pg_namespace.nspname || '.' || pg_class.relname AS name
-FROM pg_class
-JOIN pg_namespace ON pg_namespace.oid = pg_class.relnamespace
-JOIN pg_roles ON pg_roles.rolname = 'headway_reader'
-WHERE pg_namespace.nspname IN ('scheduler', 'dispatcher') AND pg_class.relkind IN ('r', 'p')
-  AND has_table_privilege(pg_roles.oid, pg_class.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
-ORDER BY 1
 
 -- name: transactions
 -- Transactions that are open for long, the oldest first. $1 minimum age, $2 limit.

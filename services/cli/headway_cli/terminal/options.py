@@ -19,6 +19,7 @@ Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 
 POSITIVE = click.FloatRange(min=0, min_open=True)
+PRUNE = ("delete", "disable", "keep")
 
 
 def together(*decorators: Decorator) -> Decorator:

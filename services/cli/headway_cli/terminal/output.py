@@ -2,7 +2,6 @@
 
 import shutil
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -13,8 +12,6 @@ import msgspec
 from headway_cli.terminal.times import shown
 
 _NARROWEST_COLUMN = 10
-# Progress appears after this time.
-_QUIET_SECONDS = 1.0
 
 # Takes the amount done, `of` the total if it is known, and `now` the current step.
 Advance = Callable[..., None]
@@ -91,6 +88,12 @@ def fields(properties: Mapping[str, object]) -> list[str]:
     return [f"{name.ljust(width)}  {_cell(value)}" for name, value in properties.items()]
 
 
+def attributes(item: object, *names: str) -> dict[str, object]:
+    """Take attributes of one thing by name; the label of a time leaves out `_at`."""
+    labels = (name.removesuffix("_at").replace("_", " ") for name in names)
+    return {label: getattr(item, name) for label, name in zip(labels, names, strict=True)}
+
+
 def printable(text: str) -> str:
     """Replace control characters, which could move the cursor."""
     return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
@@ -112,8 +115,9 @@ def cut(text: str, most: int) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Write a number with its noun, as in `3 manifests`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    """Write a number with its noun, as in `3 manifests` or `3 pieces of work`."""
+    head, of, rest = noun.partition(" of ")
+    return f"{number} {noun}" if number == 1 else f"{number} {head}s{of}{rest}"
 
 
 def counts_text(numbers: Mapping[str, int]) -> str:
@@ -151,31 +155,13 @@ def progressing(title: str, *, quiet: bool = False) -> Iterator[Advance]:
         yield lambda *_, **__: None
         return
     # Not above: loading it takes as long as a short command.
-    from rich import progress  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
-    bar = progress.Progress(
-        progress.SpinnerColumn(),
-        progress.TextColumn("{task.description}", markup=False),
-        progress.BarColumn(bar_width=24),
-        progress.TextColumn("{task.fields[count]}", markup=False),
-        progress.TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    task = bar.add_task(title, total=None, count="")
+    with Console(stderr=True).status(Text(title)) as status:
 
-    def advance(done: float, *, of: float | None = None, now: str | None = None) -> None:
-        count = f"{done:,.0f}" if of is None else f"{done:,.0f} of {of:,.0f}"
-        bar.update(task, completed=done, total=of, description=printable(now or title))
-        bar.update(task, count=count if done or of else "")
+        def advance(done: float, *, of: float | None = None, now: str | None = None) -> None:
+            count = f"{done:,.0f}" if of is None else f"{done:,.0f} of {of:,.0f}"
+            status.update(Text(f"{printable(now or title)}  {count if done or of else ''}"))
 
-    timer = threading.Timer(_QUIET_SECONDS, bar.start)
-    timer.daemon = True
-    timer.start()
-    try:
         yield advance
-    finally:
-        timer.cancel()
-        timer.join()
-        bar.stop()

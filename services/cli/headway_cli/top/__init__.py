@@ -1,5 +1,1 @@
-"""`headway top`: the live state of the system in a terminal.
-
-`command` asks the API every two seconds and shows the frame that `frame` draws, a pure function of
-the answer and the size of the window.
-"""
+"""`headway top`: asks the API every two seconds and shows the live view in a terminal."""

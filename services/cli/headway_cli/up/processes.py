@@ -1,7 +1,7 @@
 """Child processes of `up`: workers run apart, so that a busy job delays no service.
 
-The app's own worker must not fail. A worker command, in any language, may end because of a mistake
-that its author is about to fix. So it is restarted, with a growing pause if it ends at once.
+A worker that ends is restarted, with a growing pause if it ends at once. The app's own worker must
+not fail. A worker command, in any language, may: its author is about to fix it.
 """
 
 import asyncio
@@ -31,11 +31,9 @@ _DRAIN_SECONDS = 1.0
 _HAND_BACK_SECONDS = 7.0
 _LAST_OUTPUT_SECONDS = 1.0
 
-# Pauses before a worker command is restarted; after so long the first one again.
+# Pauses before a worker is restarted; after so long the first one again.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _STEADY_SECONDS = 60.0
-# The app's own worker has this name; two workers must not share it.
-_NAME = "HEADWAY_WORKER_NAME"
 
 ShowLine = Callable[[str], None]
 
@@ -47,22 +45,48 @@ def check_runs(process: SupervisedProcess, name: str, where: str) -> None:
 
 
 class WorkerProcess:
-    """A worker that cannot outlive this process, and whose output is shown line by line."""
+    """A worker that is kept running, cannot outlive this process, and whose output is shown.
+
+    A worker that `must_run` raises if it fails.
+    """
 
     def __init__(
-        self, name: str, words: Sequence[str], environment: Mapping[str, str], show_line: ShowLine
+        self,
+        name: str,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        show_line: ShowLine,
+        *,
+        must_run: bool,
     ) -> None:
         drain = float(environment.get(_DRAIN) or _DRAIN_SECONDS)
         self._name = name
         self._words = words
         self._environment = {**environment, _DRAIN: str(drain)}
         self._show_line = show_line
+        self._must_run = must_run
         self._stop_seconds = drain + _HAND_BACK_SECONDS
         self._process: SupervisedProcess
         self._readers: list[asyncio.Task[None]]
+        self._keeping: asyncio.Task[None]
 
     async def start(self) -> None:
-        """Start the program, for the first time or again."""
+        """Start the program, and restart it whenever it ends."""
+        await self._launch()
+        self._keeping = asyncio.create_task(self._keep_running())
+
+    async def check(self) -> None:
+        """Raise if it failed for good; its last output is shown by then."""
+        if self._keeping.done():
+            self._keeping.result()
+
+    async def stop(self) -> None:
+        """Stop the restarts and let it drain; show its output meanwhile."""
+        await end([self._keeping])
+        await self._process.stop(within=self._stop_seconds)
+        await self._clean_up()
+
+    async def _launch(self) -> None:
         self._process = process = await SupervisedProcess.start(
             self._words, env=self._environment, cwd=Path.cwd(), stdout=PIPE, stderr=PIPE
         )
@@ -72,35 +96,33 @@ class WorkerProcess:
             if stream is not None
         ]
 
-    async def check(self) -> None:
-        """Raise if it failed, after its last output is shown; restart it if it has drained."""
-        if self._process.returncode is not None:
-            await self._show_last_output()
-        if self._process.returncode == 0:
-            self._show_line(f"{self._name} has drained; restarting it")
-            await self.start()
-        check_runs(self._process, self._name, "see its output above")
+    async def _keep_running(self) -> None:
+        pause = None
+        while True:
+            began = monotonic()
+            try:
+                if self._process.returncode is not None:
+                    await self._launch()
+                code = await self._process.wait()
+                how = f"exit code {code}"
+                await self._clean_up()
+                if self._must_run and code != 0:
+                    check_runs(self._process, self._name, "see its output above")
+            except EmbeddedError as error:
+                how = f"cannot start: {error}"
+            pause = next_pause(pause, monotonic() - began)
+            log.warning("worker ended; restarting", worker=self._name, how=how, pause=pause)
+            await asyncio.sleep(pause)
 
-    async def wait(self) -> int:
-        """Wait until it ends and its last output is shown; returns its exit code."""
-        code = await self._process.wait()
-        await self._show_last_output()
-        return code
-
-    async def stop(self) -> None:
-        """Let it drain, and show its output meanwhile."""
-        await self._process.stop(within=self._stop_seconds)
-        await self._show_last_output()
-
-    def kill_descendants(self) -> None:
-        """Kill processes that an ended program has left in its group."""
-        # Without any there is no such group, which macOS reports as a permission error.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.process_id, signal.SIGKILL)
-
-    async def _show_last_output(self) -> None:
-        # Limited: a process that a job has started may live on and keep the pipe open.
-        await asyncio.wait(self._readers, timeout=_LAST_OUTPUT_SECONDS)
+    async def _clean_up(self) -> None:
+        """Show the last output of an ended program, and kill processes that it left."""
+        if self._readers:
+            # Limited: a process that a job has started may live on and keep the pipe open.
+            await asyncio.wait(self._readers, timeout=_LAST_OUTPUT_SECONDS)
+            self._readers = []
+            # Without any there is no such group, which macOS reports as a permission error.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.process_id, signal.SIGKILL)
 
 
 async def _show_lines(stream: asyncio.StreamReader, show_line: ShowLine) -> None:
@@ -136,52 +158,3 @@ def next_pause(pause: float | None, ran_for: float) -> float:
     if pause is None or ran_for >= _STEADY_SECONDS:
         return _FIRST_PAUSE
     return min(pause * 2, _LONGEST_PAUSE)
-
-
-class CommandWorker:
-    """One worker command, kept running until it is stopped."""
-
-    def __init__(self, command: str, environment: Mapping[str, str], show_line: ShowLine) -> None:
-        environment = {name: value for name, value in environment.items() if name != _NAME}
-        self._name = command
-        self._process = WorkerProcess(command, shlex.split(command), environment, show_line)
-        self._runs = False
-        self._keeping: asyncio.Task[None]
-
-    async def start(self) -> None:
-        """Start it, and restart it whenever it ends."""
-        await self._process.start()
-        self._runs = True
-        self._keeping = asyncio.create_task(self._keep_running())
-
-    async def check(self) -> None:
-        """Raise if the restarts failed; that the program has ended is not an error."""
-        if self._keeping.done():
-            self._keeping.result()
-
-    async def stop(self) -> None:
-        """Stop the restarts, and let it drain."""
-        await end([self._keeping])
-        if self._runs:
-            self._runs = False
-            await self._process.stop()
-            self._process.kill_descendants()
-
-    async def _keep_running(self) -> None:
-        pause = None
-        while True:
-            began = monotonic()
-            try:
-                if not self._runs:
-                    await self._process.start()
-                    self._runs = True
-                how = f"exit code {await self._process.wait()}"
-                self._process.kill_descendants()
-                self._runs = False
-            except EmbeddedError as error:
-                how = f"cannot start: {error}"
-            pause = next_pause(pause, monotonic() - began)
-            log.warning(
-                "worker command ended; restarting", command=self._name, how=how, pause=pause
-            )
-            await asyncio.sleep(pause)

@@ -1,24 +1,17 @@
-"""The output of `up` on standard error: a live view in a terminal, lines elsewhere."""
+"""The output of `up` on standard error: lines, and in a terminal a live view below them."""
 
 import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any, TextIO
 
 import click
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
-from headway_cli.terminal.output import counted
-from headway_cli.up.summary import Summary
-
-_LIVE_SECONDS = 0.5
-_LINE_SECONDS = 5.0
-_STYLES = {"completed": "green", "failed": "red", "in_progress": "cyan", "cancelled": "yellow"}
+from headway_cli.serve.live_view import State, draw, line_of
 
 
 class Screen:
@@ -27,9 +20,9 @@ class Screen:
     def __init__(self) -> None:
         self._console = Console(stderr=True)
         self.is_terminal = self._console.is_terminal
-        self._is_live = self.is_terminal and not self._console.is_dumb_terminal
+        self.is_live = self.is_terminal and not self._console.is_dumb_terminal
         # Seconds between two updates.
-        self.pace = _LIVE_SECONDS if self._is_live else _LINE_SECONDS
+        self.pace = 1.0 if self.is_live else 5.0
         self._last_line = ""
 
     def say(self, text: str) -> None:
@@ -41,31 +34,31 @@ class Screen:
         self._write(Text.from_ansi(text), text)
 
     @contextmanager
-    def watching(self) -> Iterator[Callable[[Summary], None]]:
-        """Yield the function that shows progress; without a terminal it prints only changes."""
-        if not self._is_live:
-            yield self._say_changes
+    def watching(self, where: str) -> Iterator[Callable[[State], None]]:
+        """Yield the function that shows the state; without a terminal it prints changes."""
+        if not self.is_live:
+            yield self._say_change
             return
         with (
             Live(console=self._console, auto_refresh=False, transient=True) as view,
             # Now standard error is a proxy that prints above the view.
             _logging_to(sys.stderr),
         ):
-            yield lambda summary: view.update(_render(summary), refresh=True)
 
-    def _say_changes(self, summary: Summary) -> None:
-        progress = summary.progress
-        line = (
-            f"{counted(progress['manifests'], 'manifest')}, {progress['occurrences']} fired, "
-            f"{progress['running']} running, {progress['waiting']} waiting, "
-            f"{progress['completed']} completed, {progress['failed']} failed"
-        )
-        if line != self._last_line:
+            def show(state: State) -> None:
+                size: Any = {"columns": self._console.width, "lines": self._console.height // 2}
+                lines = draw(state, where=where, hint="Ctrl-C stops", **size)
+                view.update(Group(Text(), *lines), refresh=True)
+
+            yield show
+
+    def _say_change(self, state: State) -> None:
+        if self._last_line != (line := line_of(state)):
             self._last_line = line
             self.say(line)
 
     def _write(self, styled: Text, plain: str) -> None:
-        if self._is_live:
+        if self.is_live:
             # Options of this call would apply to the view too.
             self._console.print(styled)
         else:
@@ -83,65 +76,3 @@ def _logging_to(stream: TextIO) -> Iterator[None]:
     finally:
         for handler, before in zip(handlers, usual, strict=True):
             handler.setStream(before)
-
-
-def _render(summary: Summary) -> RenderableType:
-    """Draw counts, next fires and the latest runs; names and messages shrink first."""
-    parts: list[RenderableType] = [Text(), _counts(summary)]
-    if summary.next_due:
-        table = Table.grid(padding=(0, 2, 0, 0))
-        for row in summary.next_due:
-            table.add_row(_cut(row["external_id"]), _when(row["next_due_at"], summary.now))
-        table.columns[1].no_wrap = True
-        parts += [Text("next due", style="dim"), table]
-    if summary.latest:
-        table = Table.grid(padding=(0, 2, 0, 0))
-        for run in summary.latest:
-            table.add_row(
-                _cut(run["manifest"] or ""),
-                Text(run["state"].replace("_", " "), style=_STYLES.get(run["state"], "")),
-                f"attempt {run['attempt']}" if run["attempt"] > 1 else "",
-                _duration(run),
-                _cut(" ".join((run["message"] or "").split()), style="dim"),
-            )
-        for column in table.columns[1:4]:
-            column.no_wrap = True
-        parts += [Text("latest runs", style="dim"), table]
-    return Group(*parts)
-
-
-def _counts(summary: Summary) -> Text:
-    progress = summary.progress
-    letters = counted(progress["dead_letters"], "dead letter")
-    counts = [
-        (counted(progress["manifests"], "manifest"), "bold"),
-        (f"{progress['occurrences']} fired", ""),
-        (f"{progress['running']} running", "cyan" if progress["running"] else "dim"),
-        (f"{progress['completed']} completed", "green"),
-        (f"{progress['failed']} failed", "red" if progress["failed"] else "dim"),
-    ]
-    others = [
-        ("waiting", f"{progress['waiting']} waiting", ""),
-        ("skipped", f"{progress['skipped']} skipped", ""),
-        ("dead_letters", letters, "bold red"),
-        ("blocked", f"{progress['blocked']} blocked", "bold red"),
-        ("in_doubt", f"{progress['in_doubt']} possibly started twice", "yellow"),
-    ]
-    counts += [(text, style) for name, text, style in others if progress[name]]
-    return Text("  ").join(Text(*count) for count in counts)
-
-
-def _cut(text: str, style: str = "") -> Text:
-    """Make a cell that is cut, not wrapped."""
-    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
-
-
-def _when(moment: datetime, now: datetime) -> str:
-    seconds = max(0, round((moment - now).total_seconds()))
-    return f"in {seconds} s" if seconds < 120 else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _duration(run: Any) -> str:
-    if run["started_at"] is None or run["finished_at"] is None:
-        return ""
-    return f"{(run['finished_at'] - run['started_at']).total_seconds():.2f} s"

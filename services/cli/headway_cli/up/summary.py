@@ -1,34 +1,13 @@
-"""The figures of `up`: the current state, and the report at the end."""
+"""The figures of `up` for its report at the end."""
 
 from datetime import datetime
 from typing import Any
 
 from headway_postgres_kit import Database, Queries
-from msgspec import Struct
 
 from headway_cli.terminal.output import counted
 
 queries = Queries("headway_cli", "sql/summary.sql")
-
-
-class Summary(Struct, frozen=True, kw_only=True):
-    """The current state: rows of the queries."""
-
-    now: datetime
-    progress: Any
-    next_due: list[Any]
-    latest: list[Any]
-
-
-async def read_summary(database: Database, since: datetime) -> Summary:
-    """Read the state since a time."""
-    async with database.acquire() as connection:
-        return Summary(
-            progress=await connection.fetchrow(queries["progress"], since),
-            next_due=await connection.fetch(queries["next_due"], 5),
-            latest=await connection.fetch(queries["latest"], since, 8),
-            now=await connection.fetchval(queries["now"]),
-        )
 
 
 async def read_value(database: Database, query: str, *arguments: Any) -> Any:
@@ -42,14 +21,10 @@ async def read_report(
 ) -> dict[str, Any]:
     """Read the figures of `--json`; start delays count since all services ran."""
     async with database.acquire() as connection:
-        [progress] = await connection.fetch(queries["progress"], since)
+        [counts] = await connection.fetch(queries["report"], since)
         [lateness] = await connection.fetch(queries["lateness"], running_since)
     return {
-        "occurrences": progress["occurrences"],
-        "runs_completed": progress["completed"],
-        "runs_failed": progress["failed"],
-        "dead_letters": progress["dead_letters"],
-        "runs_in_doubt": progress["in_doubt"],
+        **counts,
         "lateness_ms": {
             name: None if value is None else round(float(value), 1)
             for name, value in lateness.items()

@@ -1,28 +1,35 @@
 """The `up` command: start, watch, settle, stop. A signal stops it in order at any moment."""
 
 import asyncio
-import contextlib
 import json
 import math
-from contextlib import AsyncExitStack
-from typing import Any
+import os
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 from headway_clock import monotonic, utc_now
 from headway_console.public import sign_in_path
-from headway_postgres_kit import DatabaseUnavailable
+from headway_embedded import write_secret
+from headway_errors import RequestFailed
 from headway_service_kit.process import run, stop_on_signals
 from headway_tracing.log import get_logger
 
-from headway_cli.serve.running import noted
-from headway_cli.serve.servers import unless_stopped
-from headway_cli.serve.services import exporting
+from headway_cli.serve.lifetime import exporting, unless_stopped, wait_for_stop
+from headway_cli.serve.live_view import read_state
+from headway_cli.serve.running import NOTE_NAME, Running
 from headway_cli.terminal import options
-from headway_cli.up import services as parts
 from headway_cli.up.plan import Plan, make_plan
 from headway_cli.up.processes import check_commands
 from headway_cli.up.screen import Screen
-from headway_cli.up.summary import queries, read_report, read_summary, read_value, report_text
+from headway_cli.up.servers import start_servers
+from headway_cli.up.summary import queries, read_report, read_value, report_text
+
+if TYPE_CHECKING:
+    from headway_cli.up.services import Services
 
 log = get_logger(__name__)
 
@@ -72,15 +79,16 @@ async def _up(plan: Plan, screen: Screen) -> dict[str, Any]:
     """Start, watch, settle, stop; returns the figures, read when all services have stopped."""
     stop = stop_on_signals()
     async with AsyncExitStack() as server_stack:
-        servers = await unless_stopped(parts.start_servers(server_stack, plan, screen.say), stop)
+        servers = await unless_stopped(start_servers(server_stack, plan, screen.say), stop)
+        # Not above: it was loaded while the servers started.
+        from headway_cli.up.services import start_services  # noqa: PLC0415
+
         async with AsyncExitStack() as stack:
-            start = parts.start_services(stack, plan, servers, screen.show_line)
+            start = start_services(stack, plan, servers, screen.show_line)
             services = await unless_stopped(start, stop)
-            url, token = services.console_url, services.credentials.token
-            key = services.credentials.ticket_key
-            stack.enter_context(
-                noted(plan.data, **servers.urls, url=url, token=token, ticket_key=key)
-            )
+            url, key = services.console_address.url, services.credentials.ticket_key
+            known = {"url": url, "token": services.credentials.token, "ticket_key": key}
+            stack.enter_context(noted(plan.data, **servers.urls, **known))
             # A link that signs in once: at a terminal, never in a log.
             link = " ('headway sign-in' prints a link that signs you in)"
             link = sign_in_path(key, utc_now()) if screen.is_terminal else link
@@ -90,23 +98,33 @@ async def _up(plan: Plan, screen: Screen) -> dict[str, Any]:
             screen.say(
                 "stopping: no new work, runs under way may finish (Ctrl-C ends them at once)"
             )
-            await parts.settle(services, stop)
+            await services.settle(stop)
         return await read_report(servers.database, servers.since, running_since)
 
 
-async def _watch(plan: Plan, services: parts.Services, stop: asyncio.Event, screen: Screen) -> None:
-    """Show progress until a signal comes, or until the time is up."""
+@contextmanager
+def noted(folder: Path, **known: str) -> Iterator[None]:
+    """Keep a note with the fields of `Running` while the body runs."""
+    running = Running(pid=os.getpid(), **known)
+    write_secret(folder / NOTE_NAME, msgspec.json.encode(running))
+    try:
+        yield
+    finally:
+        (folder / NOTE_NAME).unlink(missing_ok=True)
+
+
+async def _watch(plan: Plan, services: "Services", stop: asyncio.Event, screen: Screen) -> None:
+    """Show the state until a signal comes, or until the time is up."""
     ends_at = math.inf if plan.seconds is None else monotonic() + plan.seconds
-    show_at, servers = monotonic(), services.servers
-    with screen.watching() as show:
-        while not stop.is_set() and (left := ends_at - monotonic()) > 0:
-            await parts.check_all(services)
-            if monotonic() >= show_at:
-                show_at += screen.pace
-                try:
-                    show(await read_summary(servers.database, servers.since))
-                except DatabaseUnavailable as error:
-                    log.warning("cannot read progress", error=error)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(_CHECK_SECONDS, left)):
-                    await stop.wait()
+    show_at, address = monotonic(), services.console_address
+    async with address.control() as control:
+        with screen.watching(address.url) as show:
+            while not stop.is_set() and (left := ends_at - monotonic()) > 0:
+                await services.check()
+                if monotonic() >= show_at:
+                    show_at += screen.pace
+                    try:
+                        show(await read_state(control))
+                    except RequestFailed as error:
+                        log.warning("cannot read the state", error=error)
+                await wait_for_stop(stop, min(_CHECK_SECONDS, left))

@@ -16,8 +16,8 @@ from headway_errors import Unavailable
 from headway_service_kit.process import run as run_program
 from headway_service_kit.process import stop_on_signals
 
+from headway_cli.serve.lifetime import Stopped, unless_stopped
 from headway_cli.serve.names import filters, work_filter
-from headway_cli.serve.servers import Stopped, unless_stopped
 from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
 from headway_cli.terminal.output import printable

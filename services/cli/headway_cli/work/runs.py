@@ -10,10 +10,9 @@ from headway_contract.operations import WorkerStatus
 from headway_contract.work_queue import CancelAnswer, RunAnswer, RunStatus, WorkAnswer, WorkStatus
 
 from headway_cli.serve import names
-from headway_cli.serve.names import complete_groups, complete_jobs
 from headway_cli.serve.session import Session, asking, await_outcome, command, wait_option
 from headway_cli.terminal import options, output
-from headway_cli.terminal.output import counted, counts_text, fields, first_line, json_text, table
+from headway_cli.terminal.output import attributes, counted, counts_text, fields, json_text, table
 from headway_cli.terminal.times import age_text, duration_text, read_moment
 
 NOT_ALL = 1
@@ -28,14 +27,14 @@ _id_argument = click.argument("identity", metavar="[ID]", required=False, callba
 
 @command()
 @click.argument("ids", metavar="[ID]...", nargs=-1, callback=options.identity)
-@names.named("--manifest", "ID", "All work of this manifest.", names.complete_manifests)
-@names.named("--group", "NAME", "All work of this group.", names.complete_groups)
+@options.text("--manifest", "ID", "All work of this manifest.")
+@options.text("--group", "NAME", "All work of this group.")
 @click.option("--reason", default="", help="Reason, for the record and the running job.")
 @options.yes_option
 def cancel(session: Session, ids: tuple[UUID, ...], reason: str, yes: bool, **chosen: Any) -> int:
     """Cancel runs or work.
 
-    Waiting work never starts; running work is asked to stop. It is not retried. Each ID names a
+    Waiting work never starts; running work gets a stop request. It is not retried. Each ID names a
     run or a piece of work. The exit code is 1 if one of them had already ended.
     """
     manifest, group = chosen["manifest"], chosen["group"]
@@ -48,8 +47,8 @@ def cancel(session: Session, ids: tuple[UUID, ...], reason: str, yes: bool, **ch
         if not found:
             return None
         running = sum(work.state == "dispatched" for work in found)
-        number = f"{counted(len(found), 'work')} ({running} running, the others wait)"
-        number = number if len(found) <= _COUNTED else f"more than {_COUNTED} works"
+        number = f"{counted(len(found), 'piece of work')} ({running} running, the others wait)"
+        number = number if len(found) <= _COUNTED else f"more than {_COUNTED} pieces of work"
         return f"cancel {number} of {name}"
 
     output.confirm(describe, yes=yes or bool(ids))
@@ -146,16 +145,9 @@ def _work_lines(found: WorkAnswer) -> list[str]:
     lines = fields(
         {
             "work": f"{work.work} (round {work.round})",
-            "manifest": work.manifest,
-            "group": work.group,
-            "job": work.job,
-            "cause": work.cause,
+            **attributes(work, "manifest", "group", "job", "cause"),
             "state": f"{work.state} ({_why(work)})" if _why(work) else work.state,
-            "priority": work.priority,
-            "due": work.due_at,
-            "queued": work.queued_at,
-            "not before": work.not_before,
-            "settled": work.settled_at,
+            **attributes(work, "priority", "due_at", "queued_at", "not_before", "settled_at"),
             "attempts": f"{work.attempts} of {found.retry.get('attempts', '?')} in this round",
             "timeout": f"{found.timeout_seconds:g} s",
             "dead letters": found.dead_letters,
@@ -172,7 +164,7 @@ def _work_lines(found: WorkAnswer) -> list[str]:
 def _result(run: RunStatus) -> tuple[object, ...]:
     failure = f"{run.failure_kind}: {run.failure_message}" if run.failure_kind else ""
     took = duration_text(run.started_at, run.finished_at)
-    return run.worker, run.started_at, took, first_line(failure or run.cancel_reason or "")
+    return run.worker, run.started_at, took, output.first_line(failure or run.cancel_reason or "")
 
 
 def _run_lines(found: RunAnswer) -> list[str]:
@@ -182,15 +174,11 @@ def _run_lines(found: RunAnswer) -> list[str]:
         {
             "run": run.run,
             "work": f"{run.work} (round {run.round}, attempt {run.attempt})",
-            "manifest": run.manifest,
-            "group": run.group,
-            "job": run.job,
-            "state": run.state,
+            **attributes(run, "manifest", "group", "job", "state"),
             "worker": " on ".join(filter(None, (run.worker, run.host))),
             "due": run.due_at,
             "admitted": run.created_at,
-            "started": run.started_at,
-            "finished": run.finished_at,
+            **attributes(run, "started_at", "finished_at"),
             "took": duration_text(run.started_at, run.finished_at),
             "cancelled": run.cancel_reason,
             "progress": " ".join(filter(None, (percent, found.message))),
@@ -226,7 +214,7 @@ def workers(context: click.Context, session: Session) -> None:
 
 
 @command("drain", of=workers)
-@names.several("workers", "NAME...", names.complete_workers)
+@click.argument("workers", metavar="NAME...", nargs=-1, required=True)
 def _drain_command(session: Session, workers: tuple[str, ...]) -> int:
     """Drain workers: they take no new orders, finish their runs, and exit.
 
@@ -247,9 +235,9 @@ def _worker_row(worker: WorkerStatus) -> tuple[object, ...]:
 
 
 @command()
-@click.argument("job", metavar="JOB", shell_complete=complete_jobs)
+@click.argument("job", metavar="JOB")
 @click.option("--input", "input_text", metavar="JSON", help="Input of the job.")
-@click.option("--group", help="A group other than the job's.", shell_complete=complete_groups)
+@click.option("--group", help="A group other than the job's.")
 @options.priority_option
 @options.seconds_option("--delay", "delay", "Do not start before this time has passed.")
 @options.text("--start-by", "TIME", "The work expires if it has not started by then, in UTC.")

@@ -52,7 +52,7 @@ class Authenticator(Struct, frozen=True, kw_only=True):
                 if self.issuer is not None and token.count(".") == 2:  # a JWT
                     return self.person_of(await self.issuer.claims(token, audience=self.audience))
                 return self.tokens.person(token, utc_now())
-            return self._by_cookie(connection.cookies.get(self.cookies.session))
+            return self._by_cookie(connection.cookies.get(self.cookies.name("session")))
         except Rejected as error:
             return SignInNeeded(str(error))
         except IssuerUnavailable as error:

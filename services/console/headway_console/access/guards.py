@@ -1,9 +1,8 @@
 """Authorization of routes, and protection against cross-site request forgery.
 
-A route without a declared role is refused, and the console does not start with one. A browser sends
-a cookie with requests of foreign pages too: a change therefore needs an origin of this console and
-the CSRF token of the session, which no other page can read. htmx sends the token as a header, plain
-forms as a field.
+A route without a declared role is refused. A browser sends a cookie with requests of foreign pages
+too: a change therefore needs an origin of this console and the CSRF token of the session, which no
+other page can read. htmx sends the token as a header, plain forms as a field.
 """
 
 import hmac
@@ -11,10 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from headway_contract.http import ROLES, Role
-from litestar import Litestar
+from headway_errors import NotFound
 from litestar.connection import Request
 from litestar.handlers import BaseRouteHandler
-from litestar.routes import HTTPRoute
 
 from headway_console.access.authentication import Authenticator, Connection, SignInNeeded
 from headway_console.access.roles import Person, may
@@ -28,8 +26,8 @@ _CSRF = "csrf"
 _ANYONE = "anyone"
 
 
-class RouteUndeclared(Exception):
-    """A route declares no role."""
+class UnknownHost(Exception):
+    """The Host header is not a name of this console, for example after DNS rebinding."""
 
 
 class Forged(Exception):
@@ -52,6 +50,7 @@ def open_to_anyone() -> dict[str, Any]:
 
 async def guard(connection: Connection, handler: BaseRouteHandler) -> None:
     """Authorize a request, or raise the reason why not."""
+    _check_target(connection)
     needed = handler.opt.get(_OPT)
     if needed == _ANYONE:
         return
@@ -69,6 +68,15 @@ async def guard(connection: Connection, handler: BaseRouteHandler) -> None:
         )
     if connection.scope.get("method") not in _SAFE and person.session:
         await refuse_forged(connection, person)
+
+
+def _check_target(connection: Connection) -> None:
+    """Raise for a host that is not of this console, and for a path that no file or page has."""
+    hosts, named = connection.app.state.hosts, connection.headers.getall("host", [])
+    if hosts and (len(named) != 1 or named[0].lower() not in hosts):
+        raise UnknownHost(f"use {' or '.join(sorted(hosts))}, or set HEADWAY_CONSOLE_URL")
+    if not connection.scope["path"].isprintable():  # the file system raises on a NUL
+        raise NotFound("the path contains control characters")
 
 
 def still_authorized(connection: Connection) -> Callable[[], Awaitable[bool]]:
@@ -113,19 +121,3 @@ def check_origin(headers: Mapping[str, str], origins: frozenset[str]) -> None:
     host = origin.lower().partition("://")[2]
     if not (origin.lower() in origins if origins else host == headers.get("host", "").lower()):
         raise Forged(f"the request comes from {origin}")
-
-
-def check_declared(app: Litestar) -> None:
-    """Raise `RouteUndeclared` if a route declares no role."""
-    undeclared = []
-    for route in app.routes:
-        handlers = route.route_handlers if isinstance(route, HTTPRoute) else [route.route_handler]
-        for handler in handlers:
-            methods = {str(method) for method in getattr(handler, "http_methods", ())}
-            if handler.opt.get(_OPT) not in (*ROLES, _ANYONE) and methods != {"OPTIONS"}:
-                undeclared.append(f"{'/'.join(sorted(methods))} {route.path}")
-    if undeclared:
-        raise RouteUndeclared(
-            f"routes that declare no role: {', '.join(sorted(undeclared))}; "
-            "give each opt=needs(...) or opt=open_to_anyone()"
-        )

@@ -10,15 +10,18 @@ import binascii
 import hashlib
 import hmac
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 from headway_clock import new_secret
 from headway_contract.http import Role
-from litestar.datastructures import Cookie
 from msgspec import Struct
 
+if TYPE_CHECKING:
+    from litestar.datastructures import Cookie
+
 Sealed = TypeVar("Sealed", bound=Struct)
+CookiePurpose = Literal["session", "signing-in", "flash"]
 
 SIGN_IN_LASTS = timedelta(minutes=10)
 _TICKET = "local sign-in"
@@ -106,30 +109,24 @@ class Cookies(Struct, frozen=True, kw_only=True):
     because all ports of a host share cookies.
     """
 
-    session: str
-    signing_in: str
-    flash: str
     secure: bool
+    port: int
 
-    @classmethod
-    def made_for(cls, *, secure: bool, port: int) -> "Cookies":
-        """Make the names for HTTPS, or for plain HTTP at a port."""
-        name = "__Host-headway" if secure else f"headway-{port}"
-        return cls(
-            session=name, signing_in=f"{name}-signing-in", flash=f"{name}-flash", secure=secure
-        )
+    def name(self, purpose: CookiePurpose) -> str:
+        """Return the name for HTTPS, or for plain HTTP at a port."""
+        host = "__Host-headway" if self.secure else f"headway-{self.port}"
+        return host if purpose == "session" else f"{host}-{purpose}"
 
-    def make(self, name: str, value: str, lasts: timedelta) -> Cookie:
+    def make(
+        self, purpose: CookiePurpose, value: str = "", lasts: timedelta = timedelta(0)
+    ) -> "Cookie":
         """Make a cookie; without a lifetime it deletes the one that the browser has."""
-        return Cookie(
-            key=name,
-            value=value,
-            path="/",
-            secure=self.secure,
-            httponly=True,
-            samesite="lax",
-            max_age=int(lasts.total_seconds()),
-        )
+        # Not above: commands import this module, and the framework takes a fifth of a second.
+        from litestar.datastructures import Cookie  # noqa: PLC0415
+
+        flags: Any = {"path": "/", "secure": self.secure, "httponly": True, "samesite": "lax"}
+        age = int(lasts.total_seconds())
+        return Cookie(key=self.name(purpose), value=value, max_age=age, **flags)
 
 
 class _Ticket(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Tokens in a file: a YAML list with a name, a role, the SHA-256 of the token and maybe an expiry.
+"""Tokens in a file: a YAML list with the name, role, SHA-256 and optional expiry of each token.
 
     - name: deploy-bot
       role: operator
@@ -27,7 +27,7 @@ from headway_console.access.roles import Person
 
 log = get_logger(__name__)
 
-PREFIX = "headway_"
+TOKEN_PREFIX = "headway_"  # noqa: S105 - every token begins with it
 _MOST_BYTES = 1024 * 1024
 
 
@@ -46,7 +46,7 @@ class Rejected(Exception):
 
 def new_token(name: str, role: Role, expires: datetime | None = None) -> tuple[str, Token]:
     """Make a token and its entry for the file."""
-    made = PREFIX + new_secret()
+    made = TOKEN_PREFIX + new_secret()
     return made, Token(name=name, role=role, sha256=fingerprint(made), expires=expires)
 
 
@@ -55,7 +55,7 @@ def fingerprint(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def as_yaml(token: Token) -> str:
+def token_as_yaml(token: Token) -> str:
     """Write an entry as YAML."""
     return yaml.safe_dump([msgspec.to_builtins(token)], sort_keys=False, allow_unicode=True)
 

@@ -11,8 +11,8 @@ from headway_contract.definitions import ApplyAnswer, ApplyRequest, Days, PruneP
 from headway_contract.fields import ManifestId, Text
 from msgspec import Meta, Struct, structs
 
-from headway_console.api.endpoints import Endpoint, Tag, endpoint
-from headway_console.api.request_fields import shape_of, struct_fields
+from headway_console.api.endpoints import Endpoint, Tag, endpoint, make_endpoint
+from headway_console.api.request_fields import struct_fields
 from headway_console.services import HttpRequest, ask
 
 _MAX_CHARACTERS = 2_000_000
@@ -60,21 +60,15 @@ async def _send(
     request: HttpRequest, subject: str, definitions: Definitions, **terms: Any
 ) -> ApplyAnswer:
     question = ApplyRequest(definitions=pack(definitions), **terms)
-    return await ask(request, subject, question, ApplyAnswer, slow=True)
+    return await ask(request, subject, question, ApplyAnswer)
 
-
-_PATH = "/manifests/{manifest}"
-_FIELDS = [("manifest", ManifestId), *struct_fields(ManifestRecord)]
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    Endpoint(
-        name="put_manifest",
-        method="PUT",
-        path=_PATH,
+    make_endpoint(
+        *("put_manifest", "PUT", "/manifests/{manifest}", Tag.MANIFESTS),
+        [("manifest", ManifestId), *struct_fields(ManifestRecord)],
         role="admin",
-        tag=Tag.MANIFESTS,
         summary="Make or change a manifest at run time, in the format of the YAML files.",
-        shape=shape_of("put_manifest", "PUT", _PATH, _FIELDS),
         answer=ApplyAnswer,
         respond=_put_manifest,
         checks_types=True,

@@ -74,6 +74,14 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         return self.role != "viewer" and "key" in fields
 
 
+def make_endpoint(
+    name: str, method: Method, path: str, tag: Tag, fields: Sequence[Any], **terms: Any
+) -> Endpoint:
+    """Make an endpoint; the path and the method place the fields of its request."""
+    shape = shape_of(name, method, path, fields)
+    return Endpoint(name=name, method=method, path=path, tag=tag, shape=shape, **terms)
+
+
 def endpoint(
     method: Method,
     path: str,
@@ -89,20 +97,10 @@ def endpoint(
 
     def make(function: Callable[..., Awaitable[Any]]) -> Endpoint:
         hints = get_type_hints(function, include_extras=True)
-        called = name or function.__name__
+        terms = {"role": role, "summary": first_line(function), "streams": streams}
+        terms |= {"answer": answer or hints["return"], "respond": _respond(function, hints)}
         fields = _parameters(function, hints, hidden)
-        return Endpoint(
-            name=called,
-            method=method,
-            path=path,
-            role=role,
-            tag=tag,
-            summary=first_line(function),
-            shape=shape_of(called, method, path, fields),
-            answer=answer or hints["return"],
-            respond=_respond(function, hints),
-            streams=streams,
-        )
+        return make_endpoint(name or function.__name__, method, path, tag, fields, **terms)
 
     return make
 

@@ -11,7 +11,7 @@ from headway_contract.fields import ManifestId, Name
 from headway_contract.http import Role
 from headway_contract.operations import OccupancyAnswer, SettingsAnswer, SettingsQuestion
 from headway_contract.work_queue import RunAnswer, WorkAnswer
-from headway_errors import Invalid, NotFound
+from headway_errors import NotFound
 from headway_postgres_kit import DATABASE_CLOCK, Connection
 from msgspec import Struct
 
@@ -25,12 +25,11 @@ from headway_console.reading.groups import list_occupancy, page_of_groups
 from headway_console.reading.lists import Page
 from headway_console.reading.manifests import find_id, page_of_manifests, read_definition
 from headway_console.reading.occurrences import Occurrence, page_of_occurrences
-from headway_console.reading.runs import RunFilter, RunRow, page_of_runs, read_run
+from headway_console.reading.runs import page_of_runs, read_run
 from headway_console.reading.system import Overview, page_of_workers, read_overview
 from headway_console.reading.works import page_of_enqueued, page_of_works, read_work
 from headway_console.services import HttpRequest, ask, read
 
-_BESIDE_WORK = ("group", "job", "manifest", "manifest_id", "worker", "since", "before", "text")
 # More lines than a run can keep.
 _ALL_LINES = 1_000_000
 _MAX_ACTIVE = "HEADWAY_MAX_ACTIVE"
@@ -53,28 +52,6 @@ async def list_occurrences(
     if found is None:
         raise NotFound(f"there is no manifest {manifest!r}: see 'headway manifests'")
     return await page_of_occurrences(connection, found, cursor=cursor, limit=limit)
-
-
-@endpoint("GET", "/runs", Tag.WORK)
-async def list_runs(
-    connection: Connection,
-    filters: RunFilter,
-    cursor: str | None,
-    limit: int,
-    work: UUID | None = None,
-) -> Page[RunRow]:
-    """List runs, the newest first."""
-    if work is None:
-        return await page_of_runs(connection, filters, cursor=cursor, limit=limit)
-    others = [name for name in _BESIDE_WORK if getattr(filters, name) is not None]
-    if others or cursor is not None:
-        names = ", ".join(others or ["cursor"])
-        raise Invalid(f"work: it cannot be combined with {names}, only with a state")
-    try:
-        runs = (await read_work(connection, work)).runs
-    except NotFound:
-        runs = []
-    return Page(items=[run for run in runs if filters.state in (None, run.state)])
 
 
 @endpoint("GET", "/work/{id}", Tag.WORK)
@@ -124,6 +101,7 @@ _AS_READ: dict[str, tuple[str, Tag, Callable[..., Awaitable[Any]]]] = {
     "list_jobs": ("/jobs", Tag.JOBS, page_of_jobs),
     "list_enqueued": ("/enqueued", Tag.JOBS, page_of_enqueued),
     "list_work": ("/work", Tag.WORK, page_of_works),
+    "list_runs": ("/runs", Tag.WORK, page_of_runs),
     "list_workers": ("/workers", Tag.WORK, page_of_workers),
     "list_dead_letters": ("/dead-letters", Tag.LETTERS, letters.page_of_letters),
     "list_failures": ("/failures", Tag.LETTERS, letters.page_of_failures),
@@ -135,5 +113,5 @@ _AS_READ: dict[str, tuple[str, Tag, Callable[..., Awaitable[Any]]]] = {
 }
 READS: tuple[Endpoint, ...] = (
     *(endpoint("GET", path, tag, name=name)(call) for name, (path, tag, call) in _AS_READ.items()),
-    *(list_occurrences, list_runs, show_work, show_run, occupancy, overview, who_am_i),
+    *(list_occurrences, show_work, show_run, occupancy, overview, who_am_i),
 )

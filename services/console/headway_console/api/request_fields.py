@@ -4,14 +4,13 @@ Fields that the path names come from the path. Of the others, a GET or DELETE ha
 other method a JSON body.
 """
 
-import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
-from headway_contract.fitting import fit
+from headway_contract.fitting import find_misfits, misfits_of, options_of
 from headway_errors import Invalid
 from msgspec import NODEFAULT, Meta, Struct, inspect, structs
 
@@ -98,11 +97,9 @@ def _read_body(kind: type[Struct], body: bytes, *, checks_types: bool) -> dict[s
         try:
             return structs.asdict(msgspec.json.decode(body, type=kind))
         except msgspec.ValidationError as error:
-            given = msgspec.json.decode(body)
-            wrong = fit(given, kind).misfits if isinstance(given, dict) else []
-            raise Invalid("\n".join(map(str, wrong)) or _describe(error)) from error
+            raise Invalid("\n".join(misfits_of(body, kind)) or _describe(error)) from error
     given = msgspec.json.decode(body, type=dict[str, Any])
-    misfits = fit(dict.fromkeys(given), kind).misfits
+    misfits = find_misfits(dict.fromkeys(given), kind)
     wrong = [misfit for misfit in misfits if not misfit.path or misfit.path[0] not in given]
     if wrong:
         raise Invalid("\n".join(map(str, wrong)))
@@ -122,7 +119,7 @@ def _without_none(kind: Any) -> Any:
 
 def _collect(kind: type[Struct], query: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """Return parameters by name, repeated ones as lists; raises `Invalid`."""
-    options = _options(kind)
+    options = {field.name: options_of(field.type) for field in structs.fields(kind)}
     found: dict[str, Any] = {}
     for name, value in query:
         kinds = options.get(name, ())
@@ -142,16 +139,6 @@ def _collect(kind: type[Struct], query: Iterable[tuple[str, str]]) -> dict[str, 
 
 def _any(options: Sequence[inspect.Type], *kinds: type[inspect.Type]) -> bool:
     return any(isinstance(option, kinds) for option in options)
-
-
-@functools.cache
-def _options(kind: type[Struct]) -> dict[str, Sequence[inspect.Type]]:
-    """Return the types that each field may have."""
-    infos = {field.name: inspect.type_info(field.type) for field in structs.fields(kind)}
-    return {
-        name: info.types if isinstance(info, inspect.UnionType) else (info,)
-        for name, info in infos.items()
-    }
 
 
 def _describe(error: msgspec.ValidationError) -> str:

@@ -1,6 +1,5 @@
 """The audit: changes with their actor and the values before and after."""
 
-from functools import partial
 from typing import Any
 
 from litestar import Response, get
@@ -8,11 +7,10 @@ from litestar import Response, get
 from headway_console.access.guards import needs
 from headway_console.pages import form_fields as fields
 from headway_console.pages.filters import compact, words
-from headway_console.pages.shell import Page, show_list
+from headway_console.pages.shell import show_list
 from headway_console.reading.audit import AuditEntry, AuditFilter, page_of_audit
 from headway_console.services import HttpRequest
 
-_FILTERS = ("actor", "action", "target", "who", "since", "before")
 _MAX_CHANGES = 6
 _MAX_TEXT = 160
 # Shown in other columns, or bookkeeping.
@@ -61,15 +59,8 @@ def _short(value: Any) -> str:
 @get("/audit", opt=needs("viewer"))
 async def audit(request: HttpRequest) -> Response[str]:
     """List changes, the newest first."""
-    action = fields.text_of(request, "action")
-    filters = AuditFilter(
-        **fields.texts_of(request, "actor", "target"),
-        **fields.times_of(request),
-        action=(action,) if action else (),
-        people=fields.text_of(request, "who") != "everybody",
+    people = fields.text_of(request, "people") != "false"
+    filters = fields.read_filters(request, AuditFilter, people=people)
+    return await show_list(
+        request, "audit.html", page_of_audit, filters=filters, changes=changes_of
     )
-    read_page = partial(page_of_audit, filters=filters)
-    return await show_list(request, "audit.html", read_page, _FILTERS, changes=changes_of)
-
-
-PAGE = Page(title="Audit", path="/audit", key="a", handlers=(audit,))

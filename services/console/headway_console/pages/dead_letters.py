@@ -11,25 +11,24 @@ from uuid import UUID
 
 from headway_contract import dead_letters as contract
 from headway_contract import subjects
-from headway_contract.work_queue import InputAnswer, InputQuestion
 from headway_errors import Invalid, RequestFailed
 from litestar import Response, get, post
 from litestar.params import FromPath
 from litestar.response import ServerSentEvent
-from msgspec import DecodeError, structs
-from msgspec.json import decode, encode
+from msgspec import structs
+from msgspec.json import encode
 
 from headway_console.access.guards import needs
 from headway_console.pages import form_fields as fields
 from headway_console.pages.filters import pretty
+from headway_console.pages.inputs import INPUT_KEPT, decode_input
 from headway_console.pages.live import watch
-from headway_console.pages.shell import Kind, Page, back_of, go_to, show, show_list
-from headway_console.problems import problem_of
+from headway_console.pages.shell import Kind, back_of, go_to, show, show_list
+from headway_console.problems import Problem, problem_of
 from headway_console.reading import dead_letters as reading
 from headway_console.services import HttpRequest, ask, read
 
 _FAILURE_FILTERS = ("state", "group", "job", "manifest")
-_LETTER_FILTERS = (*_FAILURE_FILTERS, "fingerprint", "since", "before")
 _SUCCESSES = ("retried", "waits", "acknowledged")
 _PHRASES = {
     "retried": "run again",
@@ -46,27 +45,24 @@ _PHRASES = {
 Change = contract.RetryRequest | contract.AcknowledgeRequest
 
 
-class _Unfit(Invalid):
-    """An input that the job does not accept."""
-
-
 @get("/dead-letters", opt=needs("viewer"))
 async def failures(request: HttpRequest) -> Response[Any]:
     """List dead letters by failure, the latest first."""
     if fields.text_of(request, "fingerprint"):
         return go_to(request, f"/dead-letters/list?{request.url.query}")
-    state: Any = fields.choice_of(request, "state", contract.LetterState) or "awaiting"
-    filters = fields.texts_of(request, "group", "job", "manifest")
-    read_page = partial(reading.page_of_failures, state=state, **filters)
-    return await show_list(request, "dead_letters.html", read_page, _FAILURE_FILTERS, state=state)
+    filters = fields.read_filters(request, contract.LetterFilter)
+    state = filters.state or "awaiting"
+    given = {name: getattr(filters, name) for name in _FAILURE_FILTERS} | {"state": state}
+    read_page = partial(reading.page_of_failures, **given)
+    return await show_list(request, "dead_letters.html", read_page, *_FAILURE_FILTERS, state=state)
 
 
 @get("/dead-letters/list", opt=needs("viewer"))
 async def letters(request: HttpRequest) -> Response[str]:
     """List dead letters, the newest first."""
-    filters = contract.LetterFilter(
-        **fields.texts_of(request, "group", "job", "manifest", "fingerprint"),
-        state=fields.choice_of(request, "state", contract.LetterState),
+    filters = fields.read_filters(
+        request,
+        contract.LetterFilter,
         created_after=fields.moment_of(request, "since"),
         created_before=fields.moment_of(request, "before"),
     )
@@ -74,8 +70,9 @@ async def letters(request: HttpRequest) -> Response[str]:
     return await show_list(
         request,
         "letters.html",
-        partial(reading.page_of_letters, filters=filters),
-        _LETTER_FILTERS,
+        reading.page_of_letters,
+        *("since", "before"),
+        filters=filters,
         fingerprint=fingerprint,
         canary=await read(request, reading.latest_canary, fingerprint) if fingerprint else None,
     )
@@ -90,7 +87,7 @@ async def change(request: HttpRequest) -> Response[Any]:
     if kind not in ("retry", "acknowledge") or whole not in ("", "all"):
         raise Invalid(f"unknown action {action!r} for dead letters")
     if not whole and not ids:
-        raise Invalid("nothing is checked: check some dead letters first")
+        raise Invalid("nothing is selected: select some dead letters first")
     if whole and not fingerprint:
         raise Invalid("the form names no failure")
     target: dict[str, Any] = {"dead_letters": ids}
@@ -118,7 +115,7 @@ def summary(results: Sequence[contract.LetterResult]) -> tuple[str, Kind]:
 async def letter_page(request: HttpRequest, letter: FromPath[UUID]) -> Response[str]:
     """Show one dead letter."""
     found = await read(request, reading.read_letter, letter)
-    return _show(request, found, given=pretty(found.input))
+    return await _show(request, found, pretty(found.input))
 
 
 @post("/dead-letters/{letter:uuid}/retry", opt=needs("operator"))
@@ -130,79 +127,42 @@ async def retry(request: HttpRequest, letter: FromPath[UUID]) -> Response[Any]:
         return await _change(request, message, to=f"/dead-letters/{letter}")
     found = await read(request, reading.read_letter, letter)
     try:
-        edited = _decode(given)
+        edited, note = decode_input(given), ""
         # Compared as JSON, because in Python true equals 1.
         if encode(edited, order="sorted") != encode(found.input, order="sorted"):
-            await _check(request, found, edited)
             message = structs.replace(message, input=edited)
-        return await _change(request, message, to=f"/dead-letters/{letter}")
+            note = INPUT_KEPT if found.status.manifest else ""
+        return await _change(request, message, to=f"/dead-letters/{letter}", note=note)
     except RequestFailed as error:
-        problem = problem_of(error)
-        return _show(request, found, given=given, problem=problem.detail, status=problem.status)
+        return await _show(request, found, given, problem_of(error))
 
 
-@post("/dead-letters/{letter:uuid}/check", opt=needs("viewer"))
-async def check(request: HttpRequest, letter: FromPath[UUID]) -> Response[str]:
-    """Check an input while it is edited."""
-    found = await read(request, reading.read_letter, letter)
-    problem = ""
-    try:
-        await _check(request, found, _decode(await fields.field_of(request, "input")))
-    except _Unfit as error:
-        problem = str(error)
-    except RequestFailed as error:
-        problem = f"cannot check the input: {error}"
-    return show(request, "input_check.html", problem=problem)
-
-
-@post("/dead-letters/{letter:uuid}/acknowledge", opt=needs("operator"))
-async def acknowledge(request: HttpRequest, letter: FromPath[UUID]) -> Response[Any]:
-    """Acknowledge one dead letter, with a note."""
-    note = await fields.field_of(request, "note")
-    message = contract.AcknowledgeRequest(dead_letters=[letter], note=note)
-    return await _change(request, message, to=f"/dead-letters/{letter}")
-
-
-def _decode(given: str) -> Any:
-    try:
-        return decode(given)
-    except (DecodeError, RecursionError) as error:
-        raise _Unfit(f"invalid JSON: {error}") from error
-
-
-async def _check(request: HttpRequest, found: contract.DeadLetterAnswer, value: Any) -> None:
-    """Check an input as the dispatcher does before a retry; raises `_Unfit`."""
-    letter = found.status
-    manifest = await read(request, reading.manifest_of, letter.dead_letter)
-    question = InputQuestion(job=letter.job, input=value, manifest_id=manifest, group=letter.group)
-    answer = await ask(request, subjects.INPUT_QUESTION, question, InputAnswer)
-    if answer.problem:
-        raise _Unfit(answer.problem)
-
-
-def _show(
+async def _show(
     request: HttpRequest,
     found: contract.DeadLetterAnswer,
-    *,
     given: str,
-    problem: str = "",
-    status: int = 200,
+    refusal: Problem | None = None,
 ) -> Response[str]:
-    content = {"letter": found, "row": found.status, "given": given, "problem": problem}
+    status, problem = (200, "") if refusal is None else (refusal.status, refusal.detail)
+    row = found.status
+    content = {"letter": found, "row": row, "given": given, "problem": problem}
+    content["manifest_id"] = await read(request, reading.manifest_of, row.dead_letter)
     return show(request, "letter.html", status=status, **content)
 
 
-async def _change(request: HttpRequest, message: Change, *, to: str) -> Response[Any]:
+async def _change(
+    request: HttpRequest, message: Change, *, to: str, note: str = ""
+) -> Response[Any]:
     """Change dead letters page after page, without letters that are created meanwhile."""
     is_retry = isinstance(message, contract.RetryRequest)
     subject = subjects.RETRY_REQUEST if is_retry else subjects.ACKNOWLEDGE_REQUEST
     results: list[contract.LetterResult] = []
     while True:
-        page = await ask(request, subject, message, contract.LettersChanged, slow=True)
+        page = await ask(request, subject, message, contract.LettersChanged)
         results += page.results
         if not page.more or message.filter is None:
             text, kind = summary(results)
-            return go_to(request, to, text=text, kind=kind)
+            return go_to(request, to, text=f"{text}\n{note}".strip(), kind=kind)
         bounded = structs.replace(message.filter, created_before=page.created_before)
         message = structs.replace(message, filter=bounded, after=page.last)
 
@@ -236,14 +196,3 @@ async def stop_canary(request: HttpRequest, canary: FromPath[UUID]) -> Response[
     message = contract.StopCanaryRequest(canary=canary)
     await ask(request, subjects.STOP_CANARY_REQUEST, message, contract.CanaryStatus)
     return go_to(request, f"/dead-letters/canary/{canary}", text="Canary stopped")
-
-
-PAGE = Page(
-    title="Dead letters",
-    path="/dead-letters",
-    key="d",
-    handlers=(
-        *(failures, letters, change, letter_page, retry, check, acknowledge),
-        *(begin_canary, canary_page, canary_live, stop_canary),
-    ),
-)

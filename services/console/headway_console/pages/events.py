@@ -2,8 +2,6 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from functools import partial
-from typing import Literal
 
 from headway_clock import utc_now
 from litestar import Response, get
@@ -13,11 +11,9 @@ from headway_console.access.guards import needs, still_authorized
 from headway_console.feed import EventBatch, Feed, event_number, follow_events
 from headway_console.pages import form_fields as fields
 from headway_console.pages.live import LONGEST_SECONDS, streamed
-from headway_console.pages.shell import Page, render, show_list
+from headway_console.pages.shell import render, show_list
 from headway_console.reading.events import EventFilter, page_of_events, read_position
 from headway_console.services import HttpRequest, read
-
-_FILTERS = ("type", "manifest", "job", "group", "work", "run", "accepted", "since", "before")
 
 
 @get("/events", opt=needs("viewer"))
@@ -25,8 +21,10 @@ async def events(request: HttpRequest) -> Response[str]:
     """List events, the newest first."""
     # Read first: the stream repeats events that arrive while the page is read.
     newest = await read(request, read_position, now=utc_now())
-    read_page = partial(page_of_events, filters=_filters(request))
-    return await show_list(request, "events.html", read_page, _FILTERS, newest=newest.settled)
+    filters = fields.read_filters(request, EventFilter)
+    return await show_list(
+        request, "events.html", page_of_events, filters=filters, newest=newest.settled
+    )
 
 
 @get("/events/feed", opt=needs("viewer"))
@@ -37,7 +35,7 @@ async def feed(request: HttpRequest) -> ServerSentEvent:
     await followed.ready()
     batches = follow_events(
         followed,
-        _filters(request),
+        fields.read_filters(request, EventFilter),
         after=event_number(after, "after"),
         is_authorized=still_authorized(request),
         seconds=LONGEST_SECONDS,
@@ -56,18 +54,3 @@ async def _rows(batches: AsyncGenerator[EventBatch]) -> AsyncIterator[ServerSent
                 yield ServerSentEventMessage(event="events", data=rows, id=str(batch.settled))
             else:
                 yield ServerSentEventMessage(comment="still here")
-
-
-def _filters(request: HttpRequest) -> EventFilter:
-    accepted = fields.choice_of(request, "accepted", Literal["yes", "no"])
-    return EventFilter(
-        **fields.texts_of(request, "manifest", "job", "group"),
-        **fields.times_of(request),
-        type=tuple((fields.text_of(request, "type") or "").replace(",", " ").split()),
-        work=fields.id_filter(request, "work"),
-        run=fields.id_filter(request, "run"),
-        accepted=None if accepted is None else accepted == "yes",
-    )
-
-
-PAGE = Page(title="Events", path="/events", key="e", handlers=(events, feed))

@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
+from headway_decisions.firing.identity import kind_of
+
 _UNITS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
 _SECONDS = "_seconds"
 _SIZES = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
@@ -21,19 +23,30 @@ TINTS = {
     ),
     "busy": ("in_progress", "pending", "dispatched", "under_way", "owed", "waiting", "queued"),
 }
+_CAUSES = {
+    "due": "scheduled",
+    "stretch": "scheduled",
+    "trigger": "triggered",
+    "backfill": "backfilled",
+    "activation": "activated by a run",
+    "success": "after its parent",
+    "successes": "after its parent",
+    "replay": "retried",
+    "enqueue": "enqueued",
+}
 TINT_OF = {state: tint for tint, states in TINTS.items() for state in states}
 
 
 def seconds(value: float | None) -> str:
     """Write a duration: `0.4 s`, `12 s`, `3 min`, `2.5 h`."""
-    if value is None:
-        return "\u2013"
+    if not value:
+        return "\u2013" if value is None else "0 s"
     for size, unit in _UNITS:
         if value >= size:
             return f"{value / size:.1f}".removesuffix(".0") + f" {unit}"
     if value >= 10:
         return f"{value:.0f} s"
-    return f"{value:.1f} s" if value >= 0.1 or value == 0 else f"{value * 1000:.0f} ms"
+    return f"{value:.1f} s" if value >= 0.1 else f"{value * 1000:.0f} ms"
 
 
 def size(value: float) -> str:
@@ -47,6 +60,16 @@ def size(value: float) -> str:
 def count(value: float) -> str:
     """Write a number with thousands separated by spaces."""
     return f"{value:,}".replace(",", "\u202f")
+
+
+def noun(number: float, singular: str) -> str:
+    """Return a noun in the number that fits: `worker`, `workers`."""
+    return singular if number == 1 else f"{singular}s"
+
+
+def cause(value: str) -> str:
+    """Write the origin of work."""
+    return _CAUSES.get(kind_of(value), words(value))
 
 
 def words(value: object) -> str:
@@ -132,5 +155,5 @@ _SETTINGS: dict[str, Callable[[dict[str, Any]], str]] = {
     "misfire": _misfire,
     "labels": _labels,
 }
-_TEXTS = (seconds, size, count, words, tint, utc, pretty, compact, setting_label, setting_text)
-FILTERS = {function.__name__: function for function in (*_TEXTS, query)}
+_TEXTS = (seconds, size, count, noun, cause, words, tint, utc, pretty, compact, query)
+FILTERS = {text.__name__: text for text in (*_TEXTS, setting_label, setting_text)}

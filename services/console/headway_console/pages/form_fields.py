@@ -5,14 +5,19 @@ names its zone, so that it means the same to everybody; without a zone it means 
 """
 
 from datetime import datetime
-from typing import Any, get_args
+from typing import Any, TypeVar
 from urllib.parse import unquote
 from uuid import UUID
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import msgspec
+from headway_contract.fitting import options_of, problem_of
 from headway_errors import Invalid
+from msgspec import Struct, inspect, structs
 
 from headway_console.services import HttpRequest
+
+Kind = TypeVar("Kind", bound=Struct)
 
 _ZONE_COOKIE = "headway-zone"
 _ZONE_FIELD = "zone"
@@ -27,18 +32,26 @@ def text_of(request: HttpRequest, name: str) -> str | None:
     return str(request.query_params.get(name, "")).strip() or None
 
 
-def texts_of(request: HttpRequest, *names: str) -> dict[str, Any]:
-    """Return filters by name, `None` if they are empty."""
-    return {name: text_of(request, name) for name in names}
+def read_filters(request: HttpRequest, kind: type[Kind], **values: Any) -> Kind:
+    """Read the filters of a list by the fields of a struct; raises `Invalid`."""
+    for field in structs.fields(kind):
+        if field.name not in values and (text := text_of(request, field.name)):
+            values[field.name] = _parse(request, field.name, text, field.type)
+    return kind(**values)
 
 
-def choice_of(request: HttpRequest, name: str, of: Any) -> Any:
-    """Return a filter that takes the values of a `Literal`."""
-    given = text_of(request, name)
-    choices = get_args(of)
-    if given is not None and given not in choices:
-        raise Invalid(f"{name}: {given!r} is not one of {', '.join(choices)}")
-    return given
+def _parse(request: HttpRequest, name: str, text: str, kind: Any) -> Any:
+    options = tuple(map(type, options_of(kind)))
+    if inspect.StrType in options:
+        return text
+    if inspect.VarTupleType in options:
+        return tuple(text.replace(",", " ").split())
+    if inspect.DateTimeType in options:
+        return moment_of(request, name)
+    try:
+        return msgspec.convert(text, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"{name}: {problem_of(text, kind)}") from error
 
 
 def moment_of(request: HttpRequest, name: str) -> datetime | None:
@@ -55,23 +68,12 @@ def moment_of(request: HttpRequest, name: str) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=zone_of(request))
 
 
-def times_of(request: HttpRequest) -> dict[str, Any]:
-    """Return the filters `since` and `before`."""
-    return {name: moment_of(request, name) for name in _TIMES}
-
-
 def id_of(given: object, name: str) -> UUID:
     """Parse an id."""
     try:
         return UUID(str(given).strip())
     except ValueError:
         raise Invalid(f"{name}: invalid id {given!r}") from None
-
-
-def id_filter(request: HttpRequest, name: str) -> UUID | None:
-    """Return a filter by id, or `None` if it is empty."""
-    given = text_of(request, name)
-    return None if given is None else id_of(given, name)
 
 
 def filters_of(request: HttpRequest, *names: str) -> dict[str, str]:
@@ -101,7 +103,7 @@ async def ids_of(request: HttpRequest) -> list[UUID]:
     """Return the ids that were checked in a form; raises `Invalid` for too many."""
     given = (await request.form()).getall("id", [])
     if len(given) > MAX_AT_ONCE:
-        raise Invalid(f"check at most {MAX_AT_ONCE} at once")
+        raise Invalid(f"select at most {MAX_AT_ONCE} at once")
     return sorted({id_of(text, "id") for text in given})
 
 

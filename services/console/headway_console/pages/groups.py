@@ -11,8 +11,7 @@ from litestar import Response, get, post
 from litestar.params import FromPath
 
 from headway_console.access.guards import needs
-from headway_console.pages import form_fields as fields
-from headway_console.pages.shell import Page, back_of, go_to, go_to_result, show, show_list
+from headway_console.pages.shell import back_of, go_to, go_to_result, show, show_list
 from headway_console.reading.groups import GroupRow, page_of_groups
 from headway_console.services import HttpRequest, ask, read
 
@@ -53,14 +52,6 @@ async def bulk(request: HttpRequest) -> Response[Any]:
     return go_to(request, back, text=text, kind="bad" if wrong else "good")
 
 
-@post("/groups/{name:str}/switch", opt=needs("operator"))
-async def switch(request: HttpRequest, name: FromPath[str]) -> Response[Any]:
-    """Enable or disable a group."""
-    enabled = await fields.field_of(request, "enabled") == "yes"
-    back = await back_of(request, f"/groups/{name}")
-    return await go_to_result(request, back, _change(request, name, enabled=enabled))
-
-
 @post("/groups/{name:str}/change", opt=needs("operator"))
 async def change(request: HttpRequest, name: FromPath[str]) -> Response[Any]:
     """Change the limits of a group, or reset one to code."""
@@ -96,6 +87,3 @@ async def _change(request: HttpRequest, name: str, **fields: Any) -> Changed:
 def rate_of(row: GroupRow) -> str:
     """Write the rate of a group; empty without one."""
     return rate_in_words(row.rate) if row.rate else ""
-
-
-PAGE = Page(title="Groups", path="/groups", handlers=(groups, group, bulk, switch, change), key="u")

@@ -9,11 +9,12 @@ from litestar import Response, get
 from headway_console.access.guards import needs
 from headway_console.pages import form_fields as fields
 from headway_console.pages.charts import throughput
-from headway_console.pages.shell import Page, show
+from headway_console.pages.shell import show
 from headway_console.reading import system
 from headway_console.services import HttpRequest, read
 
 _SHOWN_GROUPS = 12
+_OUTCOMES = ("completed", "failed", "cancelled")
 
 # Title of each pass, its purpose, and the contents of its backlog.
 PASSES = {
@@ -72,10 +73,5 @@ async def overview_page(request: HttpRequest) -> Response[str]:
         groups=busiest[:_SHOWN_GROUPS],
         chart=throughput(shown, fields.zone_of(request)),
         is_young=is_young,
-        ended=sum(slot.completed for slot in shown),
-        failed=sum(slot.failed for slot in shown),
-        cancelled=sum(slot.cancelled for slot in shown),
+        **{name: sum(getattr(slot, name) for slot in shown) for name in _OUTCOMES},
     )
-
-
-PAGE = Page(title="Overview", path="/", handlers=(overview_page,), key="o")

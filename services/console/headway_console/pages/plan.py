@@ -9,26 +9,16 @@ from headway_contract.manifests import FireTime
 from headway_errors import RequestFailed
 from litestar import Response, get, post
 from litestar.datastructures import UploadFile
-from msgspec import Struct, structs
+from msgspec import structs
 
 from headway_console.access.guards import needs
 from headway_console.api.definitions import YamlRequest, send_file
 from headway_console.pages.filters import count
-from headway_console.pages.shell import Page, go_to, show
+from headway_console.pages.shell import go_to, show
 from headway_console.services import HttpRequest
 
 _DAYS = (1, 7, 30, 90)
 _SHOWN = 20
-
-
-class FireChangeView(Struct, frozen=True, kw_only=True):
-    """The fire times of one manifest that change, as the page shows them."""
-
-    change: FireChange
-    summary: str
-    appear: list[str]
-    vanish: list[str]
-    hidden: int
 
 
 @get("/plan", opt=needs("viewer"), sync_to_thread=False)
@@ -72,22 +62,15 @@ def summary_of(answer: ApplyAnswer) -> str:
     )
 
 
-def view_of(change: FireChange) -> FireChangeView:
-    """Return the first changes of a manifest, and how many are hidden."""
+def fires_summary(change: FireChange) -> str:
+    """Count the fire times of a manifest that change."""
     counts = {"appear": change.appearing, "vanish": change.vanishing, "unchanged": change.unchanged}
     summary = ", ".join(f"{count(number)} {verb}" for verb, number in counts.items() if number)
-    appear = [_text(fire) for fire in change.appear[:_SHOWN]]
-    vanish = [_text(fire) for fire in change.vanish[:_SHOWN]]
-    return FireChangeView(
-        change=change,
-        summary=f"at least {summary or 'nothing'}" if change.compared_until else summary,
-        appear=appear,
-        vanish=vanish,
-        hidden=change.vanishing + change.appearing - len(appear) - len(vanish),
-    )
+    return f"at least {summary or 'nothing'}" if change.compared_until else summary
 
 
-def _text(fire: FireTime) -> str:
+def fire_text(fire: FireTime) -> str:
+    """Write a fire time, with its delay by jitter."""
     later = round((fire.fire_at - fire.due_at).total_seconds())
     text = f"{fire.local} (clocks change)" if fire.dst else fire.local
     return f"{text}, {later} s later by jitter" if later else text
@@ -116,10 +99,9 @@ def _show(
         status=422 if trouble else 200,
         form=form,
         answer=answer,
-        fire_changes=[view_of(change) for change in answer.fires] if answer else [],
+        fires_summary=fires_summary,
+        fire_text=fire_text,
+        shown=_SHOWN,
         summary=summary_of(answer) if answer else "",
         trouble=trouble,
     )
-
-
-PAGE = Page(title="Plan", path="/plan", handlers=(plan_page, plan, apply), key="p")

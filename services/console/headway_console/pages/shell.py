@@ -3,8 +3,9 @@
 The message of a redirect travels in a signed cookie, and the next page shows it once.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +14,6 @@ from headway_clock import utc_now
 from headway_contract.http import API, ROLES
 from headway_errors import Invalid, RequestFailed
 from litestar import Response
-from litestar.handlers import HTTPRouteHandler
 from msgspec import Struct
 
 from headway_console.access.authentication import Authenticator, SignInNeeded
@@ -42,16 +42,6 @@ _templates = jinja2.Environment(
 _templates.filters.update(FILTERS)
 
 
-class Page(Struct, frozen=True, kw_only=True):
-    """One page: title and path in the navigation, and handlers."""
-
-    title: str
-    path: str
-    handlers: tuple[HTTPRouteHandler, ...]
-    # The letter of the shortcut after `g`.
-    key: str = ""
-
-
 class Flash(Struct, frozen=True, kw_only=True):
     """A message for the next page: `good` for a success, `bad` for a refusal."""
 
@@ -66,12 +56,12 @@ def show(
     """Render a page."""
     authenticator: Authenticator = request.app.state.authenticator
     cookies = authenticator.cookies
-    sealed = request.cookies.get(cookies.flash)
+    sealed = request.cookies.get(cookies.name("flash"))
     flash = authenticator.seal.open(_FLASH, sealed, Flash, utc_now()) if sealed else None
     text = render(template, **_frame(request), flash=flash, **content)
     answer = Response(text, media_type="text/html; charset=utf-8", status_code=status)
     if flash is not None:
-        answer.set_cookie(cookies.make(cookies.flash, "", timedelta(0)))
+        answer.set_cookie(cookies.make("flash"))
     return answer
 
 
@@ -79,13 +69,16 @@ async def show_list(
     request: HttpRequest,
     template: str,
     read_page: Callable[..., Awaitable[Any]],
-    filters: Sequence[str] = (),
+    *names: str,
+    filters: Struct | None = None,
     **content: Any,
 ) -> Response[str]:
-    """Render a page of a list, with its cursor and the values of its filters."""
+    """Render a page of a list, with its cursor and its filters: a struct, and other `names`."""
+    if filters is not None:
+        names, read_page = (*filters.__struct_fields__, *names), partial(read_page, filters=filters)
     cursor = fields.text_of(request, "cursor")
     page = await read(request, read_page, cursor=cursor)
-    values = fields.filters_of(request, *filters)
+    values = fields.filters_of(request, *names)
     return show(request, template, page=page, values=values, cursor=cursor, **content)
 
 
@@ -126,8 +119,7 @@ def go_to(request: HttpRequest, to: str, *, text: str = "", kind: Kind = "good")
         authenticator: Authenticator = request.app.state.authenticator
         flash = Flash(kind=kind, text=text[:_MAX_TEXT], until=utc_now() + _FLASH_LIFETIME)
         sealed = authenticator.seal.close(_FLASH, flash)
-        cookies = authenticator.cookies
-        answer.set_cookie(cookies.make(cookies.flash, sealed, _FLASH_LIFETIME))
+        answer.set_cookie(authenticator.cookies.make("flash", sealed, _FLASH_LIFETIME))
     return answer
 
 

@@ -90,8 +90,8 @@ async def sign_in_at_issuer(request: HttpRequest) -> Response[Any]:
     }
     authenticator: Authenticator = request.app.state.authenticator
     answer = redirect(f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}")
-    sealed, cookies = authenticator.seal.close(_SIGNING_IN, begun), authenticator.cookies
-    answer.set_cookie(cookies.make(cookies.signing_in, sealed, SIGN_IN_LASTS))
+    sealed = authenticator.seal.close(_SIGNING_IN, begun)
+    answer.set_cookie(authenticator.cookies.make("signing-in", sealed, SIGN_IN_LASTS))
     return answer
 
 
@@ -100,13 +100,13 @@ async def back_from_issuer(request: HttpRequest) -> Response[Any]:
     """Start a session after the redirect from the issuer."""
     authenticator: Authenticator = request.app.state.authenticator
     cookies = authenticator.cookies
-    cookie = request.cookies.get(cookies.signing_in, "")
+    cookie = request.cookies.get(cookies.name("signing-in"), "")
     begun = authenticator.seal.open(_SIGNING_IN, cookie, SigningIn, utc_now())
     if begun is None:
         return _ask(request, "/", trouble="the sign-in expired, or started in another browser")
     answer = await _sign_in(request, begun.next, partial(_person_of, request, begun))
     if answer.status_code == 303:
-        answer.set_cookie(cookies.make(cookies.signing_in, "", timedelta(0)))
+        answer.set_cookie(cookies.make("signing-in"))
     return answer
 
 
@@ -116,9 +116,9 @@ def sign_out(request: HttpRequest) -> Response[Any]:
     check_origin(request.headers, request.app.state.origins)
     authenticator: Authenticator = request.app.state.authenticator
     cookies = authenticator.cookies
-    authenticator.end_session(request.cookies.get(cookies.session, ""))
+    authenticator.end_session(request.cookies.get(cookies.name("session"), ""))
     answer = redirect("/sign-in")
-    answer.set_cookie(cookies.make(cookies.session, "", timedelta(0)))
+    answer.set_cookie(cookies.make("session"))
     return answer
 
 
@@ -162,7 +162,7 @@ async def _sign_in(
     lasts = timedelta(seconds=authenticator.session_seconds)
     sealed = authenticator.begin_session(person, token=token, until=utc_now() + lasts)
     answer = redirect(to)
-    answer.set_cookie(authenticator.cookies.make(authenticator.cookies.session, sealed, lasts))
+    answer.set_cookie(authenticator.cookies.make("session", sealed, lasts))
     return answer
 
 
@@ -187,6 +187,3 @@ def _oidc(request: HttpRequest) -> tuple[ConsoleSettings, Issuer | None]:
     """Return the settings, and the issuer if people may sign in there."""
     settings: ConsoleSettings = request.app.state.settings
     return settings, request.app.state.authenticator.issuer if settings.oidc_client_id else None
-
-
-HANDLERS = [*(sign_in_page, sign_in, sign_in_local, sign_in_at_issuer, back_from_issuer, sign_out)]

@@ -15,7 +15,7 @@ from msgspec import convert
 from headway_console.access.guards import needs
 from headway_console.pages import form_fields as fields
 from headway_console.pages.overview import PASSES
-from headway_console.pages.shell import Page, show
+from headway_console.pages.shell import show
 from headway_console.reading.system import read_system
 from headway_console.services import HttpRequest, ask, read
 from headway_console.streams import read_services, read_streams
@@ -41,7 +41,7 @@ async def system(request: HttpRequest) -> Response[str]:
         streams=streams,
         services=services,
         passes=PASSES,
-        version=metadata.version("headway-console"),
+        version=metadata.version("headway-server"),
     )
 
 
@@ -68,7 +68,3 @@ async def _ask(request: HttpRequest, subject: str) -> SettingsAnswer | str:
         return await ask(request, subject, SettingsQuestion(), SettingsAnswer)
     except RequestFailed as error:
         return str(error)
-
-
-SETTINGS_PAGE = Page(title="Settings", path="/settings", key="t", handlers=(settings,))
-PAGE = Page(title="System", path="/system", key="y", handlers=(system,))

@@ -1,8 +1,6 @@
 """The work queue, with the reason why work waits; and cancels of work and runs."""
 
 from collections import Counter
-from collections.abc import Sequence
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +13,7 @@ from litestar.params import FromPath
 from headway_console.access.guards import needs
 from headway_console.pages import form_fields as fields
 from headway_console.pages.filters import words
-from headway_console.pages.shell import Page, back_of, go_to, show, show_list
+from headway_console.pages.shell import back_of, go_to, show, show_list
 from headway_console.reading.manifests import find_id
 from headway_console.reading.works import WorkFilter, count_waiting, page_of_works, read_work
 from headway_console.services import HttpRequest, ask, read
@@ -42,7 +40,6 @@ _CANCEL_RESULTS = {
     "already_settled": "already settled",
     "unknown": "unknown",
 }
-_FILTERS = ("state", "reason", "group", "job", "manifest")
 
 
 def waits_for(reason: str | None) -> str:
@@ -58,15 +55,12 @@ async def unknown_manifest(request: HttpRequest, name: str | None) -> str | None
 @get("/work", opt=needs("viewer"))
 async def work_queue(request: HttpRequest) -> Response[str]:
     """List work, the newest first."""
-    filters = WorkFilter(
-        **fields.texts_of(request, "group", "job", "manifest", "reason"),
-        state=fields.choice_of(request, "state", contract.WorkState),
-    )
+    filters = fields.read_filters(request, WorkFilter)
     return await show_list(
         request,
         "work_queue.html",
-        partial(page_of_works, filters=filters),
-        _FILTERS,
+        page_of_works,
+        filters=filters,
         waiting=await read(request, count_waiting),
         reasons=sorted(REASONS.items(), key=lambda reason: reason[1]),
         waits_for=waits_for,
@@ -102,25 +96,15 @@ async def work_page(request: HttpRequest, work: FromPath[UUID]) -> Response[str]
 
 
 @post("/work/cancel", opt=needs("operator"))
-async def cancel_works(request: HttpRequest) -> Response[Any]:
-    """Cancel the checked work."""
-    return await cancel(request, await fields.ids_of(request), to="/work")
-
-
-@post("/work/{work:uuid}/cancel", opt=needs("operator"))
-async def cancel_work(request: HttpRequest, work: FromPath[UUID]) -> Response[Any]:
-    """Cancel one piece of work."""
-    return await cancel(request, [work], to=f"/work/{work}")
-
-
-async def cancel(request: HttpRequest, ids: Sequence[UUID], *, to: str) -> Response[Any]:
-    """Cancel work or runs, and show the results."""
+async def cancel(request: HttpRequest) -> Response[Any]:
+    """Cancel work or runs by their ids, and show the results."""
+    ids = await fields.ids_of(request)
     if not ids:
-        raise Invalid("nothing is checked: check what to cancel")
-    message = contract.CancelRequest(ids=list(ids), reason=await fields.field_of(request, "reason"))
+        raise Invalid("nothing is selected: select work to cancel")
+    message = contract.CancelRequest(ids=ids, reason=await fields.field_of(request, "reason"))
     answer = await ask(request, subjects.CANCEL_REQUEST, message, contract.CancelAnswer)
     ended = {"settled", "asked_to_stop", "asked"} & {result.result for result in answer.results}
-    back = await back_of(request, to)
+    back = await back_of(request, "/work")
     return go_to(request, back, text=cancel_summary(answer), kind="good" if ended else "bad")
 
 
@@ -130,11 +114,3 @@ def cancel_summary(answer: contract.CancelAnswer) -> str:
         return answer.results[0].text
     counts = Counter(result.result for result in answer.results).most_common()
     return ", ".join(f"{many} {_CANCEL_RESULTS.get(kind, kind)}" for kind, many in counts)
-
-
-PAGE = Page(
-    title="Work queue",
-    path="/work",
-    key="q",
-    handlers=(work_queue, work_page, cancel_works, cancel_work),
-)

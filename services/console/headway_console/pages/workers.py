@@ -13,7 +13,7 @@ from litestar.response import ServerSentEvent
 from headway_console.access.guards import needs
 from headway_console.pages import form_fields as fields
 from headway_console.pages.live import watch
-from headway_console.pages.shell import Kind, Page, back_of, go_to, go_to_result, show_list
+from headway_console.pages.shell import Kind, back_of, go_to, go_to_result, show_list
 from headway_console.reading.system import page_of_workers, read_heartbeats
 from headway_console.services import HttpRequest, ask
 
@@ -26,7 +26,7 @@ async def workers(request: HttpRequest) -> Response[str]:
     since = utc_now() - timedelta(seconds=request.app.state.settings.orphan_timeout_seconds)
     alive_only = fields.text_of(request, "which") != "all"
     read_page = partial(page_of_workers, heard_since=since, alive_only=alive_only)
-    return await show_list(request, "workers.html", read_page, ["which"])
+    return await show_list(request, "workers.html", read_page, "which")
 
 
 @get("/workers/live", opt=needs("viewer"), sync_to_thread=False)
@@ -41,7 +41,7 @@ async def drain(request: HttpRequest) -> Response[Any]:
     back = await back_of(request, "/workers")
     names = [str(name) for name in (await request.form()).getall("id", [])]
     if not 0 < len(names) <= fields.MAX_AT_ONCE:
-        text = f"Check some workers first, at most {fields.MAX_AT_ONCE}."
+        text = f"Select some workers first, at most {fields.MAX_AT_ONCE}."
         return go_to(request, back, text=text, kind="bad")
     draining = ask(request, subjects.DRAIN_REQUEST, DrainRequest(workers=names), DrainAnswer)
     return await go_to_result(request, back, draining, _summary)
@@ -53,6 +53,3 @@ def _summary(answer: DrainAnswer) -> tuple[str, Kind]:
     left = len(answer.results) - len(lines)
     lines += [f"… and {left} more"] if left else []
     return "\n".join(lines), "good" if drained else "bad"
-
-
-PAGE = Page(title="Workers", path="/workers", key="w", handlers=(workers, workers_live, drain))

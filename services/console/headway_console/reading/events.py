@@ -81,15 +81,11 @@ async def page_of_events(
         filters = structs.replace(filters, work=work)
     times = (below, filters.since, filters.before)
     narrow = (*times, filters.patterns, filters.run, filters.accepted)
-    wanted = (limit + 1, filters.job, filters.group)
+    wanted = (limit + 1, filters.job, filters.group, filters.manifest)
     if filters.work is not None:
-        query, manifest = queries["feed_of_work"], filters.manifest
-        rows = await connection.fetch(query, filters.work, *narrow, *wanted, manifest)
-    elif filters.manifest is None:
-        rows = await connection.fetch(queries["feed"], *narrow, SEARCHED, *wanted)
+        rows = await connection.fetch(queries["feed_of_work"], filters.work, *narrow, *wanted)
     else:
-        query, manifest = queries["feed_of_manifest"], filters.manifest
-        rows = await connection.fetch(query, *narrow, SEARCHED, *wanted, manifest)
+        rows = await connection.fetch(queries["feed"], *narrow, SEARCHED, *wanted)
     page = _EVENTS.page(*_whole_rows(rows, limit), event_row)
     if page.next is not None or filters.work is not None:
         return page

@@ -18,10 +18,6 @@ SearchText = Annotated[str, Meta(min_length=1, max_length=200)]
 Texts = Annotated[tuple[Text, ...], Meta(max_length=50)]
 
 
-class BadCursor(Invalid):
-    """A cursor that no page of this list returned."""
-
-
 class Page(Struct, Generic[Item], frozen=True, kw_only=True):
     """One page of a list.
 
@@ -55,7 +51,7 @@ class Listing(Struct, frozen=True):
     kind: type = UUID
 
     def time_and_id(self, cursor: str | None) -> tuple[datetime | None, Any]:
-        """Return the place of a cursor; `None` twice for the first page. Raises `BadCursor`."""
+        """Return the place of a cursor; `None` twice for the first page. Raises `Invalid`."""
         place = self._read(cursor)
         if place is None:
             return None, None
@@ -65,13 +61,13 @@ class Listing(Struct, frozen=True):
             raise self.unknown_entry(cursor) from error
 
     def last_name(self, cursor: str | None) -> str:
-        """Return the name of a cursor; empty for the first page. Raises `BadCursor`."""
+        """Return the name of a cursor; empty for the first page. Raises `Invalid`."""
         place = self._read(cursor)
         return "" if place is None else str(place.id)
 
-    def unknown_entry(self, cursor: str | None) -> BadCursor:
+    def unknown_entry(self, cursor: str | None) -> Invalid:
         """Make the error for a cursor that does not fit the order of the list."""
-        return BadCursor(f"{cursor!r} names no entry of {self.name}: start without one")
+        return Invalid(f"{cursor!r} names no entry of {self.name}: start without one")
 
     def page(self, rows: Sequence[Any], limit: int, item: Callable[[Any], Item]) -> Page[Item]:
         """Make a page of rows; a row more than `limit` shows that there is a next page."""
@@ -93,11 +89,9 @@ class Listing(Struct, frozen=True):
             data = base64.b64decode(padded, altchars=b"-_", validate=True)
             place = msgspec.json.decode(data, type=Place)
         except (ValueError, msgspec.DecodeError) as error:
-            raise BadCursor(
-                f"invalid cursor {cursor!r}: send 'next' of a page unchanged"
-            ) from error
+            raise Invalid(f"invalid cursor {cursor!r}: send 'next' of a page unchanged") from error
         if place.of != self.name or (place.at is not None and place.at.tzinfo is None):
-            raise BadCursor(
+            raise Invalid(
                 f"{cursor!r} is a cursor of another list than {self.name}: start without one"
             )
         return place

@@ -24,7 +24,7 @@ queries = Queries("headway_console.reading", "sql/manifests.sql")
 ManifestState = Literal["enabled", "disabled", "paused", "blocked", "outstanding", "troubled"]
 
 _MANIFESTS = Listing("manifests", None, "external_id")
-_FAMILY = 500
+FAMILY = 500
 _LABELS = 1000
 # Number of names that are compared to find a similar one.
 _COMPARED_NAMES = 2000
@@ -91,13 +91,6 @@ class Relative(Struct, frozen=True, kw_only=True):
     depth: int
 
 
-class Family(Struct, frozen=True, kw_only=True):
-    """The dependencies of a manifest; `more` if there are too many to draw."""
-
-    nodes: list[Relative]
-    more: bool = False
-
-
 class ManifestDetails(Struct, frozen=True, kw_only=True):
     """One manifest: status, settings with their owners, and the input schema of its job."""
 
@@ -108,7 +101,7 @@ class ManifestDetails(Struct, frozen=True, kw_only=True):
     settings: list[Setting]
     dead_letters: list[UUID]
     declared_at: datetime
-    family: Family
+    family: list[Relative]
 
 
 async def page_of_manifests(
@@ -183,11 +176,10 @@ async def find_id(connection: Connection, external_id: str) -> UUID | None:
     return found
 
 
-async def read_family(connection: Connection, manifest: UUID) -> Family:
-    """Return the tree of dependents of a manifest."""
-    rows = await connection.fetch(queries["family"], manifest, _FAMILY)
-    nodes = [read_row(Relative, row, held_by=held_by(row)) for row in rows]
-    return Family(nodes=nodes, more=len(rows) >= _FAMILY)
+async def read_family(connection: Connection, manifest: UUID) -> list[Relative]:
+    """Return the tree of dependents of a manifest, at most `FAMILY` of them."""
+    rows = await connection.fetch(queries["family"], manifest, FAMILY)
+    return [read_row(Relative, row, held_by=held_by(row)) for row in rows]
 
 
 async def list_labels(connection: Connection) -> Sequence[Any]:
@@ -196,7 +188,7 @@ async def list_labels(connection: Connection) -> Sequence[Any]:
 
 
 def held_by(row: Any) -> str | None:
-    """Return the reason why a manifest does not fire, the widest one; `None` if it fires."""
+    """Return the widest reason why a manifest does not fire; `None` if it fires."""
     if row["job_retired_at"] is not None:
         return "job_retired"
     if not row["group_enabled"]:

@@ -38,12 +38,12 @@ class Occurrence(Struct, frozen=True, kw_only=True):
 
 
 class DayCount(Struct, frozen=True, kw_only=True):
-    """The number of fires of a day with the same result; `reason` is why they were skipped."""
+    """Fires of a day with the same result, or a part of a stretch, whose `fires` is `None`."""
 
     day: date
     state: str
     reason: str
-    fires: int
+    fires: int | None
 
 
 class Stretch(Struct, frozen=True, kw_only=True):

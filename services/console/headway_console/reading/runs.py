@@ -43,6 +43,7 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     job: Name | None = None
     manifest: ManifestId | None = None
     manifest_id: UUID | None = None
+    work: UUID | None = None
     worker: Text | None = None
     since: datetime | None = None
     before: datetime | None = None
@@ -103,7 +104,8 @@ async def page_of_runs(
     reached = None
     if filters.state in (None, *_LIVE) and not in_error:  # a live run has no error yet
         live = await connection.fetch(
-            queries["live"], filters.state, *where, filters.worker, *times, pattern, limit + 1
+            queries["live"],
+            *(filters.state, *where, filters.worker, *times, pattern, limit + 1, filters.work),
         )
     if filters.state not in _LIVE and filters.state in (None, state):
         ended = await connection.fetch(
@@ -111,11 +113,11 @@ async def page_of_runs(
             *(state, *where, filters.worker, *times),
             pattern if filters.text_in != "input" else None,
             pattern if filters.text_in != "error" else None,
-            *(filters.among or limit + 1, limit + 1),
+            *(filters.among or limit + 1, limit + 1, filters.work),
         )
         if filters.among is not None and len(ended) <= limit:
             reached = await connection.fetchrow(
-                queries["reached"], state, *where, *times, filters.among
+                queries["reached"], state, *where, *times, filters.among, filters.work
             )
     if reached is not None:  # older runs belong to the next page
         live = [row for row in live if _newest_first(row) >= _newest_first(reached)]
@@ -134,7 +136,7 @@ async def read_run(connection: Connection, run: UUID, *, lines: int = 500) -> Ru
         raise NotFound(
             f"there is no run {run}: it may be older than the kept history; see 'headway runs'"
         )
-    events = await connection.fetch(queries["events"], row["work_id"], row["lease_id"], _EVENTS)
+    events = await connection.fetch(queries["events"], row["work_id"], _EVENTS)
     status = _run_row(row)
     return read_row(
         RunDetails,

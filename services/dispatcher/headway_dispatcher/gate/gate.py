@@ -16,70 +16,109 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from headway_clock import new_id, new_token
-from headway_contract import encode, subjects
-from headway_contract.orders import OrderedRun, RunDispatched
-from headway_contract.work import RunTerms, WorkTerms, terms_of
+from headway_contract.work import WorkTerms
 from headway_decisions.capacity import capacity
-from headway_decisions.capacity.capacity import Admitted, Candidate, Held, RateUse, Room, Verdict
-from headway_decisions.capacity.packing import HAND_BACK_SECONDS
-from headway_history import Record
+from headway_decisions.capacity.capacity import Candidate, Held, Load, RateUse, Room, Verdict
+from headway_decisions.capacity.limits import GroupLimit, JobLimit, Limits
+from headway_decisions.capacity.slots import Worker
 from headway_postgres_kit import Connection, Database, StatementBatch, json_array
 from headway_relay import OutboxMessage, stamped
-from headway_tracing import CONTEXTS_APART, is_recording, span, trace_id, traceparent
+from headway_tracing import span
 from msgspec import Struct
 
-from headway_dispatcher.events import own_event
-from headway_dispatcher.gate.situation import (
-    QueueState,
-    Situation,
-    group_step,
-    read_queue_state,
-    read_situation,
-)
-from headway_dispatcher.provisioning import renew_seconds
+from headway_dispatcher import store
+from headway_dispatcher.gate.orders import Order, WaitingWork, history_record, message_of, orders_of
 from headway_dispatcher.runs import settle
 from headway_dispatcher.settings import DispatcherSettings
-from headway_dispatcher.store import GATE_LOCK, HISTORY, OUTBOX, SOURCE, Times, gates
+from headway_dispatcher.store import GATE_LOCK, HISTORY, OUTBOX, Times, gates
 from headway_dispatcher.wakeups import Wakeups
 
 _KEYS_AT_ONCE = 1000
 # Delay before the next look at work whose row another transaction had locked.
 _RETRY_LOCKED = timedelta(milliseconds=100)
-# Time beyond timeout and grace in which a worker may report the end of a run itself.
-_LENIENCE = 10.0
+
+_INPUT, _TERMS = map(WaitingWork.__struct_fields__.index, ("input", "terms"))
 
 
-class WaitingWork(Struct, frozen=True, kw_only=True):
-    """Ready work, with everything that its order needs; its input is JSON that is not decoded."""
+class QueueState(Struct, frozen=True, kw_only=True):
+    """The state of the queue without counts.
 
-    id: UUID
-    round: int
-    manifest: str | None
-    group: str
-    job: str
-    input: msgspec.Raw | None
-    input_schema: str | None
-    cause: str
-    due_at: datetime | None
+    `not_before` and `start_by` are the earliest of waiting work.
+    """
+
+    times: Times
+    keys_changed: bool
+    not_before: datetime | None
     start_by: datetime | None
-    terms: WorkTerms
-    attempts: int
-    traceparent: str | None
-    concurrency_key: str | None
-    key_active: int
-    manifest_disabled: bool
-    exclusive_lease: bool
+    ready: bool
 
     @property
-    def is_last_attempt(self) -> bool:
-        """Whether its retry policy allows no attempt after this one."""
-        return self.attempts + 1 >= self.terms.retry.attempts
+    def next_at(self) -> datetime | None:
+        """When work becomes ready or expires by itself."""
+        return min((at for at in (self.not_before, self.start_by) if at is not None), default=None)
 
     @property
-    def max_run_seconds(self) -> float:
-        """Seconds from the start of the run until it must have ended."""
-        return self.terms.timeout_seconds + self.terms.cancel_grace_seconds + _LENIENCE
+    def idle(self) -> bool:
+        """Whether the gate has nothing to do now."""
+        next_at = self.next_at
+        is_time = next_at is not None and next_at <= self.times.schedule
+        return not (self.ready or self.keys_changed or is_time)
+
+
+class Situation(Struct, frozen=True, kw_only=True):
+    """Load, limits and fleet, before the gate reads any work."""
+
+    queue: QueueState
+    load: Load
+    limits: Limits
+    fleet: list[Worker]
+
+    @property
+    def now(self) -> datetime:
+        """The schedule time."""
+        return self.queue.times.schedule
+
+    def room(self) -> Room:
+        """Return the room for further runs."""
+        return Room(self.limits, self.load, self.fleet, now=self.now)
+
+
+async def read_queue_state(connection: Connection, database: Database) -> QueueState:
+    """Read the state of the queue, without the gate's lock."""
+    [row] = await connection.fetch(gates["look"])
+    return await _queue_state(connection, database, row)
+
+
+async def read_situation(
+    connection: Connection, database: Database, settings: DispatcherSettings
+) -> Situation:
+    """Count active leases and read limits and fleet, in one statement."""
+    silence = timedelta(seconds=settings.orphan_timeout_seconds)
+    [row] = await connection.fetch(gates["situation"], silence)
+    return Situation(
+        queue=await _queue_state(connection, database, row),
+        load=Load(
+            groups=row["active_groups"] or {},
+            jobs=row["active_jobs"] or {},
+            leases_on_fleet=row["leases_on_fleet"] or {},
+        ),
+        limits=Limits(
+            max_active=settings.max_active,
+            groups=msgspec.convert(row["groups"] or {}, dict[str, GroupLimit]),
+            jobs=msgspec.convert(row["jobs"] or {}, dict[str, JobLimit]),
+        ),
+        fleet=msgspec.convert(row["fleet"] or [], list[Worker]),
+    )
+
+
+async def _queue_state(connection: Connection, database: Database, row: Any) -> QueueState:
+    return QueueState(
+        times=await store.read_times(connection, database, real=row["now"]),
+        keys_changed=row["keys_changed"],
+        not_before=row["not_before"],
+        start_by=row["start_by"],
+        ready=row.get("ready", True),
+    )
 
 
 class GateResult(Struct, frozen=True, kw_only=True):
@@ -89,10 +128,6 @@ class GateResult(Struct, frozen=True, kw_only=True):
     held: int = 0
     expired: int = 0
     rest: float | None = None
-
-
-# An order with its admitted work, in the order of its runs.
-_Order = tuple[RunDispatched, list[WaitingWork]]
 
 
 class Gate:
@@ -119,7 +154,7 @@ class Gate:
             waiting = await self._candidates(connection, room, now)
             candidates = _as_candidates(waiting, situation)
             verdicts = capacity.admit(candidates, room, more=len(waiting) == batch)
-            orders = self._orders(waiting, verdicts)
+            orders = orders_of(waiting, verdicts, self._settings)
             messages: list[OutboxMessage] = []
             if orders:
                 messages = await _record(connection, orders, room.rate_uses(), queue.times)
@@ -177,29 +212,6 @@ class Gate:
         )
         return [_waiting_work(row) for row in rows]
 
-    def _orders(self, waiting: Sequence[WaitingWork], verdicts: Sequence[Verdict]) -> list[_Order]:
-        """Return an order for each admitted lease."""
-        leases: dict[int, list[WaitingWork]] = {}
-        for work, verdict in zip(waiting, verdicts, strict=True):
-            if isinstance(verdict, Admitted):
-                leases.setdefault(verdict.lease, []).append(work)
-        traced = is_recording()
-        orders = []
-        for works in leases.values():
-            order = RunDispatched(
-                lease=new_id(),
-                token=new_token(),
-                job=works[0].job,
-                heartbeat_seconds=self._settings.heartbeat_seconds,
-                orphan_timeout_seconds=self._settings.orphan_timeout_seconds,
-                renew_seconds=renew_seconds(self._settings),
-                on_lost_contact=works[0].terms.on_lost_contact,
-                hand_back_seconds=HAND_BACK_SECONDS if len(works) > 1 else None,
-                runs=[_run(work, traced=traced) for work in works],
-            )
-            orders.append((order, works))
-        return orders
-
 
 async def _make_ready(
     connection: Connection, queue: QueueState
@@ -226,14 +238,11 @@ async def _make_ready(
 
 
 def _waiting_work(row: Any) -> WaitingWork:
-    columns = dict(row)
-    given, terms = columns.pop("input"), columns.pop("terms")
-    return WaitingWork(
-        group=columns.pop("group_name"),
-        input=None if given is None else msgspec.Raw(given.encode()),
-        terms=_read_terms(terms),
-        **columns,
-    )
+    values = list(row)
+    given = values[_INPUT]
+    values[_INPUT] = None if given is None else msgspec.Raw(given.encode())
+    values[_TERMS] = _read_terms(values[_TERMS])
+    return WaitingWork(*values)
 
 
 @lru_cache(maxsize=1000)
@@ -275,30 +284,8 @@ def _held(verdicts: Sequence[Verdict], reason: capacity.Reason) -> list[UUID]:
     )
 
 
-def _run(work: WaitingWork, *, traced: bool) -> OrderedRun:
-    run, context = new_id(), work.traceparent
-    if traced:
-        with span("admit", parent=context, work=str(work.id), run=str(run)):
-            context = traceparent() or context
-    return OrderedRun(
-        **terms_of(work.terms, RunTerms),
-        run=run,
-        work=work.id,
-        round=work.round,
-        attempt=work.attempts + 1,
-        attempts=work.terms.retry.attempts,
-        manifest=work.manifest,
-        group=work.group,
-        cause=work.cause,
-        due_at=work.due_at,
-        input=work.input,
-        input_schema=work.input_schema,
-        traceparent=context,
-    )
-
-
 async def _record(
-    connection: Connection, orders: Sequence[_Order], uses: Sequence[RateUse], times: Times
+    connection: Connection, orders: Sequence[Order], uses: Sequence[RateUse], times: Times
 ) -> list[OutboxMessage]:
     """Record orders: leases, runs, work, history, messages, rates; returns the messages."""
     runs = [
@@ -307,7 +294,7 @@ async def _record(
         for work, run in zip(works, order.runs, strict=True)
     ]
     with span("gate", admitted=len(runs)):
-        messages = stamped([_message(order, times.schedule) for order, _ in orders])
+        messages = stamped([message_of(order, times.schedule) for order, _ in orders])
         writes = StatementBatch()
         writes.add(
             gates["dispatch"],
@@ -316,15 +303,12 @@ async def _record(
             [order.job for order, _ in orders],
             # Real time: the age of an unclaimed lease decides about liveness.
             times.real,
+            times.schedule,
             [work.id for _, work, _ in runs],
             [run.run for _, _, run in runs],
             [order.lease for order, _, _ in runs],
-            [run.attempt for _, _, run in runs],
-            [trace_id(run.traceparent) for _, _, run in runs],
-            [work.max_run_seconds for _, work, _ in runs],
-            times.schedule,
         )
-        records = [_history_record(*run, times.schedule) for run in runs]
+        records = [history_record(order, works, times.schedule) for order, works in orders]
         HISTORY.append_to(writes, records, now=times.real)
         OUTBOX.add_to(writes, messages)
         if uses:
@@ -339,48 +323,13 @@ async def _record(
     return messages
 
 
-def _message(order: RunDispatched, now: datetime) -> OutboxMessage:
-    traces = [run.traceparent for run in order.runs if run.traceparent]
-    context = traces[0] if traces else None
-    published = own_event(order, id=order.lease, subject=order.lease, time=now, traceparent=context)
-    return OutboxMessage(
-        message_id=str(order.lease),
-        subject=subjects.order(order.job, order.lease),
-        body=encode(published),
-        traceparent=CONTEXTS_APART.join(traces) or None,
-    )
-
-
-def _history_record(
-    order: RunDispatched, work: WaitingWork, run: OrderedRun, now: datetime
-) -> Record:
-    """Return the history record of an ordered run, without the secret token."""
-    return Record(
-        event_id=str(order.lease) if len(order.runs) == 1 else f"{order.lease}.{run.run}",
-        type=RunDispatched.type,
-        subject=str(run.run),
-        source=SOURCE,
-        occurred_at=now,
-        # Without the input, which the record of the work has.
-        data={
-            "lease": order.lease,
-            "job": order.job,
-            "run": run.run,
-            "work": work.id,
-            "round": run.round,
-            "attempt": run.attempt,
-            "manifest": work.manifest,
-            "group": work.group,
-            "cause": work.cause,
-            "due_at": work.due_at,
-            "max_run_seconds": work.max_run_seconds,
-            "trace_id": trace_id(run.traceparent),
-        },
-        work=work.id,
-        run=run.run,
-        lease=order.lease,
-    )
-
-
 def _rest(moment: datetime | None, now: datetime) -> float | None:
     return None if moment is None else max(0.0, (moment - now).total_seconds())
+
+
+def group_step(settings: DispatcherSettings) -> timedelta:
+    """Return the age that one step of a group's priority is worth.
+
+    It outweighs all steps of a manifest's priority. In the end age decides.
+    """
+    return timedelta(seconds=settings.rank_step_seconds) * 32

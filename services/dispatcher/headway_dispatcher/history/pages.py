@@ -1,16 +1,17 @@
 """Pages of history: read with the tables that follow from it, or exported."""
 
+from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from datetime import datetime
-from itertools import groupby
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
 import msgspec
 from headway_history import LetterRow, RunRow, StoredEvent, WorkRow, WorkRows, fold
-from headway_history.events import FORGOTTEN, SNAPSHOT, Forgotten, open_data, unpack
+from headway_history.events import FORGOTTEN, SNAPSHOT, Forgotten, open_data
 from headway_history.rows import Absence, LetterRun
+from headway_history.store import PackedEvents
 from headway_postgres_kit import Connection, Database
 from msgspec import Struct
 
@@ -19,7 +20,7 @@ from headway_dispatcher.store import events as event_queries
 
 FIRST, LAST = UUID(int=0), UUID(int=(1 << 128) - 1)
 _WORKS = 1000
-_EVENTS = 20_000
+_EVENTS = 5000
 _EXPORTED = 1000
 
 _PRUNED, _CONFIRMED = "headway.manifest.pruned.v1", "headway.prune.confirmed.v1"
@@ -61,6 +62,10 @@ class Gone(Struct, frozen=True, kw_only=True):
         }
         return WorkRows(work=expected.work, runs=expected.runs, letters=kept)
 
+    def is_pruned(self, rows: WorkRows) -> bool:
+        """Whether the manifest of the work was deleted."""
+        return rows.work is not None and rows.work.manifest_id in self.pruned | self.confirmed
+
     def absence(self, expected: WorkRows, found: WorkRows) -> Absence:
         """Return whether the rows of a piece of work may, must or must not be absent."""
         work = expected.work
@@ -93,14 +98,14 @@ async def read_gone(connection: Connection) -> Gone:
     )
 
 
-async def read_page(connection: Connection, above: UUID) -> Page | None:
+async def read_page(connection: Connection, above: UUID, packed: PackedEvents) -> Page | None:
     """Read the next page of work above an id; `None` if there is no more."""
     if above == LAST:
         return None
     end = await connection.fetchval(projections["page_end"], above, _WORKS, _EVENTS)
     up_to: UUID = LAST if end is None else end
-    events = await HISTORY.of_works(connection, above, up_to)
-    by_work = await _with_lease_events(connection, events)
+    events = await HISTORY.of_works(connection, above, up_to) + await packed.up_to(up_to)
+    by_work = await with_lease_events(connection, events)
     found = await _find(connection, above, up_to)
     dead = await connection.fetch(projections["dead_leases"], above, up_to)
     return Page(
@@ -112,57 +117,45 @@ async def read_page(connection: Connection, above: UUID) -> Page | None:
     )
 
 
-async def fold_works(connection: Connection, events: Sequence[StoredEvent]) -> dict[UUID, WorkRows]:
-    """Fold the events of several works, sorted by work."""
-    by_work = await _with_lease_events(connection, events)
-    return {work: fold(own) for work, own in by_work.items()}
-
-
-async def _with_lease_events(
-    connection: Connection, events: Sequence[StoredEvent]
+async def with_lease_events(
+    connection: Connection, events: Iterable[StoredEvent]
 ) -> dict[UUID, list[StoredEvent]]:
     """Return the events of each work, and those of the leases of its runs.
 
-    A lease with several runs is claimed once for all of them, and their ends may be packed. Those
-    events have no single work; each run gets its part of them.
+    A lease with several runs is claimed once for all of them, by an event that has no single work.
     """
-    by_work = {
-        work: list(own) for work, own in groupby(events, attrgetter("work")) if work is not None
-    }
-    runs = {work: _runs_and_leases(own) for work, own in by_work.items()}
-    # By lease, or by run for its part of a packed event.
+    by_work: dict[UUID, list[StoredEvent]] = {}
+    for event in events:
+        if event.work is not None:
+            by_work.setdefault(event.work, []).append(event)
+    leases = {work: _leases(own) for work, own in by_work.items()}
     shared: dict[UUID | None, list[StoredEvent]] = {}
-    wanted = {lease for found in runs.values() for lease in found.values()}
-    for event in await HISTORY.of_leases(connection, wanted):
-        for part in unpack(event):
-            shared.setdefault(part.run or part.lease, []).append(part)
+    for event in await HISTORY.of_leases(connection, set().union(*leases.values())):
+        shared.setdefault(event.lease, []).append(event)
     for work, own in by_work.items():
-        owners = {*runs[work], *runs[work].values()}
-        own += [event for owner in owners for event in shared.get(owner, ())]
+        own += [event for lease in leases[work] for event in shared.get(lease, ())]
     return by_work
 
 
-def _runs_and_leases(events: Sequence[StoredEvent]) -> dict[UUID, UUID]:
-    """Return the lease of each run that the events of a piece of work mention."""
-    found: dict[UUID, UUID] = {}
+def _leases(events: Sequence[StoredEvent]) -> set[UUID]:
+    """Return the leases of the runs that the events of a piece of work mention."""
+    leases = {event.lease for event in events if event.run is not None and event.lease is not None}
     for event in events:
         if event.type == SNAPSHOT:
-            found |= {run.run_id: run.lease_id for run in open_data(event).runs}
-        elif event.run is not None and event.lease is not None:
-            found[event.run] = event.lease
-    return found
+            leases.update(run.lease_id for run in open_data(event).runs)
+    return leases
 
 
 async def _find(connection: Connection, above: UUID, up_to: UUID) -> dict[UUID, WorkRows]:
     """Read the rows of all work between two ids."""
-    found: dict[UUID, WorkRows] = {}
+    found: dict[UUID, WorkRows] = defaultdict(WorkRows)
     for row in _typed(WorkRow, await connection.fetch(projections["works"], above, up_to)):
-        found[row.id] = WorkRows(work=row)
+        found[row.id].work = row
     for run in _typed(RunRow, await connection.fetch(projections["runs"], above, up_to)):
-        found.setdefault(run.work_id, WorkRows()).runs[run.run_id] = run
+        found[run.work_id].runs[run.run_id] = run
     for letter in _typed(LetterRow, await connection.fetch(projections["letters"], above, up_to)):
         letter.runs = _typed_runs(letter.runs)
-        found.setdefault(letter.work_id, WorkRows()).letters[letter.id] = letter
+        found[letter.work_id].letters[letter.id] = letter
     return found
 
 
@@ -175,8 +168,9 @@ def _typed_runs(stored: Any) -> Any:
     return sorted(runs, key=attrgetter("created_at", "run_id"))
 
 
-def _typed(kind: Any, rows: Iterable[Any]) -> Iterable[Any]:
-    return (kind(**dict(row)) for row in rows)
+def _typed(kind: Any, rows: Sequence[Any]) -> list[Any]:
+    """Return rows as structs; the statement reads the columns in the order of the fields."""
+    return [kind(*row) for row in rows]
 
 
 class HistoryEvent(Struct, frozen=True, kw_only=True):
@@ -201,10 +195,7 @@ async def export(
     database: Database, *, since: datetime | None, until: datetime | None
 ) -> AsyncIterator[list[HistoryEvent]]:
     """Yield the events of a time span page by page, from one snapshot of the database."""
-    async with (
-        database.acquire() as connection,
-        connection.transaction(isolation="repeatable_read", readonly=True),
-    ):
+    async with database.snapshot() as connection:
         above = 0
         while rows := await connection.fetch(event_queries["span"], above, since, until, _EXPORTED):
             yield [msgspec.convert(dict(row), HistoryEvent) for row in rows]

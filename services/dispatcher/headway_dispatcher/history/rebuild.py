@@ -16,7 +16,7 @@ from msgspec import UNSET, Struct, structs
 
 from headway_dispatcher.history.pages import FIRST, Gone, Page, read_gone, read_page
 from headway_dispatcher.history.verify import differences
-from headway_dispatcher.store import projections
+from headway_dispatcher.store import HISTORY, projections
 
 # A dispatcher with a heartbeat of this age may still run.
 _RECENT_SECONDS = 10.0
@@ -46,20 +46,24 @@ async def rebuild(
 ) -> Rebuilt:
     """Rebuild the tables from history; `delete_unknown` also deletes rows not in history."""
     rebuilt, above = Rebuilt(), FIRST
-    while True:
-        async with database.transaction() as connection:
-            await _refuse_beside_services(connection)
-            await connection.execute(projections["lock_tables"])
-            page = await read_page(connection, above)
-            if page is None:
-                return rebuilt
-            gone = await read_gone(connection)
-            await _write(connection, page, gone, rebuilt, delete_unknown=delete_unknown)
-            await connection.execute(projections["look_again"], above, page.up_to)
-        rebuilt.works += len(page.works)
-        rebuilt.events += page.events
-        on_page(rebuilt)
-        above = page.up_to
+    async with database.snapshot() as history:
+        await _refuse_beside_services(history)
+        packed = await HISTORY.packed(history)
+        while True:
+            async with database.transaction() as connection:
+                await connection.execute(projections["lock_tables"])
+                # With the lock: the stream lacks the packed events of a service that just began.
+                await _refuse_beside_services(connection)
+                page = await read_page(connection, above, packed)
+                if page is None:
+                    return rebuilt
+                gone = await read_gone(connection)
+                await _write(connection, page, gone, rebuilt, delete_unknown=delete_unknown)
+                await connection.execute(projections["look_again"], above, page.up_to)
+            rebuilt.works += len(page.works)
+            rebuilt.events += page.events
+            on_page(rebuilt)
+            above = page.up_to
 
 
 async def _refuse_beside_services(connection: Connection) -> None:

@@ -5,15 +5,17 @@ of work, so memory does not grow with the work. While the snapshot is open, Post
 rows that were deleted after it.
 """
 
+import gc
 from collections.abc import Callable
 
 from headway_clock import monotonic
 from headway_history import Difference, compare
 from headway_history.rows import WorkRows
-from headway_postgres_kit import Database
+from headway_postgres_kit import Connection, Database
 from msgspec import Struct
 
 from headway_dispatcher.history.pages import FIRST, Gone, Page, read_gone, read_page
+from headway_dispatcher.store import HISTORY
 
 # More than a person reads; further differences are only counted.
 MOST_LISTED = 1000
@@ -35,26 +37,33 @@ async def verify(
     database: Database, *, on_page: Callable[[Verified], None] = lambda _: None
 ) -> Verified:
     """Compare all tables with history; the services may run."""
+    # Full collections then skip the objects of the program: they took a quarter of the time.
+    gc.freeze()
+    try:
+        async with database.snapshot() as connection:
+            return await _compare_pages(connection, on_page)
+    finally:
+        gc.unfreeze()
+
+
+async def _compare_pages(connection: Connection, on_page: Callable[[Verified], None]) -> Verified:
     began = monotonic()
     verified = Verified()
-    async with (
-        database.acquire() as connection,
-        connection.transaction(isolation="repeatable_read", readonly=True),
-    ):
-        gone = await read_gone(connection)
-        above = FIRST
-        while (page := await read_page(connection, above)) is not None:
-            found = differences(page, gone)
-            rows = page.found.values()
-            verified.works += sum(row.work is not None for row in rows)
-            verified.runs += sum(len(row.runs) for row in rows)
-            verified.dead_letters += sum(len(row.letters) for row in rows)
-            verified.events += page.events
-            verified.differing += len(found)
-            verified.differences += found[: MOST_LISTED - len(verified.differences)]
-            verified.seconds = monotonic() - began
-            on_page(verified)
-            above = page.up_to
+    gone = await read_gone(connection)
+    packed = await HISTORY.packed(connection)
+    above = FIRST
+    while (page := await read_page(connection, above, packed)) is not None:
+        found = differences(page, gone)
+        rows = page.found.values()
+        verified.works += sum(row.work is not None for row in rows)
+        verified.runs += sum(len(row.runs) for row in rows)
+        verified.dead_letters += sum(len(row.letters) for row in rows)
+        verified.events += page.events
+        verified.differing += len(found)
+        verified.differences += found[: MOST_LISTED - len(verified.differences)]
+        verified.seconds = monotonic() - began
+        on_page(verified)
+        above = page.up_to
     return verified
 
 

@@ -9,14 +9,13 @@ one. A group without a row has no limits; a deleted group loses its row. Limits 
 two passes of the gate, so that admitted work is within the limits in force when the gate commits.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
 from headway_contract import Event, subjects
-from headway_contract.settled import WorkSettled
 from headway_contract.work import (
     GroupChanged,
     JobChanged,
@@ -196,58 +195,33 @@ async def _handle_not_queued(
     now: datetime,
     records: list[Record],
 ) -> None:
-    """Handle work that is of a pruned manifest, already known, or finds its slot taken."""
-    arrived = await _cancel_pruned(connection, arrived, now, records)
-    filled = await connection.fetch(works["fill_in"], [rows[work] for work in arrived])
-    new = {row["id"] for row in filled}
-    records += [queued_record(arrived[work], rows[work], now) for work in new]
-    known = await _known(connection, arrived)
-    count_ignored("work_known_before", len(known - new))
-    left = [(event, rows[work]) for work, event in arrived.items() if work not in known]
-    if left:
-        reason = "its manifest already had unsettled work"
-        inserted = await _insert(connection, left, now, "settled")
-        coalesced = [event.data for event, _ in left if event.data.work in inserted]
-        ends = [settled_without_run(work, "coalesced", reason, now) for work in coalesced]
-        await _publish_ends(connection, coalesced, ends)
-        records += map(settled_record, ends)
+    """Handle work that is already known, of a pruned manifest, or finds its slot taken.
 
-
-async def _known(connection: Connection, ids: Iterable[UUID]) -> set[UUID]:
-    rows = await connection.fetch(works["known"], list(ids))
-    return {row["id"] for row in rows}
-
-
-async def _cancel_pruned(
-    connection: Connection, arrived: dict[UUID, Event], now: datetime, records: list[Record]
-) -> dict[UUID, Event]:
-    """Report work of pruned manifests as cancelled; returns the other work.
-
-    Known work may still run and reports its own end.
+    Known work of a pruned manifest may still run and reports its own end.
     """
     pruned = await store.pruned_manifests(
         connection, [event.data.manifest_id for event in arrived.values()]
     )
-    of_pruned = {work: event for work, event in arrived.items() if event.data.manifest_id in pruned}
-    if not of_pruned:
-        return arrived
-    known = await _known(connection, of_pruned)
-    refused = [event for work, event in of_pruned.items() if work not in known]
-    ends = [settled_without_run(event.data, "cancelled", PRUNED, now) for event in refused]
-    await _publish_ends(connection, [event.data for event in refused], ends)
+    of_pruned = {work for work, event in arrived.items() if event.data.manifest_id in pruned}
+    others = [row for work, row in rows.items() if work in arrived.keys() - of_pruned]
+    filled = await connection.fetch(works["fill_in"], others)
+    records += [queued_record(arrived[row["id"]], rows[row["id"]], now) for row in filled]
+    known = {row["id"] for row in await connection.fetch(works["known"], list(arrived))}
+    count_ignored("work_known_before", len(known) - len(filled))
+    new = {work: event for work, event in arrived.items() if work not in known}
+    refused = [event for work, event in new.items() if work in of_pruned]
     for event in refused:
         record = queued_record(event, msgspec.to_builtins(event.data), now)
         records.append(structs.replace(record, accepted=False, refusal="manifest_pruned"))
-    return {work: event for work, event in arrived.items() if work not in of_pruned}
-
-
-async def _publish_ends(
-    connection: Connection, work: Sequence[WorkQueued], ends: Sequence[WorkSettled]
-) -> None:
-    """Report the ends of work that never ran."""
+    left = [(event, rows[work]) for work, event in new.items() if work not in of_pruned]
+    inserted = await _insert(connection, left, now, "settled") if left else set()
+    coalesced = [event for event, _ in left if event.data.work in inserted]
+    reason = "its manifest already had unsettled work"
+    ends = [settled_without_run(event.data, "coalesced", reason, now) for event in coalesced]
+    records += map(settled_record, ends)
+    ends += [settled_without_run(event.data, "cancelled", PRUNED, now) for event in refused]
     await OUTBOX.add(connection, [outbox_message(settled_event(end)) for end in ends])
-    for each, end in zip(work, ends, strict=True):
-        note(Sample(SETTLED, (each.group, each.job, end.outcome)))
+    note(*(Sample(SETTLED, (end.group, arrived[end.work].data.job, end.outcome)) for end in ends))
 
 
 async def bring_forward(

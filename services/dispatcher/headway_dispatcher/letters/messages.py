@@ -1,7 +1,6 @@
 """Results of requests about dead letters, with a sentence for people."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +13,7 @@ from headway_decisions.retries.dead_letters import (
     RetryNow,
     RetryWaits,
 )
+from headway_decisions.wording import utc
 
 
 def results(
@@ -66,11 +66,7 @@ def _refusal(refused: Refused, row: Any) -> str:
             )
         case "already_asked":
             by, at = row["retry_requested_by"], row["retry_requested_at"]
-            return f"{by} requested a retry at {_shown(at)}, and it waits for its slot"
+            return f"{by} requested a retry at {utc(at)}, and it waits for its slot"
         case "already_retried":
-            return f"{row['actor']} retried it at {_shown(row['resolved_at'])}: see its work"
-    return f"{row['actor']} acknowledged it at {_shown(row['resolved_at'])}"
-
-
-def _shown(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+            return f"{row['actor']} retried it at {utc(row['resolved_at'])}: see its work"
+    return f"{row['actor']} acknowledged it at {utc(row['resolved_at'])}"

@@ -97,7 +97,9 @@ CREATE TABLE dispatcher.work_queue (
     hold_reason          text CHECK (hold_reason IN ('not_before', 'key', 'manifest_disabled')),
     runs                 integer NOT NULL DEFAULT 0,
     attempts             integer NOT NULL DEFAULT 0,
+    -- The last run, and its lease.
     run_id               uuid,
+    lease_id             uuid,
     -- A cancel was requested: the work is not retried, whatever its run ends with.
     cancel_requested_at  timestamptz,
     cancel_reason        text,
@@ -108,7 +110,7 @@ CREATE TABLE dispatcher.work_queue (
     CHECK ((state = 'settled') = (outcome IS NOT NULL)),
     CHECK ((state = 'settled') = (settled_at IS NOT NULL)),
     CHECK ((state IN ('queued', 'waiting')) = (wait_reason IS NOT NULL)),
-    CHECK (state <> 'dispatched' OR run_id IS NOT NULL),
+    CHECK (state <> 'dispatched' OR (run_id IS NOT NULL AND lease_id IS NOT NULL)),
     CHECK ((cancel_requested_at IS NULL) = (cancel_reason IS NULL)),
     CONSTRAINT work_queue_rounds_and_slots CHECK (round >= 1 AND slot >= 0),
     CONSTRAINT work_queue_attempts_are_runs CHECK (attempts BETWEEN 0 AND runs),
@@ -116,8 +118,9 @@ CREATE TABLE dispatcher.work_queue (
     CONSTRAINT work_queue_known_outcome
         CHECK (outcome IN ('completed', 'cancelled', 'dead_lettered', 'coalesced', 'expired'))
 )
--- Rows are updated all the time, so a share of the table is no measure for the next vacuum.
-WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+-- Rows are updated all the time, so a share of the table is no measure for the next vacuum. A row is
+-- updated twice, and if the new version is on the same page, only the changes are logged.
+WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
 -- One unsettled piece of work for each slot of a manifest.
 CREATE UNIQUE INDEX work_queue_one_unsettled ON dispatcher.work_queue (manifest_id, slot)
@@ -138,6 +141,10 @@ CREATE INDEX work_queue_key_lanes ON dispatcher.work_queue (concurrency_key, gro
 -- Ready work with a key, by lane.
 CREATE INDEX work_queue_key_ready ON dispatcher.work_queue (concurrency_key, group_name, job, rank)
     WHERE state IN ('queued', 'waiting') AND hold_reason IS NULL AND concurrency_key IS NOT NULL;
+-- Work with a run that has not ended, by lease.
+CREATE INDEX work_queue_dispatched ON dispatcher.work_queue (lease_id) WHERE state = 'dispatched';
+CREATE INDEX work_queue_key_active ON dispatcher.work_queue (concurrency_key)
+    WHERE state = 'dispatched' AND concurrency_key IS NOT NULL;
 CREATE INDEX work_queue_cancelling ON dispatcher.work_queue (cancel_requested_at)
     WHERE cancel_requested_at IS NOT NULL AND state = 'dispatched';
 CREATE INDEX work_queue_unsettled ON dispatcher.work_queue (queued_at, id)
@@ -266,6 +273,8 @@ CREATE TABLE dispatcher.lease (
     -- The groups of its runs. The lease counts once against the limit of each.
     groups        text[] NOT NULL DEFAULT '{}',
     created_at    timestamptz NOT NULL,
+    -- The same moment in schedule time, which a test may change: when its runs were created.
+    ordered_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
     claimed_by    text,
     nonce         text,
     host          text,
@@ -290,8 +299,22 @@ CREATE TABLE dispatcher.lease (
 CREATE INDEX lease_live ON dispatcher.lease (last_heard_at, created_at) WHERE ended_at IS NULL;
 CREATE INDEX lease_warned ON dispatcher.lease (claimed_by, nonce) WHERE warning IS NOT NULL;
 
--- One row for each run. It has no foreign keys: a run is inserted together with its lease while its
--- work is locked, and deleted before both. The checks were the most expensive part of the gate.
+-- Seconds from the start of a run until it must have ended: its timeout, its grace, and time in which
+-- its worker may report the end itself.
+CREATE FUNCTION dispatcher.max_run_seconds(terms jsonb) RETURNS double precision
+    LANGUAGE sql IMMUTABLE AS $$
+    SELECT (terms ->> 'timeout_seconds')::double precision
+         + (terms ->> 'cancel_grace_seconds')::double precision + 10
+$$;
+
+-- The trace id of the first context of a stored `traceparent`.
+CREATE FUNCTION dispatcher.trace_id(traceparent text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT nullif(split_part(traceparent, '-', 2), '')
+$$;
+
+-- One row for each run of which an event was accepted; a short run is written once, when it ends.
+-- The view `run` also has the runs that only were ordered. Rows are inserted under the lock of their
+-- lease. There are no foreign keys: their checks would cost more than the row.
 CREATE TABLE dispatcher.metadata (
     run_id             uuid PRIMARY KEY,
     work_id            uuid NOT NULL,
@@ -325,10 +348,6 @@ CREATE TABLE dispatcher.metadata (
     cancel_reason      text,
     -- Dependents that the run activated.
     activations        jsonb,
-    -- The latest report of the run: its number, time, percentage and message. Not fenced.
-    progress           jsonb,
-    log_bytes          integer NOT NULL DEFAULT 0 CHECK (log_bytes >= 0),
-    log_dropped        integer NOT NULL DEFAULT 0 CHECK (log_dropped >= 0),
     -- How often its lost order was republished: its body may have run before, unseen.
     reissued           integer NOT NULL DEFAULT 0,
     -- How often a process that does not hold the lease reported a start of the body.
@@ -350,8 +369,6 @@ CREATE TABLE dispatcher.metadata (
 -- One live run for each work; it also finds all live runs, which are never many.
 CREATE UNIQUE INDEX metadata_one_live ON dispatcher.metadata (work_id)
     WHERE state IN ('pending', 'in_progress');
-CREATE INDEX metadata_key_active ON dispatcher.metadata (concurrency_key)
-    WHERE state IN ('pending', 'in_progress') AND concurrency_key IS NOT NULL;
 CREATE INDEX metadata_lease ON dispatcher.metadata (lease_id);
 CREATE INDEX metadata_work ON dispatcher.metadata (work_id);
 -- Lists of runs.
@@ -375,9 +392,32 @@ CREATE INDEX metadata_unsuccessful_group
     ON dispatcher.metadata (group_name, state, created_at, run_id)
     WHERE state IN ('failed', 'cancelled');
 
+-- What runs report about themselves, unfenced: a row for each run that did.
+CREATE TABLE dispatcher.run_report (
+    run_id      uuid PRIMARY KEY,
+    -- The latest report: its number, time, percentage and message.
+    progress    jsonb,
+    log_bytes   integer NOT NULL DEFAULT 0 CHECK (log_bytes >= 0),
+    log_dropped integer NOT NULL DEFAULT 0 CHECK (log_dropped >= 0)
+);
+
+-- All runs: those in `metadata`, and those that were ordered and of which nothing was heard yet.
+-- These follow from their work and their lease.
+CREATE VIEW dispatcher.run AS
+SELECT * FROM dispatcher.metadata
+UNION ALL
+SELECT work.run_id, work.id, work.lease_id, work.manifest_id, work.group_name, work.job,
+       work.concurrency_key, work.round, work.attempts + 1, 'pending', NULL, NULL, work.due_at,
+       lease.ordered_at, NULL, NULL, NULL, NULL, NULL, dispatcher.max_run_seconds(work.terms),
+       NULL, NULL, NULL, NULL, 0, 0, dispatcher.trace_id(work.traceparent)
+FROM dispatcher.work_queue AS work
+JOIN dispatcher.lease ON lease.id = work.lease_id
+WHERE work.state = 'dispatched'
+  AND NOT EXISTS (SELECT FROM dispatcher.metadata WHERE metadata.run_id = work.run_id);
+
 -- Log lines of runs. The worker numbers them, so a second delivery changes nothing.
 CREATE TABLE dispatcher.run_log (
-    run_id  uuid NOT NULL REFERENCES dispatcher.metadata (run_id) ON DELETE CASCADE,
+    run_id  uuid NOT NULL,
     number  integer NOT NULL CHECK (number >= 1),
     at      timestamptz NOT NULL,
     level   text NOT NULL CHECK (level IN ('debug', 'info', 'warning', 'error', 'critical')),
@@ -386,6 +426,19 @@ CREATE TABLE dispatcher.run_log (
     size    integer NOT NULL,
     PRIMARY KEY (run_id, number)
 );
+
+-- The reports and log lines of runs are deleted with the runs.
+CREATE FUNCTION dispatcher.runs_deleted() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM dispatcher.run_report WHERE run_id IN (SELECT run_id FROM gone);
+    DELETE FROM dispatcher.run_log WHERE run_id IN (SELECT run_id FROM gone);
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER runs_deleted AFTER DELETE ON dispatcher.metadata
+    REFERENCING OLD TABLE AS gone
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.runs_deleted();
 
 CREATE TABLE dispatcher.dead_letter (
     id                 uuid PRIMARY KEY,
@@ -539,6 +592,8 @@ CREATE INDEX history_id ON dispatcher.history (id);
 CREATE INDEX history_work ON dispatcher.history (work_id) WHERE work_id IS NOT NULL;
 CREATE INDEX history_lease ON dispatcher.history (lease_id)
     WHERE work_id IS NULL AND lease_id IS NOT NULL;
+CREATE INDEX history_snapshot ON dispatcher.history (work_id)
+    WHERE type = 'headway.history.snapshot.v1';
 -- Few events: about manifests and about the history itself.
 CREATE INDEX history_type ON dispatcher.history (type)
     WHERE work_id IS NULL AND lease_id IS NULL;
@@ -546,8 +601,8 @@ CREATE INDEX history_type ON dispatcher.history (type)
 CREATE INDEX history_operator ON dispatcher.history (recorded_at, id)
     WHERE source LIKE 'operator/%';
 
--- The events of a row of history: one, or for a packed event about runs of a lease two for each
--- run, about the run and about its work.
+-- The events of a row of history: one, or for a packed event about runs of a lease one for each run,
+-- and one for each work that it settled.
 CREATE FUNCTION dispatcher.event_parts(recorded dispatcher.history)
     RETURNS TABLE (event_id text, type text, subject text, source text, occurred_at timestamptz,
                    data jsonb, work_id uuid, run_id uuid, lease_id uuid)
@@ -556,6 +611,14 @@ CREATE FUNCTION dispatcher.event_parts(recorded dispatcher.history)
            recorded.occurred_at, recorded.data, recorded.work_id, recorded.run_id,
            recorded.lease_id
     WHERE recorded.type <> 'headway.runs.completed.v1'
+      AND (recorded.type <> 'headway.run.dispatched.v1' OR recorded.work_id IS NOT NULL)
+    UNION ALL
+    SELECT recorded.event_id || '.' || (packed.run ->> 'run'), recorded.type, packed.run ->> 'run',
+           recorded.source, recorded.occurred_at, split.shared || packed.run,
+           (packed.run ->> 'work')::uuid, (packed.run ->> 'run')::uuid, recorded.lease_id
+    FROM (SELECT recorded.data - 'runs', recorded.data -> 'runs' OFFSET 0) AS split (shared, runs)
+    CROSS JOIN LATERAL jsonb_array_elements(split.runs) AS packed (run)
+    WHERE recorded.type = 'headway.run.dispatched.v1' AND recorded.work_id IS NULL
     UNION ALL
     SELECT part.event_id, part.type, part.subject, part.source, part.occurred_at, part.data,
            (packed.run ->> 'work')::uuid, part.run_id, recorded.lease_id
@@ -635,8 +698,9 @@ CREATE TABLE dispatcher.outbox (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     message_id  text NOT NULL,
     subject     text NOT NULL,
-    -- Messages live for milliseconds, so compression costs more than it saves.
-    body        bytea STORAGE EXTERNAL NOT NULL,
+    -- Messages live for milliseconds, so compression costs more than it saves. Null for an order,
+    -- which is rebuilt from its lease if the handover to the relay is lost.
+    body        bytea STORAGE EXTERNAL,
     traceparent text,
     created_at  timestamptz NOT NULL DEFAULT clock_timestamp()
 )
@@ -678,12 +742,13 @@ BEGIN
     EXECUTE format(
         'GRANT SELECT ON dispatcher.group_limit, dispatcher.job_limit, dispatcher.manifest_switch,'
         ' dispatcher.rate_use, dispatcher.job_duration, dispatcher.work_queue, dispatcher.closed_lane,'
-        ' dispatcher.ready_lane, dispatcher.waiting, dispatcher.metadata, dispatcher.run_log,'
+        ' dispatcher.ready_lane, dispatcher.waiting, dispatcher.metadata, dispatcher.run,'
+        ' dispatcher.run_report, dispatcher.run_log,'
         ' dispatcher.dead_letter, dispatcher.canary, dispatcher.worker, dispatcher.witness,'
         ' dispatcher.history, dispatcher.history_event, dispatcher.tombstone, dispatcher.migration TO %s', reader);
     EXECUTE format(
         'GRANT SELECT (id, job, groups, created_at, claimed_by, nonce, last_heard_at, sequence, ended_at,'
-        ' listed_at) ON dispatcher.lease TO %s', reader);
+        ' listed_at, ordered_at) ON dispatcher.lease TO %s', reader);
     EXECUTE format('GRANT SELECT (id, subject, created_at) ON dispatcher.outbox TO %s', reader);
     EXECUTE format(
         'GRANT SELECT (id, subject, reason, rejected_at) ON dispatcher.rejected TO %s', reader);

@@ -1,4 +1,4 @@
-"""The desk: requests to cancel work, to retry and acknowledge dead letters, and to drain workers.
+"""The desk: every request and question of people and of the scheduler.
 
 The reply to the next heartbeat of a worker contains the instruction to drain.
 """
@@ -35,7 +35,14 @@ from headway_contract.operations import (
     SettingsQuestion,
     SettingStatus,
 )
-from headway_contract.work_queue import CancelAnswer, CancelRequest, InputAnswer, InputQuestion
+from headway_contract.reconcile import ReconcileQuestion
+from headway_contract.work_queue import (
+    CancelAnswer,
+    CancelRequest,
+    InputAnswer,
+    InputQuestion,
+    WorkQuestion,
+)
 from headway_decisions.retries import dead_letters
 from headway_errors import Invalid, RequestFailed, Unavailable
 from headway_jetstream_kit import Broker
@@ -49,6 +56,8 @@ from headway_dispatcher import store
 from headway_dispatcher.events import operator_record
 from headway_dispatcher.letters import canaries, letters
 from headway_dispatcher.operate import cancel
+from headway_dispatcher.operate.explain import explain
+from headway_dispatcher.operate.reconcile import answer as reconcile_answer
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import HISTORY, IDEMPOTENCY, Times, letter_queries, workers
 from headway_dispatcher.wakeups import Wakeups
@@ -71,6 +80,9 @@ class Desk:
     async def listen(self) -> None:
         """Share the requests with the other dispatchers."""
         endpoint: Any = partial(typed, misfits=misfits_of)
+        settings = self.own_settings
+        explain_work = partial(explain, self.database, self.broker, settings)
+        reconcile = partial(reconcile_answer, self.database, settings.history_days)
         await serve(
             self.broker,
             service="headway-dispatcher-desk",
@@ -83,6 +95,8 @@ class Desk:
                 subjects.CANCEL_REQUEST: endpoint(CancelRequest, self.cancel),
                 subjects.DRAIN_REQUEST: endpoint(DrainRequest, self.drain),
                 subjects.DISPATCHER_SETTINGS_QUESTION: endpoint(SettingsQuestion, self.settings),
+                subjects.EXPLAIN_WORK_QUESTION: endpoint(WorkQuestion, explain_work),
+                subjects.RECONCILE_QUESTION: endpoint(ReconcileQuestion, reconcile),
             },
         )
 

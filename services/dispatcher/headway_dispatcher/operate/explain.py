@@ -17,15 +17,15 @@ from headway_contract.work_queue import (
 )
 from headway_decisions.capacity import waiting
 from headway_decisions.capacity.waiting import Waiter
+from headway_decisions.wording import utc
 from headway_errors import NotFound, RequestFailed
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.ask import ask
-from headway_jetstream_kit.endpoints import serve, typed
 from headway_postgres_kit import Connection, Database
 from headway_tracing.log import get_logger
 from msgspec import structs
 
-from headway_dispatcher.gate.situation import read_situation
+from headway_dispatcher.gate.gate import Situation, read_situation
 from headway_dispatcher.operate.wait_estimate import (
     MOST_COUNTED,
     Estimate,
@@ -43,86 +43,74 @@ _HOLDERS_SHOWN = 3
 _SCHEDULER_TIMEOUT = 2.0
 
 
-class Explanations:
-    """Answers questions about work, for one dispatcher process."""
+async def explain(
+    database: Database, broker: Broker, settings: DispatcherSettings, question: WorkQuestion
+) -> ExplainWorkAnswer:
+    """Return the state of a piece of work."""
+    async with database.transaction() as connection:
+        row = await connection.fetchrow(explanations["work"], question.work)
+        if row is not None:
+            if row["state"] in ("queued", "waiting"):
+                situation = await read_situation(connection, database, settings)
+                return await _explain_waiting(connection, row, situation, settings)
+            letter = None
+            if row["outcome"] == "dead_lettered":
+                letter = await connection.fetchrow(explanations["letter"], row["id"])
+            answer = _answer(row)
+            return structs.replace(answer, text=_describe(answer, row, letter))
+    return await _ask_scheduler(broker, question)
 
-    def __init__(self, database: Database, broker: Broker, settings: DispatcherSettings) -> None:
-        self._database = database
-        self._broker = broker
-        self._settings = settings
 
-    async def listen(self) -> None:
-        """Share the questions with the other dispatchers."""
-        await serve(
-            self._broker,
-            service="headway-dispatcher-explain",
-            queue=subjects.DISPATCHERS,
-            endpoints={subjects.EXPLAIN_WORK_QUESTION: typed(WorkQuestion, self.answer)},
+async def _ask_scheduler(broker: Broker, question: WorkQuestion) -> ExplainWorkAnswer:
+    """Return the scheduler's answer about work that is not stored here."""
+    work = question.work
+    try:
+        origin = await ask(
+            broker, subjects.ORIGIN_QUESTION, question, OriginAnswer, timeout=_SCHEDULER_TIMEOUT
         )
-
-    async def answer(self, question: WorkQuestion) -> ExplainWorkAnswer:
-        """Return the state of a piece of work."""
-        async with self._database.transaction() as connection:
-            row = await connection.fetchrow(explanations["work"], question.work)
-            if row is not None:
-                if row["state"] in ("queued", "waiting"):
-                    return await self._explain_waiting(connection, row)
-                letter = None
-                if row["outcome"] == "dead_lettered":
-                    letter = await connection.fetchrow(explanations["letter"], row["id"])
-                answer = _answer(row)
-                return structs.replace(answer, text=_describe(answer, row, letter))
-        return await self._ask_scheduler(question.work)
-
-    async def _ask_scheduler(self, work: UUID) -> ExplainWorkAnswer:
-        """Return the scheduler's answer about work that is not stored here."""
-        question = WorkQuestion(work=work)
-        timeout = _SCHEDULER_TIMEOUT
-        try:
-            origin = await ask(
-                self._broker, subjects.ORIGIN_QUESTION, question, OriginAnswer, timeout=timeout
-            )
-        except RequestFailed as error:
-            log.info("origin of work unknown", work=work, error=error)
-            origin = OriginAnswer()
-        if origin.state == "unknown":
-            raise NotFound(
-                f"work {work} is not known to the dispatcher: it was never queued, has not arrived "
-                "yet, or was deleted"
-            )
-        return ExplainWorkAnswer(
-            work=work,
-            state=origin.state,
-            manifest=origin.manifest,
-            group=origin.group,
-            job=origin.job,
-            queued_at=origin.since,
-            text=f"{_name_work(work, origin)} {origin.text}.",
+    except RequestFailed as error:
+        log.info("origin of work unknown", work=work, error=error)
+        origin = OriginAnswer()
+    if origin.state == "unknown":
+        raise NotFound(
+            f"work {work} is not known to the dispatcher: it was never queued, has not arrived "
+            "yet, or was deleted"
         )
+    return ExplainWorkAnswer(
+        work=work,
+        state=origin.state,
+        manifest=origin.manifest,
+        group=origin.group,
+        job=origin.job,
+        queued_at=origin.since,
+        text=f"{_name_work(work, origin)} {origin.text}.",
+    )
 
-    async def _explain_waiting(self, connection: Connection, row: Any) -> ExplainWorkAnswer:
-        situation = await read_situation(connection, self._database, self._settings)
-        gates = waiting.gates(
-            _waiter(row), situation.limits, situation.load, situation.fleet, now=situation.now
-        )
-        closed = [gate for gate in gates if not gate.open]
-        first = closed[0] if closed else None
-        estimates = WaitEstimate(connection, row, situation, self._settings)
-        holders, ahead = await estimates.holders(first), await estimates.ahead(first)
-        estimate = _expires_first(await estimates.start(closed), _start_by(row))
-        before = None if ahead is None else sum(ahead.values())
-        answer = structs.replace(
-            _answer(row),
-            gates=gates,
-            reason="awaiting_gate" if first is None else first.gate,
-            holders=holders[:_MOST_HOLDERS],
-            holders_in_all=len(holders),
-            ahead=None if before is None else min(before, MOST_COUNTED),
-            ahead_or_more=before is not None and before >= MOST_COUNTED,
-            estimated_start=estimate.at,
-            estimate=estimate.basis,
-        )
-        return structs.replace(answer, text=_describe(answer, row))
+
+async def _explain_waiting(
+    connection: Connection, row: Any, situation: Situation, settings: DispatcherSettings
+) -> ExplainWorkAnswer:
+    gates = waiting.gates(
+        _waiter(row), situation.limits, situation.load, situation.fleet, now=situation.now
+    )
+    closed = [gate for gate in gates if not gate.open]
+    first = closed[0] if closed else None
+    estimates = WaitEstimate(connection, row, situation, settings)
+    holders, ahead = await estimates.holders(first), await estimates.ahead(first)
+    estimate = _expires_first(await estimates.start(closed), _start_by(row))
+    before = None if ahead is None else sum(ahead.values())
+    answer = structs.replace(
+        _answer(row),
+        gates=gates,
+        reason="awaiting_gate" if first is None else first.gate,
+        holders=holders[:_MOST_HOLDERS],
+        holders_in_all=len(holders),
+        ahead=None if before is None else min(before, MOST_COUNTED),
+        ahead_or_more=before is not None and before >= MOST_COUNTED,
+        estimated_start=estimate.at,
+        estimate=estimate.basis,
+    )
+    return structs.replace(answer, text=_describe(answer, row))
 
 
 def _answer(row: Any) -> ExplainWorkAnswer:
@@ -162,13 +150,13 @@ def _describe(answer: ExplainWorkAnswer, row: Any, letter: Any = None) -> str:
     """Return the answer as text; `letter` is the dead letter of the work, if it has one."""
     subject = _name_work(answer.work, answer)
     if answer.state == "settled":
-        settled = f"{subject} is settled since {_at(row['settled_at'])}: {_outcome(answer, row)}."
+        settled = f"{subject} is settled since {utc(row['settled_at'])}: {_outcome(answer, row)}."
         return settled if letter is None else f"{settled} {_dead_letter(letter)}"
     if answer.state == "dispatched":
         return " ".join([f"{subject} {_run(row)}.", *_cancel(row), *_expiry(answer)])
     closed = [gate for gate in answer.gates if not gate.open]
     reason = _reason(closed[0], row) if closed else "all gates are open"
-    sentences = [f"{subject} waits since {_at(row['queued_at'])}: {reason}."]
+    sentences = [f"{subject} waits since {utc(row['queued_at'])}: {reason}."]
     if closed[1:] and answer.reason != "start_by":
         also = "; ".join(_reason(gate, row) for gate in closed[1:])
         sentences.append(f"Also closed: {also}.")
@@ -187,7 +175,7 @@ def _expires_first(estimate: Estimate, start_by: datetime | None) -> Estimate:
     """Replace the estimate of work that expires before its start."""
     if estimate.at is None or start_by is None or estimate.at < start_by:
         return estimate
-    turn = f"it expires before its turn comes, about {_at(estimate.at)} ({estimate.basis})"
+    turn = f"it expires before its turn comes, about {utc(estimate.at)} ({estimate.basis})"
     return Estimate(basis=turn)
 
 
@@ -196,7 +184,7 @@ def _outcome(answer: ExplainWorkAnswer, row: Any) -> str:
         case "cancelled" if row["cancel_reason"]:
             return f"cancelled ({row['cancel_reason']})"
         case "expired" if row["start_by"] is not None:
-            return f"expired, because it had not begun by {_at(row['start_by'])}"
+            return f"expired, because it had not begun by {utc(row['start_by'])}"
         case "coalesced":
             return "coalesced, because its manifest already had unsettled work"
     return str(answer.outcome)
@@ -208,11 +196,11 @@ def _dead_letter(letter: Any) -> str:
     subject = f"Its dead letter {letter['id']} ({reason})"
     if letter["state"] != "awaiting":
         by = f" by {letter['actor']}" if letter["actor"] else ""
-        return f"{subject} was {letter['state']}{by} at {_at(letter['resolved_at'])}."
+        return f"{subject} was {letter['state']}{by} at {utc(letter['resolved_at'])}."
     if letter["retry_requested_at"] is None:
         retry = f"'headway dead-letters retry {letter['id']}' runs it again"
         return f"{subject} is open: {retry}, and 'acknowledge' closes it."
-    by, at = letter["retry_requested_by"] or "an operator", _at(letter["retry_requested_at"])
+    by, at = letter["retry_requested_by"] or "an operator", utc(letter["retry_requested_at"])
     start = "next, because its slot is free"
     if letter["waits_for"]:
         start = f"once work {letter['waits_for']} of its manifest has ended"
@@ -221,8 +209,8 @@ def _dead_letter(letter: Any) -> str:
 
 def _run(row: Any) -> str:
     if row["started_at"] is not None:
-        return f"runs since {_at(row['started_at'])} on worker {row['worker']!r}"
-    ordered = f"is ordered since {_at(row['ordered_at'])}"
+        return f"runs since {utc(row['started_at'])} on worker {row['worker']!r}"
+    ordered = f"is ordered since {utc(row['ordered_at'])}"
     if row["claimed_by"] is not None:
         return f"{ordered}; worker {row['claimed_by']!r} has claimed it and not started it yet"
     return f"{ordered}; no worker has claimed it yet"
@@ -232,7 +220,7 @@ def _cancel(row: Any) -> list[str]:
     if row["cancel_requested_at"] is None:
         return []
     reason = f" ({row['cancel_reason']})" if row["cancel_reason"] else ""
-    return [f"It is being cancelled since {_at(row['cancel_requested_at'])}{reason}."]
+    return [f"It is being cancelled since {utc(row['cancel_requested_at'])}{reason}."]
 
 
 def _reason(closed: GateStatus, row: Any) -> str:
@@ -240,8 +228,8 @@ def _reason(closed: GateStatus, row: Any) -> str:
         failure = row["failure"] or {}
         last = ": ".join(filter(None, (failure.get("kind"), failure.get("message"))))
         failed = f"; its last run failed with {last}" if last else ""
-        return f"it is retried at {_at(closed.opens_at)} ({row['wait_reason']}{failed})"
-    opens = f" until {_at(closed.opens_at)}" if closed.opens_at else ""
+        return f"it is retried at {utc(row['not_before'])} ({row['wait_reason']}{failed})"
+    opens = f" until {utc(closed.opens_at)}" if closed.opens_at else ""
     return f"{closed.text}{opens}"
 
 
@@ -260,7 +248,7 @@ def _line(answer: ExplainWorkAnswer) -> list[str]:
         return sentences
     sentences += _expiry(answer)
     if answer.estimated_start is not None:
-        sentences.append(f"It may start about {_at(answer.estimated_start)} ({answer.estimate}).")
+        sentences.append(f"It may start about {utc(answer.estimated_start)} ({answer.estimate}).")
     elif answer.estimate:
         sentences.append(f"Start time unknown: {answer.estimate}.")
     return sentences
@@ -269,14 +257,10 @@ def _line(answer: ExplainWorkAnswer) -> list[str]:
 def _expiry(answer: ExplainWorkAnswer) -> list[str]:
     if answer.expires_at is None:
         return []
-    return [f"It expires at {_at(answer.expires_at)} if it has not begun by then."]
+    return [f"It expires at {utc(answer.expires_at)} if it has not begun by then."]
 
 
 def _holder(holder: SlotHolder) -> str:
     worker = f" on worker {holder.worker!r}" if holder.worker else ""
     owner = f"manifest {holder.manifest!r}" if holder.manifest else f"job {holder.job!r}"
-    return f"run {holder.run} of {owner}{worker} since {_at(holder.since)}"
-
-
-def _at(moment: datetime | None) -> str:
-    return "?" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+    return f"run {holder.run} of {owner}{worker} since {utc(holder.since)}"

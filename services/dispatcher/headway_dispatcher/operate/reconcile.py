@@ -7,12 +7,10 @@ settled and deleted.
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 from uuid import UUID
 
 import msgspec
-from headway_contract import subjects
 from headway_contract.reconcile import OutstandingWork, ReconcileAnswer, ReconcileQuestion, Version
 from headway_contract.settled import (
     DeadLetterAcknowledged,
@@ -20,8 +18,6 @@ from headway_contract.settled import (
     PruneConfirmed,
     WorkSettled,
 )
-from headway_jetstream_kit import Broker
-from headway_jetstream_kit.endpoints import serve, typed
 from headway_postgres_kit import Connection, Database
 from headway_tracing import span
 
@@ -40,30 +36,15 @@ _VERSION_QUERIES = {
 }
 
 
-async def listen(database: Database, broker: Broker, *, days: float) -> None:
-    """Share the questions with the other dispatchers; settled work is kept for `days`."""
-    reply = partial(answer, database, timedelta(days=days))
-    await serve(
-        broker,
-        service="headway-dispatcher-healing",
-        queue=subjects.DISPATCHERS,
-        endpoints={subjects.RECONCILE_QUESTION: typed(ReconcileQuestion, reply)},
-    )
-
-
-async def answer(
-    database: Database, kept: timedelta, question: ReconcileQuestion
-) -> ReconcileAnswer:
-    """Answer from one snapshot; it changes nothing."""
+async def answer(database: Database, days: float, question: ReconcileQuestion) -> ReconcileAnswer:
+    """Answer from one snapshot; settled work is kept for `days`."""
     # Each part fills in its fields.
     found = ReconcileAnswer()
     with span("reconcile", works=len(question.works)):
-        async with (
-            database.acquire() as connection,
-            connection.transaction(isolation="repeatable_read", readonly=True),
-        ):
+        async with database.snapshot() as connection:
             now = await database.clock.now(connection)
-            settled = await _find_works(connection, question.works, found, now, now - kept)
+            oldest = now - timedelta(days=days)
+            settled = await _find_works(connection, question.works, found, now, oldest)
             await _find_letters(connection, question.dead_letters, found)
             await _find_outdated(connection, question.versions, found)
             await _find_prunes(connection, question.prunes, found)

@@ -12,7 +12,8 @@ from headway_decisions.capacity.waiting import Lane
 from headway_postgres_kit import Connection
 from msgspec import Struct
 
-from headway_dispatcher.gate.situation import Situation, group_step, read_lanes
+from headway_dispatcher.gate.gate import Situation, group_step
+from headway_dispatcher.gate.waits import read_lanes
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import explanations
 

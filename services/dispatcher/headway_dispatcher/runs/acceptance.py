@@ -74,6 +74,10 @@ class Batch(Struct):
     created_at: dict[UUID, datetime]
     runs: dict[UUID, dict[UUID, Run]]
     work_of: dict[UUID, UUID]
+    lease_of: dict[UUID, UUID]
+    attempts: dict[UUID, int]
+    # Runs of which nothing was written.
+    without_row: set[UUID]
     # The group and due time of scheduled runs that are first attempts.
     due: dict[UUID, tuple[str, datetime]]
     # Events that were never applied.
@@ -90,6 +94,11 @@ class Batch(Struct):
     packed_runs: dict[UUID, dict[str, Any]] = {}
     # Durations of completed runs in seconds, by job.
     durations: dict[str, list[float]] = {}
+
+    def is_short(self, run: Run) -> bool:
+        """Whether a completed run is written for the first time, with nothing but its end."""
+        is_new = run.id in self.without_row and run.id not in self.begun_elsewhere
+        return is_new and run.started_at is not None and not run.activations
 
     def work_for(self, data: LeaseEvent) -> UUID | None:
         """Return the work of an event; `None` if its lease has several runs."""

@@ -194,4 +194,6 @@ def lease_of(row: Any) -> Lease:
 
 def run_of(row: Any) -> Run:
     """Read a run from its row."""
+    if row["state"] == "pending" and not row["activations"]:
+        return Run(id=row["id"])
     return msgspec.convert(dict(row), Run)

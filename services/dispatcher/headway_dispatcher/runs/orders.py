@@ -13,6 +13,7 @@ the broker's storage is rolled back.
 """
 
 import asyncio
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -20,17 +21,16 @@ from uuid import UUID
 import msgspec
 from headway_clock import monotonic
 from headway_contract import encode, subjects
-from headway_contract.orders import OrderedRun, RunDispatched
+from headway_contract.orders import OrderedRun
 from headway_jetstream_kit import Broker, Refused, Stored
 from headway_jetstream_kit.publish import publish
 from headway_jetstream_kit.stream_watch import Watch, done_through, see
-from headway_postgres_kit import Database
+from headway_postgres_kit import Connection, Database
 from headway_tracing import span
 from headway_tracing.log import get_logger
 
 from headway_dispatcher import store
-from headway_dispatcher.events import doubt_record, own_event
-from headway_dispatcher.provisioning import renew_seconds
+from headway_dispatcher.events import doubt_record, order_of, own_event
 from headway_dispatcher.runs.fencing import withdraw_order
 from headway_dispatcher.runs.leases import LeaseView, read_lease
 from headway_dispatcher.settings import DispatcherSettings
@@ -74,9 +74,10 @@ class Orders:
             ):
                 return
             orphaned = now - timedelta(seconds=self._settings.orphan_timeout_seconds)
-            rows = await connection.fetch(
+            found = await connection.fetch(
                 heals["unclaimed"], now - patience, min(orphaned, now - patience), BATCH
             )
+            rows = await connection.fetch(heals["orders"], [row["id"] for row in found])
         self._published_at = monotonic()
         published = await asyncio.gather(*(self._republish(row, now) for row in rows))
         gone = [row for row, stored in zip(rows, published, strict=True) if stored]
@@ -84,6 +85,8 @@ class Orders:
             log.warning("lost orders republished", orders=len(gone))
             runs = sorted(run for row in gone for run in row["ids"])
             async with self._database.transaction() as connection:
+                await connection.execute(heals["lock_leases"], [row["id"] for row in gone])
+                await connection.execute(heals["keep_runs"], runs)
                 doubted = await connection.fetch(heals["note_reissued"], runs)
                 records = [doubt_record(row, now) for row in doubted]
                 await HISTORY.append(connection, records, now=now)
@@ -117,28 +120,40 @@ class Orders:
         view = await read_lease(self._broker, self._database, row["id"])
         if not isinstance(view, LeaseView) or not view.is_free:
             return False
-        order = RunDispatched(
-            lease=row["id"],
-            token=row["token"],
-            job=row["job"],
-            heartbeat_seconds=self._settings.heartbeat_seconds,
-            orphan_timeout_seconds=self._settings.orphan_timeout_seconds,
-            renew_seconds=renew_seconds(self._settings),
-            on_lost_contact=row["on_lost_contact"],
-            runs=msgspec.convert(row["runs"], list[OrderedRun]),
-        )
-        context = row["traceparent"]
-        with span("reissue", parent=context, lease=str(order.lease)):
-            published = own_event(
-                order, id=order.lease, subject=order.lease, time=now, traceparent=context
-            )
-            subject = subjects.order(order.job, order.lease)
-            answer = await publish(self._broker, subject, encode(published))
+        with span("reissue", parent=row["traceparent"], lease=str(row["id"])):
+            subject = subjects.order(row["job"], row["id"])
+            answer = await publish(self._broker, subject, _rebuilt(row, self._settings, now))
         if isinstance(answer, Refused) and answer.err_code == subjects.ORDER_ALREADY_STORED:
             return False
         if not isinstance(answer, Stored):
             log.debug("order not republished", lease=row["id"], answer=answer)
         return isinstance(answer, Stored)
+
+
+def _rebuilt(row: Any, settings: DispatcherSettings, now: datetime) -> bytes:
+    """Build the order of a lease again, from its row and its work."""
+    runs = msgspec.convert(row["runs"], list[OrderedRun])
+    order = order_of(
+        settings,
+        runs,
+        lease=row["id"],
+        token=row["token"],
+        job=row["job"],
+        on_lost_contact=row["on_lost_contact"],
+    )
+    context = row["traceparent"]
+    return encode(
+        own_event(order, id=order.lease, subject=order.lease, time=now, traceparent=context)
+    )
+
+
+async def rebuild_orders(
+    settings: DispatcherSettings, connection: Connection, message_ids: Sequence[str]
+) -> dict[str, bytes]:
+    """Return orders whose handover to the relay was lost, by message id."""
+    rows = await connection.fetch(heals["orders"], [UUID(id_) for id_ in message_ids])
+    now = await store.read_now(connection)
+    return {str(row["id"]): _rebuilt(row, settings, now) for row in rows}
 
 
 async def purge_events(database: Database, broker: Broker) -> int:

@@ -13,26 +13,19 @@ from headway_contract import subjects
 from headway_contract.envelope import decode_lenient
 from headway_contract.worker_protocol import Progress
 from headway_decisions.runs import report_limits
+from headway_decisions.runs.report_limits import News
 from headway_jetstream_kit import Broker, Msg
 from headway_jetstream_kit.limited_log import LimitedLog
-from headway_postgres_kit import Connection, Database, DatabaseUnavailable, json_array
+from headway_postgres_kit import Database, DatabaseUnavailable
 from headway_service_kit.passes import Wakeup
 from headway_tracing.log import get_logger
-from msgspec import Struct
+from msgspec import structs
 
 from headway_dispatcher import store
 from headway_dispatcher.store import progress_queries
 
 BATCH = 500
 _MOST_WAITING = 10_000
-# Attempts to write a report of a run whose row another transaction has locked.
-_MOST_TRIES = 20
-_RETRY_SECONDS = 0.05
-
-
-class _Waiting(Struct):
-    report: report_limits.News
-    tries: int = 0
 
 
 class ProgressDesk:
@@ -41,7 +34,7 @@ class ProgressDesk:
     def __init__(self, database: Database, broker: Broker) -> None:
         self._database = database
         self._broker = broker
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[News] = []
         self.arrived = Wakeup()
         # Dropped reports: too many, unreadable, or refused.
         self.lost = 0
@@ -68,7 +61,7 @@ class ProgressDesk:
         except (msgspec.DecodeError, ValueError) as error:
             self._drop(1, "progress unreadable", f"{message.subject}: {error}")
             return
-        self._wait([_Waiting(report_limits.News(worker=worker, lease=lease, progress=progress))])
+        self._wait([News(worker=worker, lease=lease, progress=progress)])
         self.arrived.call()
 
     async def run_once(self) -> float | None:
@@ -77,16 +70,13 @@ class ProgressDesk:
         if not taken:
             return None
         try:
-            again = await self._write_each(taken)
+            await self._write_each(taken)
         except DatabaseUnavailable:
             self._wait(taken)
             raise
-        self._wait(again)
-        if again:
-            return _RETRY_SECONDS
         return 0.0 if self._waiting else None
 
-    def _wait(self, more: Sequence[_Waiting]) -> None:
+    def _wait(self, more: Sequence[News]) -> None:
         room = max(_MOST_WAITING - len(self._waiting), 0)
         self._waiting += more[:room]
         if len(more) > room:
@@ -96,60 +86,46 @@ class ProgressDesk:
         self.lost += count
         self._log.warning(reason, count=count, detail=detail, lost=self.lost)
 
-    async def _write_each(self, taken: list[_Waiting]) -> list[_Waiting]:
-        """Write reports together, or one by one if that fails; returns those to try again."""
+    async def _write_each(self, taken: list[News]) -> None:
+        """Write reports together, or one by one if that fails."""
         try:
-            return await self._write(taken)
+            await self._write(taken)
+            return
         except DatabaseUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - a bad report must not block the others
             if len(taken) == 1:
-                run = taken[0].report.progress.run
+                run = taken[0].progress.run
                 self._drop(1, "progress cannot be stored", f"run {run}: {error}")
-                return []
+                return
             self._log.warning("progress batch failed", error=error)
-        return [late for waiting in taken for late in await self._write_each([waiting])]
+        for report in taken:
+            await self._write_each([report])
 
-    async def _write(self, taken: list[_Waiting]) -> list[_Waiting]:
-        """Write reports; returns those whose run another transaction has locked."""
+    async def _write(self, taken: list[News]) -> None:
         accepted: dict[UUID, list[Progress]] = {}
-        later = []
         async with self._database.transaction() as connection:
             now = await store.read_now(connection)
-            wanted = sorted({waiting.report.progress.run for waiting in taken})
-            rows = await connection.fetch(progress_queries["reporting_runs"], wanted)
+            rows = await connection.fetch(
+                progress_queries["reporting_runs"],
+                list({report.progress.run for report in taken}),
+                list({report.lease for report in taken}),
+            )
             runs = {row["run"]: msgspec.convert(dict(row), report_limits.Teller) for row in rows}
-            for waiting in taken:
-                report, run = waiting.report, waiting.report.progress.run
+            for report in taken:
+                run = report.progress.run
                 refused = report_limits.refusal(runs.get(run), report, now=now)
                 if refused is None:
                     accepted.setdefault(run, []).append(report.progress)
-                elif run not in runs and waiting.tries < _MOST_TRIES:
-                    later.append(_Waiting(report, waiting.tries + 1))
                 else:
                     self._drop(1, "progress refused", f"run {run} by {report.worker}: {refused}")
             if accepted:
                 kept = [
                     report_limits.digest(runs[run], reports) for run, reports in accepted.items()
                 ]
-                await _store(connection, kept)
-        return later
-
-
-async def _store(connection: Connection, kept: Sequence[Progress]) -> None:
-    lines = [(report.run, line) for report in kept for line in report.lines]
-    shown = ("number", "at", "percent", "message")
-    await connection.execute(
-        progress_queries["keep"],
-        [report.run for report in kept],
-        [report.number for report in kept],
-        json_array({name: getattr(report, name) for name in shown} for report in kept),
-        [report.dropped for report in kept],
-        [run for run, _ in lines],
-        [line.number for _, line in lines],
-        [line.at for _, line in lines],
-        [line.level for _, line in lines],
-        [line.message for _, line in lines],
-        json_array(line.fields for _, line in lines),
-        [report_limits.size_of(line) for _, line in lines],
-    )
+                lines = [
+                    structs.asdict(line) | {"run": report.run, "size": report_limits.size_of(line)}
+                    for report in kept
+                    for line in report.lines
+                ]
+                await connection.execute(progress_queries["keep"], kept, lines)

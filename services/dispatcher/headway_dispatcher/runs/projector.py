@@ -31,6 +31,7 @@ from headway_dispatcher.runs.acceptance import (
     judge_message,
     read_message,
 )
+from headway_dispatcher.runs.completed import settle_completed
 from headway_dispatcher.runs.heartbeats import push_to_worker
 from headway_dispatcher.runs.leases import lease_of, run_of
 from headway_dispatcher.runs.settle import Changes
@@ -112,11 +113,13 @@ async def _project(
             _note_context(contexts, message)
     after = [run for runs in batch.runs.values() for run in runs.values()]
     changed = [run for run in after if run != before[run.id]]
-    writes = StatementBatch()
-    _write(writes, changed, batch, times.real)
     ended = {
         batch.work_of[run.id]: run for run in changed if run.ended and not before[run.id].ended
     }
+    completed = {work: run for work, run in ended.items() if run.state == "completed"}
+    short = {run.id for run in completed.values() if batch.is_short(run)}
+    writes = StatementBatch()
+    _write(writes, [run for run in changed if run.id not in short], batch, times.real)
     late = {batch.work_of[run.id] for run in changed if before[run.id].ended}
     if late or batch.begun_elsewhere or any(run.activations for run in changed):
         # The following statements read and change the rows of these runs.
@@ -128,6 +131,7 @@ async def _project(
         await connection.execute(letter_queries["lock_works"], sorted(late.union(ended)))
         await connection.execute(letter_queries["update_runs"], sorted(late))
     if batch.begun_elsewhere:
+        await connection.execute(heals["keep_runs"], batch.begun_elsewhere)
         rows = await connection.fetch(heals["note_begun_elsewhere"], batch.begun_elsewhere)
         changes.records += [doubt_record(row, now) for row in rows]
     batch.note_starts(run for run in changed if before[run.id].started_at is None)
@@ -136,9 +140,22 @@ async def _project(
     OUTBOX.add_to(writes, activations)
     changes.messages += activations
     changes.packed_runs = batch.packed_runs
-    await settle.settle(
-        connection, ended, now=now, changes=changes, writes=writes, contexts=contexts
-    )
+    if completed:
+        # All work in one order, before any of it changes.
+        await connection.execute(works["lock_ids"], sorted(ended))
+        await settle_completed(
+            connection,
+            completed,
+            new=short,
+            times=times,
+            changes=changes,
+            writes=writes,
+            contexts=contexts,
+        )
+    if failed := {work: run for work, run in ended.items() if work not in completed}:
+        await settle.settle(
+            connection, failed, now=now, changes=changes, writes=writes, contexts=contexts
+        )
     await changes.write(connection, writes, now=now, real=times.real)
     return batch
 
@@ -163,6 +180,9 @@ async def _lock(connection: Connection, messages: list[LeaseMessage]) -> tuple[B
         created_at={row["lease_id"]: row["created_at"] for row in runs},
         runs=by_lease,
         work_of={row["id"]: row["work_id"] for row in runs},
+        lease_of={row["id"]: row["lease_id"] for row in runs},
+        attempts={row["id"]: row["attempt"] for row in runs},
+        without_row={row["id"] for row in runs if not row["has_row"]},
         due={
             row["id"]: (row["group_name"], row["due_at"])
             for row in runs
@@ -210,6 +230,9 @@ def _write(writes: StatementBatch, runs: Sequence[Run], batch: Batch, now: datet
         [run.worker_started_at for run in runs],
         [run.worker_finished_at for run in runs],
         [lease.host for lease in known],
+        [batch.work_of[run.id] for run in runs],
+        [batch.lease_of[run.id] for run in runs],
+        [batch.attempts[run.id] for run in runs],
     )
 
 

@@ -13,14 +13,14 @@ import msgspec
 from headway_clock import jitter, new_id
 from headway_contract import Event
 from headway_contract.lifecycle import Failure
-from headway_contract.settled import DeadLetterCreated, Outcome, WorkSettled
+from headway_contract.settled import DeadLetterCreated, Outcome
 from headway_contract.work import WorkTerms
 from headway_decisions.retries import retries
 from headway_decisions.retries.dead_letters import fingerprint
 from headway_decisions.retries.retries import DeadLetter, Retry
 from headway_decisions.runs import reaping
 from headway_decisions.runs.folding import Run
-from headway_decisions.runs.transitions import IllegalMove, next_work_state
+from headway_decisions.runs.transitions import next_work_state
 from headway_history import Record
 from headway_postgres_kit import Connection, StatementBatch, note
 from headway_relay import OutboxMessage, stamped
@@ -68,13 +68,12 @@ class Changes(Struct):
         await writes.send(connection)
         await letters.resume_at_once(connection, self.freed, now=now)
 
-    def note_settled(self, end: WorkSettled) -> None:
-        """Record the end of work whose run completed: with the run if its record is packed."""
-        packed = None if end.run is None else self.packed_runs.get(end.run)
-        if packed is None:
-            self.records.append(events.settled_record(end))
-        else:
-            packed |= {"round": end.round, "attempts": end.attempts, "settled_at": end.settled_at}
+    def note_completed(self, row: Any, now: datetime) -> bool:
+        """Record the end of work with its completed run; false if that has a record of its own."""
+        packed = self.packed_runs.get(row["run_id"])
+        if packed is not None:
+            packed |= {"round": row["round"], "attempts": row["attempts"], "settled_at": now}
+        return packed is not None
 
     def free(self, rows: Iterable[Any]) -> None:
         """Note the manifests of settled work that were pruned, or whose slot letters wait for."""
@@ -118,22 +117,12 @@ async def settle(
     writes: StatementBatch,
     contexts: Mapping[Any, str] = MappingProxyType({}),
 ) -> None:
-    """Decide about the work of runs that ended; `ended` is by work id.
+    """Decide about the work of runs that failed or were cancelled; `ended` is by work id.
 
     `contexts` are the traces in which the ends were projected, by run. It adds to `changes` and
     `writes`. It sends `writes` before it creates dead letters, because those copy their runs.
     """
-    completed = sorted(work for work, run in ended.items() if run.state == "completed")
-    others = sorted(work for work, run in ended.items() if run.state != "completed")
-    if completed and others:
-        await connection.execute(works["lock_ids"], sorted(ended))
-    if completed:
-        await _settle_completed(
-            connection, completed, ended, now=now, changes=changes, writes=writes, contexts=contexts
-        )
-    if not others:
-        return
-    rows = await connection.fetch(works["lock"], others)
+    rows = await connection.fetch(works["lock"], sorted(ended))
     settled: list[_Ended] = []
     retried: list[_Waits] = []
     for row in rows:
@@ -154,45 +143,6 @@ async def settle(
         await writes.send(connection)
         settled = await _write_letters(connection, settled, now)
     _write_settled(writes, settled, now, changes)
-    changes.free(rows)
-
-
-async def _settle_completed(
-    connection: Connection,
-    works_: Sequence[UUID],
-    ended: dict[UUID, Run],
-    *,
-    now: datetime,
-    changes: Changes,
-    writes: StatementBatch,
-    contexts: Mapping[Any, str],
-) -> None:
-    """Settle work whose run completed, all at once: nothing needs to be decided about it."""
-    rows = await connection.fetch(works["settle_completed"], works_, now)
-    if len(rows) < len(works_):
-        settled = {row["id"] for row in rows}
-        raise IllegalMove(
-            f"work that is not dispatched cannot be completed: {set(works_) - settled}"
-        )
-    published: list[Event] = []
-    for row in rows:
-        run = ended[row["id"]]
-        context = contexts.get(run.id) or first_context(row["traceparent"])
-        with span("settle", parent=context, work=str(row["id"]), outcome="completed"):
-            context = traceparent() or context
-        end = events.work_settled(
-            row,
-            outcome="completed",
-            reason="",
-            attempts=row["attempts"],
-            dead_letter=None,
-            settled_at=now,
-            activations=None if row["runs"] > 1 else run.activations,
-        )
-        published.append(events.settled_event(end, context))
-        changes.note_settled(end)
-        note(Sample(SETTLED, (row["group_name"], row["job"], "completed")))
-    _publish(writes, published, changes)
     changes.free(rows)
 
 
@@ -371,10 +321,11 @@ def _write_settled(
             [work.attempts for work in settled],
             now,
         )
-        _publish(writes, published, changes)
+        publish(writes, published, changes)
 
 
-def _publish(writes: StatementBatch, published: Sequence[Event], changes: Changes) -> None:
+def publish(writes: StatementBatch, published: Sequence[Event], changes: Changes) -> None:
+    """Add messages about settled work to the outbox and to those that the relay is handed."""
     messages = stamped(events.settled_messages(published))
     OUTBOX.add_to(writes, messages)
     changes.messages += messages

@@ -1,7 +1,7 @@
 -- name: runs_named
 -- Return the runs among the ids, with their work. $1 ids.
 SELECT run_id, work_id, state, finished_at IS NOT NULL AS ended
-FROM dispatcher.metadata
+FROM dispatcher.run
 WHERE run_id = ANY($1::uuid[])
 
 -- name: of_group

@@ -8,8 +8,6 @@ SELECT job_limit.name, job_limit.consumer_error AS error,
 FROM dispatcher.job_limit
 ORDER BY job_limit.name
 
--- name: note_errors
--- Store why consumers could not be created; null if they were. $1 jobs, $2 errors.
-UPDATE dispatcher.job_limit SET consumer_error = item.error
-FROM unnest($1::text[], $2::text[]) AS item (name, error)
-WHERE job_limit.name = item.name AND job_limit.consumer_error IS DISTINCT FROM item.error
+-- name: note_error
+-- Store why a consumer could not be created; null if it was. $1 job, $2 error.
+UPDATE dispatcher.job_limit SET consumer_error = $2 WHERE name = $1

@@ -72,8 +72,8 @@ FOR UPDATE OF work_queue, dead_letter SKIP LOCKED
 -- rounds, $3 whether the input was edited, $4 the edited input, $5 now, $6 trace contexts (null to
 -- keep), $7 whether the concurrency key changes, $8 the new key.
 UPDATE dispatcher.work_queue
-SET state = 'queued', round = item.round, attempts = 0, run_id = NULL, outcome = NULL,
-    settled_at = NULL, wait_reason = 'awaiting_gate',
+SET state = 'queued', round = item.round, attempts = 0, run_id = NULL, lease_id = NULL,
+    outcome = NULL, settled_at = NULL, wait_reason = 'awaiting_gate',
     input = CASE WHEN $3::boolean THEN $4::jsonb ELSE work_queue.input END,
     concurrency_key = CASE WHEN $7::boolean THEN $8::text ELSE work_queue.concurrency_key END,
     rank = work_queue.rank + ($5::timestamptz - work_queue.queued_at),

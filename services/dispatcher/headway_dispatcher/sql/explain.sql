@@ -1,19 +1,19 @@
 -- name: work
 -- Return one piece of work with its run and claimant, whether its manifest is disabled, how many
 -- runs hold its key, and whether the gate is about to check the key. $1 id.
-SELECT work_queue.*, metadata.worker, metadata.state AS run_state,
-       metadata.created_at AS ordered_at, metadata.started_at, metadata.failure,
+SELECT work_queue.*, run.worker, run.state AS run_state,
+       run.created_at AS ordered_at, run.started_at, run.failure,
        lease.claimed_by,
        NOT work_queue.explicit AND manifest_switch.manifest_id IS NOT NULL AS manifest_disabled,
-       (SELECT count(DISTINCT lease_id) FROM dispatcher.metadata AS active
+       (SELECT count(DISTINCT active.lease_id) FROM dispatcher.work_queue AS active
         WHERE active.concurrency_key = work_queue.concurrency_key
-          AND active.state IN ('pending', 'in_progress')) AS key_active,
+          AND active.state = 'dispatched') AS key_active,
        EXISTS (SELECT FROM dispatcher.key_changed
                WHERE key_changed.key = work_queue.concurrency_key) AS key_noted,
        coalesce(group_limit.priority, 0) AS group_priority
 FROM dispatcher.work_queue
-LEFT JOIN dispatcher.metadata ON metadata.run_id = work_queue.run_id
-LEFT JOIN dispatcher.lease ON lease.id = metadata.lease_id
+LEFT JOIN dispatcher.run ON run.run_id = work_queue.run_id AND run.work_id = work_queue.id
+LEFT JOIN dispatcher.lease ON lease.id = work_queue.lease_id
 LEFT JOIN dispatcher.manifest_switch
     ON manifest_switch.manifest_id = work_queue.manifest_id AND NOT manifest_switch.enabled
 LEFT JOIN dispatcher.group_limit ON group_limit.name = work_queue.group_name
@@ -66,26 +66,26 @@ GROUP BY few.group_name, few.job
 -- workers. $1 group, $2 job, $3 key (null for any), $4 whether only runs that count globally, $5
 -- all jobs of the workers that serve a job (null for any), $6 that job, $7 longest silence of a
 -- live worker.
-SELECT metadata.run_id AS run, metadata.work_id AS work, work_queue.manifest,
-       metadata.group_name AS "group", metadata.job,
-       coalesce(metadata.worker, lease.claimed_by) AS worker, metadata.state,
-       coalesce(metadata.started_at, metadata.created_at) AS since
-FROM dispatcher.metadata
-JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
-JOIN dispatcher.lease ON lease.id = metadata.lease_id
-LEFT JOIN dispatcher.job_limit ON job_limit.name = metadata.job
+SELECT run.run_id AS run, run.work_id AS work, work_queue.manifest,
+       run.group_name AS "group", run.job,
+       coalesce(run.worker, lease.claimed_by) AS worker, run.state,
+       coalesce(run.started_at, run.created_at) AS since
+FROM dispatcher.run
+JOIN dispatcher.work_queue ON work_queue.id = run.work_id
+JOIN dispatcher.lease ON lease.id = run.lease_id
+LEFT JOIN dispatcher.job_limit ON job_limit.name = run.job
 LEFT JOIN dispatcher.worker
     ON worker.name = lease.claimed_by AND worker.nonce = lease.nonce AND NOT worker.draining
    AND worker.last_heard_at > clock_timestamp() - $7::interval
-WHERE metadata.state IN ('pending', 'in_progress')
-  AND ($1::text IS NULL OR metadata.group_name = $1)
-  AND ($2::text IS NULL OR metadata.job = $2)
-  AND ($3::text IS NULL OR metadata.concurrency_key = $3)
+WHERE run.state IN ('pending', 'in_progress')
+  AND ($1::text IS NULL OR run.group_name = $1)
+  AND ($2::text IS NULL OR run.job = $2)
+  AND ($3::text IS NULL OR run.concurrency_key = $3)
   AND (NOT $4::boolean OR coalesce(job_limit.counts_globally, true))
   AND ($5::text[] IS NULL
-       OR CASE WHEN lease.claimed_by IS NULL THEN metadata.job = ANY($5)
+       OR CASE WHEN lease.claimed_by IS NULL THEN run.job = ANY($5)
                ELSE $6::text = ANY(worker.jobs) END)
-ORDER BY since, metadata.run_id
+ORDER BY since, run.run_id
 
 -- name: durations
 -- Return the durations of the last completed runs in seconds. $1 jobs, $2 runs of each job.

@@ -112,9 +112,8 @@ WITH changed AS (
     WHERE ctid = ANY(ARRAY(SELECT ctid FROM dispatcher.key_changed LIMIT $1))
     RETURNING key
 ), used AS (
-    SELECT key, (SELECT count(DISTINCT lease_id) FROM dispatcher.metadata
-                 WHERE metadata.concurrency_key = key
-                   AND metadata.state IN ('pending', 'in_progress')) AS active
+    SELECT key, (SELECT count(DISTINCT lease_id) FROM dispatcher.work_queue
+                 WHERE concurrency_key = key AND state = 'dispatched') AS active
     FROM (SELECT DISTINCT key FROM changed) AS distinct_key
 ), lane AS (
     SELECT used.key, head.group_name, head.job,
@@ -207,13 +206,14 @@ WITH chosen AS (
 )
 SELECT work.id, work.round, work.manifest, work.group_name, work.job, work.input::text AS input,
        work.input_schema, work.cause, work.due_at, work.start_by, work.terms::text AS terms,
-       work.attempts, work.traceparent, work.concurrency_key, work.exclusive_lease,
-       manifest_switch.manifest_id IS NOT NULL AND NOT work.explicit AS manifest_disabled,
+       work.attempts, work.traceparent, work.concurrency_key,
        CASE WHEN work.concurrency_key IS NOT NULL
-            THEN (SELECT count(DISTINCT lease_id) FROM dispatcher.metadata
-                  WHERE metadata.concurrency_key = work.concurrency_key
-                    AND metadata.state IN ('pending', 'in_progress'))
-            ELSE 0 END AS key_active
+            THEN (SELECT count(DISTINCT lease_id) FROM dispatcher.work_queue AS active
+                  WHERE active.concurrency_key = work.concurrency_key
+                    AND active.state = 'dispatched')
+            ELSE 0 END AS key_active,
+       manifest_switch.manifest_id IS NOT NULL AND NOT work.explicit AS manifest_disabled,
+       work.exclusive_lease
 FROM locked AS work
 LEFT JOIN dispatcher.group_limit ON group_limit.name = work.group_name
 LEFT JOIN dispatcher.manifest_switch
@@ -223,30 +223,21 @@ WHERE work.state IN ('queued', 'waiting') AND work.hold_reason IS NULL
 ORDER BY work.rank - coalesce(group_limit.priority, 0) * $11::interval
 
 -- name: dispatch
--- Insert leases and runs, and mark their work, which is already locked, as dispatched. $1 leases,
--- $2 tokens, $3 their jobs, $4 real time, $5 work ids, $6 runs, $7 lease of each, $8 attempts, $9
--- trace ids, $10 longest duration of each run, $11 now.
+-- Insert leases, and mark the work of their runs, which is already locked, as dispatched. $1 leases,
+-- $2 tokens, $3 their jobs, $4 real time, $5 now, $6 work ids, $7 runs, $8 lease of each.
 WITH dispatched AS (
     UPDATE dispatcher.work_queue
-    SET state = 'dispatched', run_id = made.run_id, runs = runs + 1, wait_reason = NULL
-    FROM unnest($5::uuid[], $6::uuid[], $7::uuid[], $8::integer[], $9::text[],
-                $10::double precision[])
-        AS made (work_id, run_id, lease_id, attempt, trace_id, max_run_seconds)
+    SET state = 'dispatched', run_id = made.run_id, lease_id = made.lease_id, runs = runs + 1,
+        wait_reason = NULL
+    FROM unnest($6::uuid[], $7::uuid[], $8::uuid[]) AS made (work_id, run_id, lease_id)
     WHERE work_queue.id = made.work_id
-    RETURNING work_queue.*, made.lease_id, made.attempt, made.trace_id, made.max_run_seconds
-), granted AS (
-    INSERT INTO dispatcher.lease (id, token, job, groups, created_at)
-    SELECT made.id, made.token, made.job, member.groups, $4
-    FROM unnest($1::uuid[], $2::text[], $3::text[]) AS made (id, token, job)
-    JOIN (SELECT lease_id, array_agg(DISTINCT group_name) AS groups
-          FROM dispatched GROUP BY lease_id) AS member ON member.lease_id = made.id
+    RETURNING work_queue.lease_id, work_queue.group_name
 )
-INSERT INTO dispatcher.metadata
-    (run_id, work_id, lease_id, manifest_id, group_name, job, round, attempt, due_at, trace_id,
-     max_run_seconds, concurrency_key, state, created_at)
-SELECT run_id, id, lease_id, manifest_id, group_name, job, round, attempt, due_at, trace_id,
-       max_run_seconds, concurrency_key, 'pending', $11
-FROM dispatched
+INSERT INTO dispatcher.lease (id, token, job, groups, created_at, ordered_at)
+SELECT made.id, made.token, made.job, member.groups, $4, $5
+FROM unnest($1::uuid[], $2::text[], $3::text[]) AS made (id, token, job)
+JOIN (SELECT lease_id, array_agg(DISTINCT group_name) AS groups
+      FROM dispatched GROUP BY lease_id) AS member ON member.lease_id = made.id
 
 -- name: wait_for_key
 -- Hold work, which is already locked, until a run with its key has ended. $1 work ids.

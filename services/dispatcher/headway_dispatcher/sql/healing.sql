@@ -71,35 +71,48 @@ SELECT manifest_id, manifest, group_name AS "group", confirmed_at FROM dispatche
 WHERE manifest_id = ANY($1::uuid[])
 
 -- name: unclaimed
--- Return unclaimed orders that no worker lists, with everything that an order contains, except
--- those still in the outbox. $1 created before, $2 listed before, $3 limit.
+-- Return leases whose order was published, and that no worker has claimed or lists, the oldest first.
+-- $1 created before, $2 listed before, $3 limit.
+SELECT lease.id FROM dispatcher.lease
+-- An unclaimed lease was never heard of, and `last_heard_at` is indexed.
+WHERE lease.ended_at IS NULL AND lease.last_heard_at IS NULL AND lease.created_at < $1
+  AND (lease.listed_at IS NULL OR lease.listed_at < $2)
+  AND NOT EXISTS (SELECT FROM dispatcher.outbox WHERE outbox.message_id = lease.id::text)
+ORDER BY lease.created_at
+LIMIT $3
+
+-- name: orders
+-- Return everything that the orders of leases contain, without runs that have ended. $1 leases.
 SELECT lease.id, lease.token, lease.job, ordered.ids, ordered.runs, ordered.on_lost_contact,
        ordered.traceparent
 FROM dispatcher.lease
 CROSS JOIN LATERAL (
-    SELECT array_agg(metadata.run_id) AS ids,
+    SELECT array_agg(work_queue.run_id) AS ids,
            min(work_queue.terms ->> 'on_lost_contact') AS on_lost_contact,
            min(work_queue.traceparent) AS traceparent,
            jsonb_agg(work_queue.terms || jsonb_build_object(
-               'run', metadata.run_id, 'work', metadata.work_id, 'round', metadata.round,
-               'attempt', metadata.attempt,
+               'run', work_queue.run_id, 'work', work_queue.id, 'round', work_queue.round,
+               'attempt', work_queue.attempts + 1,
                'attempts', greatest((work_queue.terms -> 'retry' -> 'attempts')::integer,
-                                    metadata.attempt),
-               'manifest', work_queue.manifest, 'group', metadata.group_name,
-               'cause', work_queue.cause, 'due_at', metadata.due_at, 'input', work_queue.input,
+                                    work_queue.attempts + 1),
+               'manifest', work_queue.manifest, 'group', work_queue.group_name,
+               'cause', work_queue.cause, 'due_at', work_queue.due_at, 'input', work_queue.input,
                'input_schema', work_queue.input_schema,
-               'traceparent', work_queue.traceparent) ORDER BY metadata.run_id) AS runs
-    FROM dispatcher.metadata
-    JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
-    WHERE metadata.lease_id = lease.id AND metadata.finished_at IS NULL
+               'traceparent', work_queue.traceparent) ORDER BY work_queue.run_id) AS runs
+    FROM dispatcher.work_queue
+    WHERE work_queue.lease_id = lease.id AND work_queue.state = 'dispatched'
 ) AS ordered
--- An unclaimed lease was never heard of, and `last_heard_at` is indexed.
-WHERE lease.ended_at IS NULL AND lease.last_heard_at IS NULL AND lease.created_at < $1
-  AND (lease.listed_at IS NULL OR lease.listed_at < $2)
-  AND ordered.ids IS NOT NULL
-  AND NOT EXISTS (SELECT FROM dispatcher.outbox WHERE outbox.message_id = lease.id::text)
-ORDER BY lease.created_at
-LIMIT $3
+WHERE lease.id = ANY($1::uuid[]) AND ordered.ids IS NOT NULL
+
+-- name: lock_leases
+-- Lock leases in a fixed order. $1 leases.
+SELECT FROM dispatcher.lease WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE
+
+-- name: keep_runs
+-- Insert the rows of runs that only were ordered; their leases are locked. $1 runs.
+INSERT INTO dispatcher.metadata
+SELECT * FROM dispatcher.run WHERE run_id = ANY($1::uuid[])
+ON CONFLICT (run_id) DO NOTHING
 
 -- name: note_reissued
 -- Count republished orders; returns the runs with their counters. $1 runs.

@@ -49,9 +49,11 @@ WITH ready AS (
     LEFT JOIN dispatcher.closed_lane
         ON closed_lane.group_name = alike.group_name AND closed_lane.job = alike.job
 ), active AS (
-    SELECT group_name AS "group", job, state, count(*) AS count
-    FROM dispatcher.metadata
-    WHERE state IN ('pending', 'in_progress')
+    SELECT work_queue.group_name AS "group", work_queue.job,
+           coalesce(metadata.state, 'pending') AS state, count(*) AS count
+    FROM dispatcher.work_queue
+    LEFT JOIN dispatcher.metadata ON metadata.run_id = work_queue.run_id
+    WHERE work_queue.state = 'dispatched'
     GROUP BY 1, 2, 3
 ), letters AS (
     SELECT group_name AS "group", count(*) AS count

@@ -8,27 +8,27 @@ SELECT least(
 
 -- name: works
 -- Return the columns of work that follow from history. $1 above this id, $2 up to this id.
-SELECT id, round, manifest_id, manifest, slot, group_name, job, input, input_schema, cause, due_at,
-       queued_at, priority, rank, not_before, terms, state, runs, attempts, run_id, outcome, settled_at,
-       traceparent, received_at, cancel_requested_at, cancel_reason, start_by, concurrency_key, explicit,
-       exclusive_lease
+SELECT id, group_name, queued_at, rank, not_before, received_at, round, manifest_id, manifest, slot,
+       job, input, input_schema, cause, due_at, priority, terms, state, runs, attempts, run_id,
+       outcome, settled_at, traceparent, cancel_requested_at, cancel_reason, start_by,
+       concurrency_key, explicit, exclusive_lease, lease_id
 FROM dispatcher.work_queue
 WHERE id > $1 AND id <= $2
 
 -- name: runs
 -- Return the columns of runs that follow from history. $1 above this work id, $2 up to this one.
-SELECT run_id, work_id, lease_id, manifest_id, group_name, job, round, attempt, state, worker, host,
-       due_at, created_at, started_at, start_heard_at, finished_at, worker_started_at,
-       worker_finished_at, max_run_seconds, failure, output, cancel_reason, activations,
-       trace_id, concurrency_key, reissued, begun_elsewhere
-FROM dispatcher.metadata
+SELECT run_id, work_id, lease_id, group_name, job, round, attempt, max_run_seconds, created_at,
+       manifest_id, state, worker, host, due_at, started_at, start_heard_at, finished_at,
+       worker_started_at, worker_finished_at, failure, output, cancel_reason, activations, trace_id,
+       concurrency_key, reissued, begun_elsewhere
+FROM dispatcher.run
 WHERE work_id > $1 AND work_id <= $2
 
 -- name: letters
 -- Return the columns of dead letters that follow from history. The edit of a waiting retry does
 -- not, and an empty edit is none. $1 above this work id, $2 up to this one.
-SELECT id, work_id, round, manifest_id, group_name, job, input, reason, failure, attempts, state,
-       created_at, resolved_at, note, actor, manifest, fingerprint, code_version, runs,
+SELECT id, work_id, round, group_name, job, reason, failure, attempts, created_at, manifest_id,
+       input, state, resolved_at, note, actor, manifest, fingerprint, code_version, runs,
        CASE WHEN state <> 'awaiting' THEN nullif(edit, '[]') END AS edit
 FROM dispatcher.dead_letter
 WHERE work_id > $1 AND work_id <= $2
@@ -75,11 +75,11 @@ INSERT INTO dispatcher.work_queue
     (id, round, manifest_id, manifest, slot, group_name, job, input, input_schema, cause, due_at,
      queued_at, priority, rank, not_before, terms, state, runs, attempts, run_id, outcome, settled_at,
      traceparent, received_at, cancel_requested_at, cancel_reason, start_by, concurrency_key, explicit,
-     exclusive_lease, wait_reason, hold_reason)
+     exclusive_lease, lease_id, wait_reason, hold_reason)
 SELECT id, round, manifest_id, manifest, slot, group_name, job, input, input_schema, cause, due_at,
        queued_at, priority, rank, not_before, terms, state, runs, attempts, run_id, outcome, settled_at,
        traceparent, received_at, cancel_requested_at, cancel_reason, start_by, concurrency_key, explicit,
-       exclusive_lease,
+       exclusive_lease, lease_id,
        CASE WHEN state IN ('queued', 'waiting') THEN 'awaiting_gate' END,
        CASE WHEN state IN ('queued', 'waiting') THEN 'not_before' END
 FROM jsonb_populate_recordset(NULL::dispatcher.work_queue, $1)
@@ -96,23 +96,24 @@ SET round = excluded.round, manifest_id = excluded.manifest_id, manifest = exclu
     cancel_reason = excluded.cancel_reason, wait_reason = excluded.wait_reason,
     hold_reason = excluded.hold_reason, start_by = excluded.start_by,
     concurrency_key = excluded.concurrency_key,
-    explicit = excluded.explicit, exclusive_lease = excluded.exclusive_lease
+    explicit = excluded.explicit, exclusive_lease = excluded.exclusive_lease,
+    lease_id = excluded.lease_id
 
 -- name: dead_leases
 -- Return leases that are missing or ended although one of their runs is live. $1 above this work
 -- id, $2 up to this one.
-SELECT DISTINCT metadata.lease_id AS id, lease.ended_at
-FROM dispatcher.metadata
-LEFT JOIN dispatcher.lease ON lease.id = metadata.lease_id
-WHERE metadata.work_id > $1 AND metadata.work_id <= $2
-  AND metadata.finished_at IS NULL AND (lease.id IS NULL OR lease.ended_at IS NOT NULL)
+SELECT DISTINCT work_queue.lease_id AS id, lease.ended_at
+FROM dispatcher.work_queue
+LEFT JOIN dispatcher.lease ON lease.id = work_queue.lease_id
+WHERE work_queue.id > $1 AND work_queue.id <= $2 AND work_queue.state = 'dispatched'
+  AND (lease.id IS NULL OR lease.ended_at IS NOT NULL)
 
 -- name: open_leases
 -- Reopen leases with live runs. $1 leases.
 UPDATE dispatcher.lease SET ended_at = NULL
 WHERE id = ANY($1::uuid[])
-  AND EXISTS (SELECT FROM dispatcher.metadata
-              WHERE metadata.lease_id = lease.id AND metadata.finished_at IS NULL)
+  AND EXISTS (SELECT FROM dispatcher.work_queue
+              WHERE work_queue.lease_id = lease.id AND work_queue.state = 'dispatched')
 
 -- name: look_again
 -- Let the gate find out again why work waits. $1 above this work id, $2 up to this one.
@@ -124,10 +125,10 @@ WHERE id > $1 AND id <= $2 AND state IN ('queued', 'waiting')
 -- Insert missing leases of runs; returns them. Tokens are not in history, so no worker can use such
 -- a lease: the reaper revokes it, and its live runs are retried. $1 ids, $2 tokens, $3 jobs, $4
 -- times of creation, $5 whether all of their runs have ended, $6 their groups as an array of arrays.
-INSERT INTO dispatcher.lease (id, token, job, groups, created_at, ended_at)
+INSERT INTO dispatcher.lease (id, token, job, groups, created_at, ordered_at, ended_at)
 SELECT made.id, made.token, made.job,
        ARRAY(SELECT jsonb_array_elements_text($6::jsonb -> (made.number - 1)::integer)),
-       made.created_at, CASE WHEN made.ended THEN clock_timestamp() END
+       made.created_at, made.created_at, CASE WHEN made.ended THEN clock_timestamp() END
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::timestamptz[], $5::boolean[]) WITH ORDINALITY
     AS made (id, token, job, created_at, ended, number)
 ON CONFLICT DO NOTHING

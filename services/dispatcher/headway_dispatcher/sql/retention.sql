@@ -33,45 +33,39 @@ SELECT day FROM (
 WHERE (day + 1)::timestamp AT TIME ZONE 'UTC' <= $1
 ORDER BY day
 
--- name: page_of_day
--- Return the last work of the next page of a day; null if all the rest fits. $1 begin of the day,
--- $2 its end, $3 above this id, $4 most events.
-SELECT work_id FROM dispatcher.history
-WHERE recorded_at >= $1 AND recorded_at < $2 AND work_id > $3
-ORDER BY work_id
-OFFSET $4
-LIMIT 1
+-- name: last_of_day
+-- Return the highest number of a day. $1 begin of the day, $2 its end.
+SELECT max(id) FROM dispatcher.history WHERE recorded_at >= $1 AND recorded_at < $2
 
 -- name: outliving
--- Return work of a day that needs a snapshot before the day is dropped: it still exists, or was not
--- settled by then, and no later snapshot covers it. $1 begin of the day, $2 its end, $3 above this
--- id, $4 up to this id.
-SELECT DISTINCT history.work_id FROM dispatcher.history
-WHERE recorded_at >= $1 AND recorded_at < $2 AND accepted AND work_id > $3 AND work_id <= $4
-  AND (EXISTS (SELECT FROM dispatcher.work_queue WHERE work_queue.id = history.work_id)
-       OR NOT EXISTS (
-           SELECT FROM dispatcher.history AS ended
-           WHERE ended.work_id = history.work_id AND ended.recorded_at < $2 AND ended.accepted
-             AND ended.type = 'headway.work.settled.v1')
-           AND NOT EXISTS (
-               SELECT FROM dispatcher.history AS ordered
-               JOIN dispatcher.history AS packed
-                   ON packed.lease_id = ordered.lease_id AND packed.work_id IS NULL
-                  AND packed.type = 'headway.runs.completed.v1' AND packed.accepted
-                  AND packed.recorded_at < $2
-                  AND packed.data @> jsonb_build_object('runs', jsonb_build_array(
-                          jsonb_build_object('work', history.work_id)))
-               WHERE ordered.work_id = history.work_id
-                 AND ordered.type = 'headway.run.dispatched.v1'))
-  AND NOT EXISTS (
-      SELECT FROM dispatcher.history AS later
-      WHERE later.work_id = history.work_id AND later.recorded_at >= $2
-        AND later.type = 'headway.history.snapshot.v1')
-ORDER BY history.work_id
-
--- name: letters_there
--- Return the existing dead letters of some work. $1 work ids.
-SELECT id FROM dispatcher.dead_letter WHERE work_id = ANY($1::uuid[])
+-- Return work of a day that may need a snapshot before the day is dropped: it still exists, it was
+-- not settled on that day, or its snapshot of an earlier day stays, which lacks this day. Work with a
+-- snapshot of this day is left out. $1 begin of the day, $2 its end, $3 its highest number.
+SELECT work_id, work_id IN (SELECT history.work_id FROM dispatcher.history
+                            WHERE type = 'headway.history.snapshot.v1' AND recorded_at >= $2)
+           AS snapshot_stays
+FROM (
+    SELECT work_id, type = 'headway.work.settled.v1'
+                    OR (type = 'headway.runs.completed.v1'
+                        AND data #>> '{runs,0,settled_at}' IS NOT NULL) AS ended
+    FROM dispatcher.history
+    WHERE recorded_at >= $1 AND recorded_at < $2 AND accepted AND work_id IS NOT NULL
+    UNION ALL
+    SELECT (packed.run ->> 'work')::uuid, packed.run ->> 'settled_at' IS NOT NULL
+    FROM dispatcher.history
+    CROSS JOIN LATERAL jsonb_array_elements(data -> 'runs') AS packed (run)
+    WHERE recorded_at >= $1 AND recorded_at < $2 AND accepted AND work_id IS NULL
+      AND type IN ('headway.run.dispatched.v1', 'headway.runs.completed.v1')
+) AS event
+GROUP BY work_id
+HAVING (NOT bool_or(ended)
+        OR EXISTS (SELECT FROM dispatcher.work_queue WHERE work_queue.id = event.work_id)
+        OR work_id IN (SELECT history.work_id FROM dispatcher.history
+                       WHERE type = 'headway.history.snapshot.v1' AND recorded_at >= $2))
+   AND work_id NOT IN (SELECT history.work_id FROM dispatcher.history
+                       WHERE type = 'headway.history.snapshot.v1' AND recorded_at >= $2
+                         AND (data ->> 'covers')::bigint >= $3)
+ORDER BY work_id
 
 -- name: drop_day
 -- Drop the partition of a day. $1 day.
@@ -96,10 +90,6 @@ WHERE id IN (SELECT lease_id FROM dispatcher.metadata WHERE work_id = ANY($1::uu
 ORDER BY id
 FOR UPDATE
 
--- name: lock_works
--- Lock work in a fixed order. $1 ids.
-SELECT id FROM dispatcher.work_queue WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE
-
 -- name: lock_settled
 -- Lock work that is still settled, in a fixed order. $1 ids.
 SELECT id FROM dispatcher.work_queue
@@ -115,7 +105,7 @@ DELETE FROM dispatcher.metadata WHERE work_id = ANY($1::uuid[])
 -- Delete leases without runs; returns them. $1 leases.
 DELETE FROM dispatcher.lease
 WHERE id = ANY($1::uuid[])
-  AND NOT EXISTS (SELECT FROM dispatcher.metadata WHERE metadata.lease_id = lease.id)
+  AND NOT EXISTS (SELECT FROM dispatcher.run WHERE run.lease_id = lease.id)
 RETURNING id
 
 -- name: delete_inbox

@@ -66,7 +66,7 @@ DELETE FROM dispatcher.metadata WHERE lease_id = ANY($1::uuid[]) AND manifest_id
 -- Delete leases without runs of other manifests; returns them. $1 leases.
 DELETE FROM dispatcher.lease
 WHERE id = ANY($1::uuid[])
-  AND NOT EXISTS (SELECT FROM dispatcher.metadata WHERE metadata.lease_id = lease.id)
+  AND NOT EXISTS (SELECT FROM dispatcher.run WHERE run.lease_id = lease.id)
 RETURNING id
 
 -- name: delete_inbox

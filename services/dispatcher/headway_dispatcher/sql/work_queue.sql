@@ -180,8 +180,8 @@ SELECT id, round, manifest_id, manifest, group_name, job, input, terms, state, r
        (SELECT jsonb_agg(metadata.activations) FROM dispatcher.metadata
         WHERE metadata.work_id = work_queue.id AND metadata.round = work_queue.round
           AND metadata.activations IS NOT NULL) AS activations,
-       (SELECT count(*) FROM dispatcher.metadata
-        WHERE metadata.work_id = work_queue.id AND metadata.round = work_queue.round) AS round_runs
+       (SELECT count(*) FROM dispatcher.run
+        WHERE run.work_id = work_queue.id AND run.round = work_queue.round) AS round_runs
 FROM dispatcher.work_queue
 WHERE id = ANY((SELECT $1::uuid[])::uuid[])
 ORDER BY id
@@ -195,30 +195,49 @@ ORDER BY id
 FOR UPDATE
 
 -- name: settle_completed
--- Settle dispatched work whose run completed; returns it as `lock` does. Activations of the only
--- run of a piece of work are left out, because the caller has them. $1 ids, $2 now.
-WITH locked AS MATERIALIZED (
-    SELECT id FROM dispatcher.work_queue
-    WHERE id = ANY((SELECT $1::uuid[])::uuid[]) AND state = 'dispatched'
-    ORDER BY id
-    FOR UPDATE
+-- Settle locked work whose run completed, and insert the runs that have no row; returns the work as
+-- `lock` does. Activations of the only run of a piece of work are left out, because the caller has
+-- them. $1 ids, $2 now, $3 real time, $4 runs, $5 whether to insert each, $6 workers, $7 hosts, $8
+-- start times, $9 finish times, $10 and $11 the same by the workers' clocks, $12 outputs.
+WITH settled AS (
+    UPDATE dispatcher.work_queue
+    SET state = 'settled', outcome = 'completed', attempts = attempts + 1, settled_at = $2,
+        wait_reason = NULL
+    FROM unnest($1::uuid[], $4::uuid[], $5::boolean[], $6::text[], $7::text[], $8::timestamptz[],
+                $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::jsonb[])
+             AS item (work_id, run_id, is_new, worker, host, started_at, finished_at,
+                      worker_started_at, worker_finished_at, output),
+         dispatcher.lease
+    WHERE work_queue.id = item.work_id AND work_queue.run_id = item.run_id
+      AND work_queue.state = 'dispatched' AND lease.id = work_queue.lease_id
+    RETURNING work_queue.id, round, manifest_id, manifest, group_name, work_queue.job, runs,
+              attempts, work_queue.run_id, traceparent, due_at, concurrency_key, terms, lease_id,
+              ordered_at, item.is_new, item.worker, item.host, item.started_at, item.finished_at,
+              item.worker_started_at, item.worker_finished_at, item.output
+), ran AS (
+    INSERT INTO dispatcher.metadata
+        (run_id, work_id, lease_id, manifest_id, group_name, job, concurrency_key, round, attempt,
+         due_at, created_at, max_run_seconds, trace_id, state, worker, host, started_at,
+         start_heard_at, finished_at, worker_started_at, worker_finished_at, output)
+    SELECT run_id, id, lease_id, manifest_id, group_name, job, concurrency_key, round, attempts,
+           due_at, ordered_at, dispatcher.max_run_seconds(terms),
+           dispatcher.trace_id(traceparent), 'completed', worker, host, started_at,
+           $3::timestamptz, finished_at, worker_started_at, worker_finished_at, output
+    FROM settled WHERE is_new
 )
-UPDATE dispatcher.work_queue
-SET state = 'settled', outcome = 'completed', attempts = attempts + 1, settled_at = $2,
-    wait_reason = NULL
-WHERE id = ANY(ARRAY(SELECT id FROM locked))
-RETURNING id, round, manifest_id, manifest, group_name, job, runs, attempts, run_id, traceparent,
-          manifest_id IS NOT NULL
-              AND EXISTS (SELECT FROM dispatcher.tombstone
-                          WHERE tombstone.manifest_id = work_queue.manifest_id) AS pruned,
-          manifest_id IS NOT NULL
-              AND EXISTS (SELECT FROM dispatcher.dead_letter
-                          WHERE dead_letter.manifest_id = work_queue.manifest_id
-                            AND dead_letter.retry_requested_at IS NOT NULL) AS letters_wait,
-          CASE WHEN runs > 1
-               THEN (SELECT jsonb_agg(metadata.activations) FROM dispatcher.metadata
-                     WHERE metadata.work_id = work_queue.id AND metadata.round = work_queue.round
-                       AND metadata.activations IS NOT NULL) END AS activations
+SELECT id, round, manifest_id, manifest, group_name, job, runs, attempts, run_id, traceparent,
+       manifest_id IS NOT NULL
+           AND EXISTS (SELECT FROM dispatcher.tombstone
+                       WHERE tombstone.manifest_id = settled.manifest_id) AS pruned,
+       manifest_id IS NOT NULL
+           AND EXISTS (SELECT FROM dispatcher.dead_letter
+                       WHERE dead_letter.manifest_id = settled.manifest_id
+                         AND dead_letter.retry_requested_at IS NOT NULL) AS letters_wait,
+       CASE WHEN runs > 1
+            THEN (SELECT jsonb_agg(metadata.activations) FROM dispatcher.metadata
+                  WHERE metadata.work_id = settled.id AND metadata.round = settled.round
+                    AND metadata.activations IS NOT NULL) END AS activations
+FROM settled
 
 -- name: request_cancel
 -- Mark work as cancelled. $1 ids, $2 reasons, $3 now.
@@ -277,16 +296,14 @@ RETURNING work_queue.id AS work, round, runs, rank, not_before
 -- name: cancelling
 -- Return dispatched runs of cancelled work with their claimant and all live runs of their leases,
 -- unclaimed ones first. $1 limit.
-SELECT metadata.run_id, metadata.lease_id, lease.token, lease.job, lease.sequence,
+SELECT work_queue.run_id, work_queue.lease_id, lease.token, lease.job, lease.sequence,
        lease.claimed_by, work_queue.cancel_reason AS reason,
-       ARRAY(SELECT live.run_id FROM dispatcher.metadata AS live
-             WHERE live.lease_id = lease.id AND live.finished_at IS NULL
+       ARRAY(SELECT live.run_id FROM dispatcher.work_queue AS live
+             WHERE live.lease_id = lease.id AND live.state = 'dispatched'
              ORDER BY live.run_id) AS live_runs
 FROM dispatcher.work_queue
-JOIN dispatcher.metadata ON metadata.run_id = work_queue.run_id
-JOIN dispatcher.lease ON lease.id = metadata.lease_id
+JOIN dispatcher.lease ON lease.id = work_queue.lease_id
 WHERE work_queue.cancel_requested_at IS NOT NULL AND work_queue.state = 'dispatched'
-  AND metadata.finished_at IS NULL
 ORDER BY lease.claimed_by NULLS FIRST, work_queue.cancel_requested_at
 LIMIT $1
 

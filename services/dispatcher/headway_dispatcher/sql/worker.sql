@@ -99,15 +99,13 @@ WHERE NOT worker.gone AND worker.last_heard_at > $1 AND NOT worker.draining
 
 -- name: cancels
 -- Return live runs of workers whose work is cancelled. $1 workers, $2 their nonces.
-SELECT lease.claimed_by AS worker, lease.nonce, lease.id AS lease_id, metadata.run_id,
+SELECT lease.claimed_by AS worker, lease.nonce, lease.id AS lease_id, work_queue.run_id,
        work_queue.cancel_reason AS reason
 FROM dispatcher.work_queue
-JOIN dispatcher.metadata ON metadata.run_id = work_queue.run_id
-JOIN dispatcher.lease ON lease.id = metadata.lease_id
+JOIN dispatcher.lease ON lease.id = work_queue.lease_id
 JOIN unnest($1::text[], $2::text[]) AS item (worker, nonce)
     ON item.worker = lease.claimed_by AND item.nonce = lease.nonce
 WHERE work_queue.cancel_requested_at IS NOT NULL AND work_queue.state = 'dispatched'
-  AND metadata.finished_at IS NULL
 
 -- name: record_witnesses
 -- Store heartbeats of dispatchers; a gap restarts `heard_since`. $1 names, $2 now, $3 gap.

@@ -19,13 +19,13 @@ from headway.define.packing import UnreadableDefinitions
 from headway_decisions.declaring.lookup import find_cycles
 from headway_decisions.timing import timing
 from headway_decisions.timing.timing import Timing
+from headway_decisions.wording import utc
 from headway_errors import Conflict, Invalid
 from headway_postgres_kit import Connection
 from msgspec import Struct
 
 from headway_scheduler.declare.one_shots import past_messages
 from headway_scheduler.store import manifests
-from headway_scheduler.text import utc
 
 # Manifests that a warning names.
 _MOST_NAMED = 5

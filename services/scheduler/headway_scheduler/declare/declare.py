@@ -20,13 +20,7 @@ from headway_postgres_kit import Connection, Database
 from msgspec import Struct
 
 from headway_scheduler import store
-from headway_scheduler.declare import compare, write
-from headway_scheduler.declare.checks import (
-    ForeignDefinitions,
-    read_references,
-    refuse_problems,
-    timing_problems,
-)
+from headway_scheduler.declare import checks, compare, write
 from headway_scheduler.declare.one_shots import late_messages, past_messages
 from headway_scheduler.fire import missed, tick
 from headway_scheduler.fire.outbound_events import announce_switches
@@ -63,7 +57,7 @@ async def declare(
     # Before the transaction, which must not stay idle; in a thread, because the tick shares this
     # process.
     stated = {manifest.timing for manifest in definitions.manifests}
-    timings = await asyncio.to_thread(timing_problems, stated, now)
+    timings = await asyncio.to_thread(checks.timing_problems, stated, now)
     async with database.transaction() as connection:
         await connection.execute(store.manifests["lock_declaring"], store.DECLARE_LOCK)
         declared_at = await database.clock.now(connection)
@@ -71,24 +65,19 @@ async def declare(
         verdict = await compare.judge_source(connection, definitions, declares, take_over=take_over)
         match verdict:
             case NotTheOwner() if declares == "files":
-                raise ForeignDefinitions([verdict.reason])
-            case NotTheOwner():
+                raise checks.ForeignDefinitions([verdict.reason])
+            case NotTheOwner() | Stale():
                 answer = ApplyAnswer(owner=owner, stale=True, warnings=[verdict.reason])
-                return Declared(at=declared_at, answer=answer)
-            case Stale():
-                remark = (
-                    f"a newer generation of {owner!r} than {definitions.generation} "
-                    "has declared its manifests already: nothing was changed"
-                )
-                answer = ApplyAnswer(owner=owner, stale=True, warnings=[remark])
                 return Declared(at=declared_at, answer=answer)
         await _note_application(connection, definitions, declares, source, verdict, declared_at)
         resolved = await compare.resolve(connection, definitions)
         compared = await compare.compare(connection, resolved.definitions, resolved.followers)
-        references = await read_references(connection, resolved.definitions, resolved.followers)
+        references = await checks.read_references(
+            connection, resolved.definitions, resolved.followers
+        )
         # In a thread too, for the schemas of inputs.
         await asyncio.to_thread(
-            refuse_problems,
+            checks.refuse_problems,
             resolved.definitions,
             compared.known,
             references,

@@ -9,9 +9,9 @@ from headway.define.definitions import ManifestDefinition
 from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Once
 from headway_decisions.timing.timing import Timing
+from headway_decisions.wording import utc
 
 from headway_scheduler.fire.preview import first_ahead
-from headway_scheduler.text import utc
 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -44,11 +44,7 @@ async def plan(database: Database, request: ApplyRequest, *, policy: PrunePolicy
             connection, definitions, "files", take_over=request.take_over
         )
         if isinstance(verdict, Stale):
-            warning = (
-                f"generation {verdict.newest} of {definitions.owner!r} has declared its manifests "
-                f"already, which is newer than {definitions.generation}: nothing would change"
-            )
-            return ApplyAnswer(owner=definitions.owner, stale=True, warnings=[warning])
+            return ApplyAnswer(owner=definitions.owner, stale=True, warnings=[verdict.reason])
         stored = await _read(connection, definitions, request.prune or policy)
     # After the transaction, which must not stay idle; in a thread, because the tick shares this
     # process.

@@ -18,6 +18,7 @@ from headway_decisions.declaring import ownership
 from headway_decisions.declaring.lookup import DEFINITION_COLUMNS
 from headway_decisions.declaring.ownership import GROUP_DEFAULTS, GroupSettings, read_group
 from headway_decisions.firing import identity, manifest_state
+from headway_decisions.wording import counted
 from headway_postgres_kit import Connection, driver, json_array
 from headway_tracing.log import get_logger
 from msgspec import Struct
@@ -28,7 +29,6 @@ from headway_scheduler.fire.decide import LedgerRow
 from headway_scheduler.fire.outbound_events import announce_group, announce_job
 from headway_scheduler.fire.tick import write_ledger
 from headway_scheduler.store import OUTBOX, audit, groups, manifests, occurrences
-from headway_scheduler.text import counted
 
 log = get_logger(__name__)
 

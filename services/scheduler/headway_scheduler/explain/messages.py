@@ -10,9 +10,8 @@ from headway_decisions.firing import identity, manifest_state
 from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Manual, Spaced
 from headway_decisions.timing.timing import Timing
+from headway_decisions.wording import utc
 from msgspec import Struct
-
-from headway_scheduler.text import utc
 
 # Up to this delay a fire is not called late.
 _PUNCTUAL_SECONDS = 2.0

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import groupby
-from typing import Any, Literal, Self
+from typing import Any, Self
 from uuid import UUID
 
 import msgspec
@@ -25,7 +25,7 @@ from headway_relay import OutboxMessage, bundled
 from headway_tracing import is_recording, new_trace, traceparent
 from msgspec import Struct, structs
 
-from headway_scheduler.metrics import FIRE_LATENESS, FIRES, SKIPS, Count
+from headway_scheduler.metrics import FIRE_LATENESS, FIRES, SKIPS, Sample
 from headway_scheduler.notifications.recorder import Notification
 from headway_scheduler.store import SOURCE, manifests
 
@@ -41,20 +41,14 @@ _HIGHEST_PRIORITY = 31
 Rule = Callable[..., manifest_state.Verdict]
 
 
-class LedgerRow(Struct, frozen=True, kw_only=True):
+class LedgerRow(manifest_state.Entry, frozen=True, kw_only=True):
     """One decision, with the values for its work if it makes any.
 
     `release` marks an owed decision, which is in the ledger already.
     """
 
     manifest: UUID
-    cause: str
-    first_due_at: datetime
-    last_due_at: datetime
-    decision: Literal["queued", "owed", "skipped"]
-    reason: str | None = None
     work: UUID | None = None
-    slot: int = 0
     actor: str | None = None
     explicit: bool = False
     has_input: bool = False
@@ -100,6 +94,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     group: str
     input: Any
     input_schema: dict[str, Any] | None
+    input_schema_id: str | None
     takes_input: bool
     terms: WorkTerms
     owed: dict[str, LedgerRow]
@@ -167,8 +162,16 @@ _overlap = lru_cache(maxsize=256)(msgspec.json.Decoder(manifest_state.Overlap).d
 _terms = lru_cache(maxsize=1024)(msgspec.json.Decoder(WorkTerms).decode)
 
 
+@lru_cache(maxsize=1024)
+def read_schema(text: str | None) -> tuple[dict[str, Any] | None, str | None]:
+    """Decode the schema of a job; returns also its id."""
+    schema = None if text is None else msgspec.json.decode(text)
+    return schema, schema_id(schema)
+
+
 def _manifest(row: Any, now: datetime) -> Manifest:
     owed = [msgspec.convert(entry, LedgerRow) for entry in row["owed"] or ()]
+    input_schema, input_schema_id = read_schema(row["input_schema"])
     delayed = [entry.not_before for entry in owed if entry.not_before and entry.not_before > now]
     window = None
     if row["paused_at"] is not None:
@@ -203,7 +206,8 @@ def _manifest(row: Any, now: datetime) -> Manifest:
         job=row["job"],
         group=row["group_name"],
         input=row["input"],
-        input_schema=row["input_schema"],
+        input_schema=input_schema,
+        input_schema_id=input_schema_id,
         takes_input=row["takes_input"],
         terms=_terms(row["terms"]),
         owed={entry.cause: entry for entry in owed},
@@ -354,7 +358,7 @@ def queued_work(
         group=manifest.group,
         job=manifest.job,
         input=row.input,
-        input_schema=schema_id(manifest.input_schema),
+        input_schema=manifest.input_schema_id,
         cause=row.cause,
         due_at=identity.occurrence_of(row.cause),
         queued_at=now,
@@ -369,21 +373,21 @@ def queued_work(
     return work, manifest.parent_traceparent if kind == "success" else row.traceparent
 
 
-def facts_of(manifest: Manifest, row: LedgerRow, now: datetime) -> Iterator[Count | Notification]:
+def facts_of(manifest: Manifest, row: LedgerRow, now: datetime) -> Iterator[Sample | Notification]:
     """Yield the facts for metrics and notifications; an owed decision counts when it is queued."""
     if row.decision == "skipped":
         yield from skip_facts(row, manifest.external_id, manifest.group)
     elif row.decision == "queued":
-        yield Count(FIRES, (manifest.group, identity.kind_of(row.cause)))
+        yield Sample(FIRES, (manifest.group, identity.kind_of(row.cause)))
         if row.due_at is not None:
             view = manifest.view
             due_at = fire_at(view.timing, view.external_id, row.due_at, view.jitter_seconds)
-            yield Count(FIRE_LATENESS, (manifest.group,), (now - due_at).total_seconds())
+            yield Sample(FIRE_LATENESS, (manifest.group,), (now - due_at).total_seconds())
 
 
-def skip_facts(row: LedgerRow, manifest: str, group: str) -> Iterator[Count | Notification]:
+def skip_facts(row: LedgerRow, manifest: str, group: str) -> Iterator[Sample | Notification]:
     """Yield the facts of a skipped decision."""
-    yield Count(SKIPS, (row.reason or "",))
+    yield Sample(SKIPS, (row.reason or "",))
     if row.reason == manifest_state.MISSED:
         missed = FiresMissed(
             manifest=manifest,

@@ -11,8 +11,9 @@ from headway_scheduler.store import manifests
 
 # The bound of the statement `awake_groups`.
 _MOST_COUNTED = 100_000
-# A group that is due alone gets half of its backlog in one cycle, but not more: another group that
-# comes due meanwhile waits for the end of that cycle.
+# A long backlog, in cycles. If no other group is due, its cycles are longer, up to a bound: another
+# group that comes due meanwhile waits for the end of one cycle.
+_LONG = 4
 _MOST_ALONE = 2500
 
 
@@ -25,10 +26,8 @@ async def fair_cycles(connection: Connection, now: datetime, limit: int) -> list
         counted += await connection.fetch(manifests["awake_others"], now, names, limit)
     groups = [DueGroup(**dict(row)) for row in counted]
     room, cycle = limit * cycles_ahead(sum(group.due for group in groups), limit), limit
-    if len(groups) == 1:
-        # No other group waits, and a long cycle costs less than several short ones.
-        half = groups[0].due // (2 * limit) * limit
-        room = cycle = max(limit, min(half, _MOST_ALONE))
+    if len(groups) == 1 and groups[0].due >= _LONG * limit:
+        room = cycle = max(limit, _MOST_ALONE)
     shares = share(groups, room)
     rows = await connection.fetch(
         manifests["awake_of_groups"], now, list(shares), list(shares.values())

@@ -10,9 +10,8 @@ from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Manual, Once, Spaced
 from headway_decisions.timing.calendar import SEARCH
 from headway_decisions.timing.timing import Timing
+from headway_decisions.wording import utc
 from msgspec import structs
-
-from headway_scheduler.text import utc
 
 _INSTANT = timedelta(microseconds=1)
 # Limits of folding: excluded times that are counted, and exclusions that are named.

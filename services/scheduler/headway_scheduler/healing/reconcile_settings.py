@@ -25,11 +25,11 @@ IsLost = Callable[[datetime], bool]
 
 _FIRST_ID = UUID(int=0)
 
-# The settings that the dispatcher stores: the query of their versions, and how to republish them.
-_SETTINGS = {
-    "group": (heals["group_versions"], republish.republish_groups),
-    "job": (heals["job_versions"], republish.republish_jobs),
-    "manifest": (heals["switch_versions"], republish.republish_switches),
+# The queries of the versions of the settings that the dispatcher stores.
+_VERSIONS = {
+    "group": heals["group_versions"],
+    "job": heals["job_versions"],
+    "manifest": heals["switch_versions"],
 }
 
 
@@ -97,7 +97,7 @@ class SettingsReconciler:
     async def _reconcile_versions(self, is_lost: IsLost) -> int:
         """Republish settings of which the dispatcher has an older version."""
         republished = 0
-        for kind, (query, publish) in _SETTINGS.items():
+        for kind, query in _VERSIONS.items():
             async for rows in self._pages(query, "", "name"):
                 versions = [
                     Version(kind=kind, name=row["name"], version=row["version"]) for row in rows
@@ -113,7 +113,9 @@ class SettingsReconciler:
                 ]
                 if lost:
                     async with writing(self.database) as (connection, now):
-                        republished += await publish(connection, lost, now=now)
+                        republished += await republish.republish_settings(
+                            connection, kind, lost, now=now
+                        )
         return republished
 
     async def _delete_retired_jobs(self, rows: Sequence[Any], outdated: set[str]) -> None:

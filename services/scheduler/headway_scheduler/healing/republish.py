@@ -5,7 +5,7 @@ the priority and expiry of a trigger. Everything else (job, group, key, retries,
 from the manifest as it is now, as for any work that has not run yet.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import groupby
 from typing import Any
@@ -19,22 +19,7 @@ from headway_relay import OutboxMessage
 from headway_tracing.log import get_logger
 from msgspec import structs
 
-from headway_scheduler.fire.decide import (
-    LedgerRow,
-    Manifest,
-    announce_work,
-    key_of,
-    queued_work,
-    read_manifests,
-)
-from headway_scheduler.fire.outbound_events import (
-    announce_brought_forward,
-    announce_cancel,
-    announce_group,
-    announce_job,
-    announce_pruned,
-    announce_switch,
-)
+from headway_scheduler.fire import decide, outbound_events
 from headway_scheduler.operate.enqueue import republish_enqueued
 from headway_scheduler.store import OUTBOX, SOURCE, audit, groups, heals, manifests, works
 
@@ -47,6 +32,13 @@ _KEPT = (
     *("priority", "start_within_seconds", "traceparent"),
 )
 
+# The queries of the settings of each kind, and the function that announces a row.
+_SETTINGS: dict[str, tuple[tuple[str, ...], Callable[..., OutboxMessage]]] = {
+    "group": ((groups["read"], groups["deleted"]), outbound_events.announce_group),
+    "job": ((manifests["job_limits"],), outbound_events.announce_job),
+    "manifest": ((heals["switches"],), outbound_events.announce_switch),
+}
+
 
 async def republish_work(connection: Connection, ids: Sequence[UUID], *, now: datetime) -> int:
     """Republish work that is still outstanding, or its cancellation; returns how many."""
@@ -54,8 +46,8 @@ async def republish_work(connection: Connection, ids: Sequence[UUID], *, now: da
     cancelled = await republish_cancels(connection, ids, now=now)
     ids = [work for work in ids if work not in cancelled]
     rows = await connection.fetch(heals["lost"], sorted(ids))
-    found = await read_manifests(connection, {row["manifest_id"] for row in rows}, now=now)
-    by_id = {each.view.id: each for each in found if isinstance(each, Manifest)}
+    found = await decide.read_manifests(connection, {row["manifest_id"] for row in rows}, now=now)
+    by_id = {each.view.id: each for each in found if isinstance(each, decide.Manifest)}
     decisions = {
         row["work"]: (by_id[row["manifest_id"]], decision)
         for row in rows
@@ -64,8 +56,8 @@ async def republish_work(connection: Connection, ids: Sequence[UUID], *, now: da
     known = [row for row in rows if row["work"] in decisions]
     for (queued_at, _), members in groupby(sorted(known, key=_message_of), key=_message_of):
         # With its old time: work that waited before the loss does not wait from the beginning.
-        pairs = [queued_work(*decisions[row["work"]], now=queued_at) for row in members]
-        await _add(connection, announce_work(pairs, now=queued_at))
+        pairs = [decide.queued_work(*decisions[row["work"]], now=queued_at) for row in members]
+        await _add(connection, decide.announce_work(pairs, now=queued_at))
     republished = [row["work"] for row in known]
     republished += await _republish_enqueued(connection, ids, now)
     await _count_attempts(connection, [*republished, *cancelled], now)
@@ -80,7 +72,7 @@ def _message_of(row: Any) -> tuple[datetime, UUID]:
     return row["queued_at"], row["work"] if row["republish_count"] else _TOGETHER
 
 
-def _decision(manifest: Manifest | None, row: Any) -> LedgerRow | None:
+def _decision(manifest: decide.Manifest | None, row: Any) -> decide.LedgerRow | None:
     """Return the decision of lost work; `None` if it cannot be republished yet.
 
     That is so if its manifest cannot be read, or gives no key: without its key it could run beside
@@ -91,11 +83,11 @@ def _decision(manifest: Manifest | None, row: Any) -> LedgerRow | None:
     own_input = row["has_input"] or row["input"] is not None
     work_input = row["input"] if own_input else manifest.input
     try:
-        key = key_of(manifest, work_input)
+        key = decide.key_of(manifest, work_input)
     except InvalidKey as error:
         log.error("lost work cannot be republished", work=row["work"], error=error)
         return None
-    return LedgerRow(
+    return decide.LedgerRow(
         manifest=row["manifest_id"],
         decision="queued",
         input=work_input,
@@ -136,7 +128,9 @@ async def republish_cancels(
     for row in rows:
         fields = dict(row)
         reason = fields.pop("reason")
-        messages.append(announce_cancel(NamedWork(**fields).cancel_requested(reason, now)))
+        messages.append(
+            outbound_events.announce_cancel(NamedWork(**fields).cancel_requested(reason, now))
+        )
     await _add(connection, messages)
     cancelled = [row["work"] for row in rows]
     await connection.execute(works["note_cancel"], cancelled, "", now)
@@ -147,35 +141,27 @@ async def republish_forward(connection: Connection, ids: Sequence[UUID], *, now:
     """Republish requests that work goes first."""
     rows = await connection.fetch(heals["to_bring_forward"], sorted(ids))
     for row in rows:
-        message = announce_brought_forward(row["id"], group=row["group_name"], now=now)
+        message = outbound_events.announce_brought_forward(
+            row["id"], group=row["group_name"], now=now
+        )
         await _add(connection, [message])
         await connection.execute(works["note_forward"], row["id"], now)
     return len(rows)
 
 
-async def republish_groups(connection: Connection, names: Sequence[str], *, now: datetime) -> int:
-    """Republish the settings of groups, and the deletions of groups."""
-    rows = await connection.fetch(groups["read"], sorted(names))
-    rows += await connection.fetch(groups["deleted"], sorted(names))
-    return await _add(connection, [announce_group(row, now=now) for row in rows])
-
-
-async def republish_jobs(connection: Connection, names: Sequence[str], *, now: datetime) -> int:
-    """Republish the limits of jobs."""
-    rows = await connection.fetch(manifests["job_limits"], list(names))
-    return await _add(connection, [announce_job(row, now=now) for row in rows])
-
-
-async def republish_switches(connection: Connection, ids: Sequence[str], *, now: datetime) -> int:
-    """Republish whether manifests are enabled."""
-    rows = await connection.fetch(heals["switches"], list(map(UUID, ids)))
-    return await _add(connection, [announce_switch(row, now=now) for row in rows])
+async def republish_settings(
+    connection: Connection, kind: str, names: Sequence[str], *, now: datetime
+) -> int:
+    """Republish the settings of groups, deletions of groups, limits of jobs, or switches."""
+    queries, announce = _SETTINGS[kind]
+    rows = [row for query in queries for row in await connection.fetch(query, sorted(names))]
+    return await _add(connection, [announce(row, now=now) for row in rows])
 
 
 async def republish_prunes(connection: Connection, ids: Sequence[UUID], *, now: datetime) -> int:
     """Republish prunes that are not confirmed."""
     rows = await connection.fetch(heals["prunes_republished"], sorted(ids), now)
-    return await _add(connection, [announce_pruned(row, now=now) for row in rows])
+    return await _add(connection, [outbound_events.announce_pruned(row, now=now) for row in rows])
 
 
 async def _add(connection: Connection, messages: Sequence[OutboxMessage]) -> int:

@@ -15,7 +15,7 @@ from headway_postgres_kit import Database, note
 from headway_tracing.log import get_logger
 from msgspec import Struct
 
-from headway_scheduler.metrics import NOTIFICATIONS, Count
+from headway_scheduler.metrics import NOTIFICATIONS, Sample
 from headway_scheduler.notifications.webhook import Webhook
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.store import SOURCE, audit, columns, notifications, writing
@@ -133,7 +133,7 @@ class Delivery:
                 await audit(connection, kind, SOURCE, entries, now=now)
             for attempt in attempts:
                 outcome = "failed" if attempt.state == "pending" else attempt.state
-                note(Count(NOTIFICATIONS, (outcome,)))
+                note(Sample(NOTIFICATIONS, (outcome,)))
 
 
 def _event(identity: UUID, kind: str, subject: str, at: datetime, data: Any) -> Event:

@@ -7,6 +7,7 @@ from headway.define.definitions import API_OWNER, Definitions
 from headway_contract.definitions import GiveBackAppRequest, RenameAppRequest, RetireAppRequest
 from headway_contract.fields import Changed
 from headway_decisions.declaring.lookup import by_whom
+from headway_decisions.wording import counted, utc
 from headway_errors import Conflict, Invalid, NotFound
 from headway_postgres_kit import Connection
 
@@ -16,7 +17,6 @@ from headway_scheduler.declare.declare import members_to_switch
 from headway_scheduler.declare.write import remove_empty_groups, write_groups, write_jobs
 from headway_scheduler.fire.missed import skip_missed_during_pause
 from headway_scheduler.fire.tick import reschedule_wake
-from headway_scheduler.text import counted, utc
 
 _SEE = "see 'headway apps'"
 

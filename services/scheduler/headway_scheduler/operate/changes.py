@@ -12,6 +12,7 @@ from headway_contract.manifests import ChangeRequest, DeleteRequest
 from headway_contract.operations import ChangeGroupRequest, ChangeJobRequest
 from headway_decisions.capacity.rates import rate_in_words
 from headway_decisions.declaring import ownership
+from headway_decisions.wording import counted
 from headway_errors import Conflict, Invalid, NotFound
 from headway_postgres_kit import Connection
 from msgspec import UNSET, structs
@@ -22,7 +23,6 @@ from headway_scheduler.fire.missed import skip_missed_during_pause
 from headway_scheduler.fire.outbound_events import announce_group, announce_job, announce_switches
 from headway_scheduler.fire.tick import reschedule_wake
 from headway_scheduler.lookup import find_manifest
-from headway_scheduler.text import counted
 
 _LIMITS = ("max_active", "rate")
 # Jobs that a rejection names.

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 from headway.define.definitions import InvalidDefinitions
 from headway.define.packing import problems_of, unpack
-from headway_contract import definitions, manifests, operations, subjects, work_queue
+from headway_contract import definitions, manifests, operations, registry, subjects, work_queue
 from headway_contract.fields import Changed
 from headway_contract.fitting import misfits_of
 from headway_errors import Conflict, RequestFailed
@@ -43,23 +43,19 @@ Act = Callable[..., Awaitable[Any]]
 
 # Requests that one transaction carries out. The answer that is stored by the key of a request has
 # its type here; `None` if the function itself recognises a repeated key, or if there is no key.
-_REQUESTS: dict[str, tuple[type[Any], Act, type[Struct] | None]] = {
-    subjects.CHANGE_REQUEST: (manifests.ChangeRequest, changes.change, None),
-    subjects.CHANGE_GROUP_REQUEST: (operations.ChangeGroupRequest, changes.change_group, None),
-    subjects.CHANGE_JOB_REQUEST: (operations.ChangeJobRequest, changes.change_job, None),
-    subjects.DELETE_REQUEST: (manifests.DeleteRequest, changes.delete, Changed),
-    subjects.PAUSE_REQUEST: (manifests.PauseRequest, pause.pause, manifests.PauseAnswer),
-    subjects.TRIGGER_REQUEST: (manifests.TriggerRequest, triggers.trigger, None),
-    subjects.BACKFILL_REQUEST: (manifests.BackfillRequest, triggers.backfill, None),
-    subjects.RENAME_APP_REQUEST: (definitions.RenameAppRequest, applications.rename, Changed),
-    subjects.RETIRE_APP_REQUEST: (definitions.RetireAppRequest, applications.retire, Changed),
-    subjects.GIVE_BACK_APP_REQUEST: (
-        definitions.GiveBackAppRequest,
-        applications.give_back,
-        Changed,
-    ),
-    subjects.ENQUEUE_REQUEST: (work_queue.EnqueueRequest, enqueue.enqueue, None),
-    subjects.DISMISS_REQUEST: (work_queue.DismissRequest, enqueue.dismiss, None),
+_REQUESTS: dict[str, tuple[Act, type[Struct] | None]] = {
+    subjects.CHANGE_REQUEST: (changes.change, None),
+    subjects.CHANGE_GROUP_REQUEST: (changes.change_group, None),
+    subjects.CHANGE_JOB_REQUEST: (changes.change_job, None),
+    subjects.DELETE_REQUEST: (changes.delete, Changed),
+    subjects.PAUSE_REQUEST: (pause.pause, manifests.PauseAnswer),
+    subjects.TRIGGER_REQUEST: (triggers.trigger, None),
+    subjects.BACKFILL_REQUEST: (triggers.backfill, None),
+    subjects.RENAME_APP_REQUEST: (applications.rename, Changed),
+    subjects.RETIRE_APP_REQUEST: (applications.retire, Changed),
+    subjects.GIVE_BACK_APP_REQUEST: (applications.give_back, Changed),
+    subjects.ENQUEUE_REQUEST: (enqueue.enqueue, None),
+    subjects.DISMISS_REQUEST: (enqueue.dismiss, None),
 }
 
 
@@ -81,24 +77,24 @@ class Desk:
         answers: Answers = {
             **Questions(self.database, self.settings).answers(),
             **{
-                subject: (request, partial(self._carry_out, act, answer))
-                for subject, (request, act, answer) in _REQUESTS.items()
+                subject: partial(self._carry_out, act, answer)
+                for subject, (act, answer) in _REQUESTS.items()
             },
-            subjects.ACTIVATION_QUESTION: (manifests.ActivationQuestion, self.may_activate),
-            subjects.APPLY_REQUEST: (definitions.ApplyRequest, self.apply),
-            subjects.RESUME_REQUEST: (manifests.ResumeRequest, self.resume),
-            subjects.CHANGE_MANY_REQUEST: (manifests.ChangeManyRequest, self.change_many),
-            subjects.NOTIFY_TEST_REQUEST: (operations.NotifyTestRequest, self.test_notification),
-            subjects.SCHEDULER_SETTINGS_QUESTION: (operations.SettingsQuestion, self.read_settings),
-            subjects.CANCEL_OUTSTANDING_REQUEST: (work_queue.CancelOutstandingRequest, self.cancel),
+            subjects.ACTIVATION_QUESTION: self.may_activate,
+            subjects.APPLY_REQUEST: self.apply,
+            subjects.RESUME_REQUEST: self.resume,
+            subjects.CHANGE_MANY_REQUEST: self.change_many,
+            subjects.NOTIFY_TEST_REQUEST: self.test_notification,
+            subjects.SCHEDULER_SETTINGS_QUESTION: self.read_settings,
+            subjects.CANCEL_OUTSTANDING_REQUEST: self.cancel,
         }
         await serve(
             self.broker,
             service="headway-scheduler",
             queue=subjects.SCHEDULERS,
             endpoints={
-                subject: typed(question, answer, misfits=misfits_of)
-                for subject, (question, answer) in answers.items()
+                subject: typed(registry.REQUESTS[subject][0], answer, misfits=misfits_of)
+                for subject, answer in answers.items()
             },
         )
 

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import msgspec
 from headway.define.definitions import JobTerms
-from headway.define.inputs import problem_of_input, schema_id
+from headway.define.inputs import problem_of_input
 from headway_contract.work import WorkQueued, WorkTerms, terms_of
 from headway_contract.work_queue import DismissRequest, EnqueueAnswer, EnqueueRequest
 from headway_decisions.capacity.keys import InvalidKey
@@ -28,8 +28,8 @@ from headway_tracing.log import get_logger
 
 from headway_scheduler import store
 from headway_scheduler.declare.checks import retired_message
-from headway_scheduler.fire.decide import announce_work, concurrency_key
-from headway_scheduler.metrics import ENQUEUED, Count
+from headway_scheduler.fire.decide import announce_work, concurrency_key, read_schema
+from headway_scheduler.metrics import ENQUEUED, Sample
 
 log = get_logger(__name__)
 
@@ -92,7 +92,8 @@ def _judge(row: Any, enqueued_at: datetime) -> WorkQueued | str:
         work_input = _read_input(row["input"])
     except (ValueError, RecursionError) as error:
         return f"it cannot be read: {error}"
-    problem = problem_of_input(row["input_schema"], row["takes_input"], work_input)
+    input_schema, input_schema_id = read_schema(row["input_schema"])
+    problem = problem_of_input(input_schema, row["takes_input"], work_input)
     if problem is not None:
         return f"invalid_input: {problem}"
     job = row["job"]
@@ -113,7 +114,7 @@ def _judge(row: Any, enqueued_at: datetime) -> WorkQueued | str:
         job=job,
         group=group,
         input=work_input,
-        input_schema=schema_id(row["input_schema"]),
+        input_schema=input_schema_id,
         queued_at=enqueued_at,
         not_before=not_before,
         terms=WorkTerms(**terms_of(terms)),
@@ -169,7 +170,7 @@ async def _record(
         make_outstanding(writes, ids, causes, names, dates, now=now)
         store.OUTBOX.add_to(writes, messages)
         await writes.send(connection)
-        note(*(Count(ENQUEUED, (work.job, "queued")) for work in new))
+        note(*(Sample(ENQUEUED, (work.job, "queued")) for work in new))
     await _refuse(connection, verdicts, now)
     return messages
 
@@ -194,7 +195,7 @@ async def _refuse(connection: Connection, verdicts: Sequence[Verdict], now: date
     refused = [(row, reason) for row, reason in verdicts if isinstance(reason, str)]
     for row, reason in refused:
         log.error("enqueued work refused", work=row["work_id"], job=row["job"], reason=reason)
-        note(Count(ENQUEUED, (row["job"], "refused")))
+        note(Sample(ENQUEUED, (row["job"], "refused")))
     works = [row["work_id"] for row, _ in refused]
     if refused:
         reasons = [reason for _, reason in refused]

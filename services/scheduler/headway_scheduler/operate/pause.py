@@ -25,6 +25,7 @@ from headway_decisions.firing import due, manifest_state
 from headway_decisions.firing.manifest_state import ManifestView
 from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Spaced
+from headway_decisions.wording import counted, utc
 from headway_errors import Invalid
 from headway_postgres_kit import Connection, Database
 from headway_service_kit.passes import Wakeup
@@ -37,7 +38,6 @@ from headway_scheduler.fire.outbound_events import announce_switches
 from headway_scheduler.fire.tick import reschedule_wake
 from headway_scheduler.lookup import aware, reading, select_manifests
 from headway_scheduler.store import SOURCE, audit, lock_manifests, manifests, operator
-from headway_scheduler.text import counted, utc
 
 log = get_logger(__name__)
 

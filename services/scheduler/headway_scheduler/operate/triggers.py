@@ -22,36 +22,17 @@ from headway_decisions.capacity.keys import InvalidKey
 from headway_decisions.firing import due, identity
 from headway_decisions.firing.manifest_state import Owed, Verdict, has_room
 from headway_decisions.firing.misfires import MOST_BACKFILLED, range_occurrences, range_problem
+from headway_decisions.wording import utc
 from headway_errors import Conflict, Invalid
 from headway_postgres_kit import Connection, StatementBatch, note
 from headway_relay import OutboxMessage, stamped
 from msgspec import UNSET, structs
 
 from headway_scheduler.declare.checks import retired_message
-from headway_scheduler.fire.decide import (
-    LedgerRow,
-    Manifest,
-    UnreadableManifest,
-    announce_work,
-    facts_of,
-    key_of,
-    queued_work,
-    read_manifest,
-    read_rows,
-    rows_of,
-)
+from headway_scheduler.fire import decide, tick
 from headway_scheduler.fire.outbound_events import announce_brought_forward
-from headway_scheduler.fire.tick import (
-    Advanced,
-    advance,
-    decide_to,
-    earliest,
-    postpone,
-    write_ledger,
-)
 from headway_scheduler.lookup import aware, input_problem, lock_manifest
 from headway_scheduler.store import OUTBOX, audit, audit_to, occurrences, operator, works
-from headway_scheduler.text import utc
 
 _LONGEST_VALUE = 100
 
@@ -75,18 +56,18 @@ async def trigger(
         return await _bring_forward(connection, request, manifest, row, now)
     if manifest.view.owed and not busy:
         # Older decisions go first.
-        note(await advance(connection, [manifest_id], now=now, rule=due.queue_owed))
+        note(await tick.advance(connection, [manifest_id], now=now, rule=due.queue_owed))
         manifest = await _read_triggered(connection, request, manifest_id, now=now)
     return await _queue(connection, request, manifest, row, now)
 
 
 async def _read_triggered(
     connection: Connection, request: TriggerRequest, manifest_id: UUID, *, now: datetime
-) -> Manifest:
+) -> decide.Manifest:
     """Read a locked manifest; raises if it cannot run now, or not with this input."""
-    [row] = await read_rows(connection, [manifest_id])
-    manifest = read_manifest(row, now=now)
-    if isinstance(manifest, UnreadableManifest):
+    [row] = await decide.read_rows(connection, [manifest_id])
+    manifest = decide.read_manifest(row, now=now)
+    if isinstance(manifest, decide.UnreadableManifest):
         raise Conflict(f"manifest {request.manifest!r} cannot be read: {manifest.trouble}")
     if row["job_retired_at"] is not None:
         why = retired_message(manifest.job, row["job_retired_at"])
@@ -100,7 +81,7 @@ async def _read_triggered(
     if request.input is UNSET:
         return manifest
     try:
-        key_of(manifest, request.input)
+        decide.key_of(manifest, request.input)
     except InvalidKey as error:
         raise Invalid(str(error)) from error
     problem = input_problem(
@@ -111,10 +92,10 @@ async def _read_triggered(
     return manifest
 
 
-def _owed(request: TriggerRequest, manifest: UUID, cause: str, now: datetime) -> LedgerRow:
+def _owed(request: TriggerRequest, manifest: UUID, cause: str, now: datetime) -> decide.LedgerRow:
     """Return the decision of a trigger before it is known whether there is room."""
     delay = timedelta(seconds=request.delay_seconds)
-    return LedgerRow.owed(
+    return decide.LedgerRow.owed(
         manifest,
         cause,
         now,
@@ -131,8 +112,8 @@ def _owed(request: TriggerRequest, manifest: UUID, cause: str, now: datetime) ->
 async def _queue(
     connection: Connection,
     request: TriggerRequest,
-    manifest: Manifest,
-    owed: LedgerRow,
+    manifest: decide.Manifest,
+    owed: decide.LedgerRow,
     now: datetime,
 ) -> TriggerAnswer:
     """Queue the work of a trigger, or owe it until its time or until there is room."""
@@ -148,20 +129,20 @@ async def _queue(
             verdict = due.reschedule_wake(view, now=now)
     except Exception as error:  # noqa: BLE001 - a zone unknown here, or any fault of the rules
         troubles[view.id] = f"{type(error).__name__}: {error}"
-    for row in rows_of(manifest, verdict) if verdict else ():
+    for row in decide.rows_of(manifest, verdict) if verdict else ():
         if row.decision == "skipped":
             raise Conflict(f"{name}: {row.reason}")
         # The ledger keeps the input of the request only, the message has that of the manifest too.
         decided = structs.replace(row, has_input=owed.has_input, input=owed.input)
-        messages = announce_work([queued_work(manifest, row, now=now)], now=now)
-        note(*facts_of(manifest, row, now))
+        messages = decide.announce_work([decide.queued_work(manifest, row, now=now)], now=now)
+        note(*decide.facts_of(manifest, row, now))
     result = "queued" if messages else "owed"
     writes = StatementBatch()
-    decide_to(writes, decided, verdict, now=now)
+    tick.decide_to(writes, decided, verdict, now=now)
     data = {"result": result, "cause": owed.cause}
     await _send(connection, writes, request, data, messages, now)
-    await postpone(connection, troubles, now)
-    note(Advanced(wake_at=verdict.wake_at if verdict else None))
+    await tick.postpone(connection, troubles, now)
+    note(tick.Advanced(wake_at=verdict.wake_at if verdict else None))
     if messages:
         held = " (its group is disabled, which holds it)" if view.hold == "group_disabled" else ""
         return TriggerAnswer(result=result, work=decided.work, text=f"{name}: queued{held}")
@@ -172,26 +153,28 @@ async def _queue(
     )
 
 
-def _owing(manifest: Manifest, row: LedgerRow) -> Manifest:
+def _owing(manifest: decide.Manifest, row: decide.LedgerRow) -> decide.Manifest:
     """Return the manifest as it is once it owes one more decision."""
     view = manifest.view
     if row.not_before is None:
         view = structs.replace(view, owed=(*view.owed, Owed(cause=row.cause, explicit=True)))
     else:
-        view = structs.replace(view, next_owed_at=earliest((view.next_owed_at, row.not_before)))
+        view = structs.replace(
+            view, next_owed_at=tick.earliest((view.next_owed_at, row.not_before))
+        )
     return structs.replace(manifest, view=view, owed={**manifest.owed, row.cause: row})
 
 
 async def _bring_forward(
     connection: Connection,
     request: TriggerRequest,
-    manifest: Manifest,
-    owed: LedgerRow,
+    manifest: decide.Manifest,
+    owed: decide.LedgerRow,
     now: datetime,
 ) -> TriggerAnswer:
     """Let the oldest outstanding work go first if it still waits."""
     skipped = structs.replace(owed, decision="skipped", reason="still_outstanding")
-    await write_ledger(connection, [skipped], now=now)
+    await tick.write_ledger(connection, [skipped], now=now)
     rows = await connection.fetch(works["outstanding_of"], [manifest.view.id])
     oldest = rows[0]
     message = announce_brought_forward(oldest["id"], group=manifest.group, now=now)
@@ -226,7 +209,7 @@ async def _send(
     kind, entry = "headway.manifest.triggered.v1", (request.manifest, data)
     audit_to(writes, kind, operator(request), [entry], now=now)
     await writes.send(connection)
-    note(Advanced(messages=stamped(messages)))
+    note(tick.Advanced(messages=stamped(messages)))
 
 
 def _known(request: TriggerRequest, known: Any) -> TriggerAnswer:
@@ -304,7 +287,7 @@ async def backfill(
     wanted = [due_at for due_at in times if due_at not in left_out]
     if wanted and not request.dry_run:
         rows = [
-            LedgerRow.owed(
+            decide.LedgerRow.owed(
                 manifest.view.id,
                 identity.backfill_cause(due_at),
                 due_at,
@@ -314,8 +297,8 @@ async def backfill(
             )
             for due_at in wanted
         ]
-        await write_ledger(connection, rows, now=now)
-        await advance(connection, [manifest.view.id], now=now, rule=due.queue_owed)
+        await tick.write_ledger(connection, rows, now=now)
+        await tick.advance(connection, [manifest.view.id], now=now, rule=due.queue_owed)
         data = {"since": wanted[0], "until": wanted[-1], "occurrences": len(wanted)}
         kind, entry = "headway.manifest.backfilled.v1", (request.manifest, data)
         await audit(connection, kind, operator(request), [entry], now=now)
@@ -329,7 +312,9 @@ async def backfill(
     )
 
 
-def _occurrences(request: BackfillRequest, manifest: Manifest, now: datetime) -> list[datetime]:
+def _occurrences(
+    request: BackfillRequest, manifest: decide.Manifest, now: datetime
+) -> list[datetime]:
     since, until = aware(request.since), aware(request.until)
     timing = manifest.view.timing
     problem = range_problem(timing, since, until, now=now)
@@ -346,7 +331,7 @@ def _occurrences(request: BackfillRequest, manifest: Manifest, now: datetime) ->
 
 async def _decisions(
     connection: Connection,
-    manifest: Manifest,
+    manifest: decide.Manifest,
     times: Sequence[datetime],
     cause_of: Callable[[datetime], str],
 ) -> dict[datetime, str]:

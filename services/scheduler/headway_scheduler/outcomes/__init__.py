@@ -1,5 +1,5 @@
 """Outcomes: receive events of the dispatcher, settle work, move manifests on, activate dependents.
 
 `settle.take_in` applies each batch in one transaction: activations first (`activate`), then
-resolved dead letters, outcomes (`close` writes them) and confirmed prunes.
+resolved dead letters (`resolve`), outcomes and confirmed prunes.
 """

@@ -4,15 +4,22 @@ Events may arrive twice, late and in any order. An outcome that was applied befo
 row, an activation is in the ledger already, and a pruned manifest is gone: each changes nothing.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Any
 from uuid import UUID
 
 from headway_contract import Event, settled, subjects
-from headway_contract.notifications import WorkDeadLettered
-from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, WorkSettled
+from headway_contract.notifications import ManifestBlocked, WorkDeadLettered
+from headway_contract.settled import (
+    DeadLetterAcknowledged,
+    DeadLetterRetried,
+    WorksCompleted,
+    WorkSettled,
+)
 from headway_decisions.firing import identity
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consume import Intake
@@ -20,6 +27,7 @@ from headway_postgres_kit import Connection, Database, note
 from headway_relay import events_in
 from headway_service_kit.passes import Wakeup
 from headway_tracing import is_recording, span, traceparent
+from msgspec import Struct
 
 from headway_scheduler import store
 from headway_scheduler.declare import prune
@@ -28,7 +36,7 @@ from headway_scheduler.fire.missed import skip_missed_during_pause
 from headway_scheduler.fire.tick import earliest, reschedule_wake, write_ledger
 from headway_scheduler.notifications.recorder import Notification
 from headway_scheduler.outcomes.activate import activate, targets_of
-from headway_scheduler.outcomes.close import Closed, close, judge_completed
+from headway_scheduler.outcomes.resolve import resolve
 from headway_scheduler.store import columns, lock_manifests, manifests, occurrences, works
 
 COALESCED = "coalesced"
@@ -43,21 +51,29 @@ _LONGEST_REASON = 1000
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
+class _Closed(Struct, frozen=True, kw_only=True):
+    """Work that has ended.
+
+    `came_due`: due times of its manifest may have passed while it was outstanding. The defaults are
+    for work whose row is gone.
+    """
+
+    id: UUID
+    manifest: UUID
+    cause: str
+    end: WorkSettled
+    children: list[UUID] = []
+    came_due: bool = True
+    one_shot: bool = True
+
+
 def settled_intake(database: Database, broker: Broker, *, tick: Wakeup) -> Intake:
     """Return the intake of the stream of settled work; it ignores other events."""
 
     async def handle(messages: list[Message]) -> None:
         events = [event for message in messages for event in events_in(message)]
         with ExitStack() as traces:
-            # Dependents link to the trace in which the success of their parent was settled.
-            successes: dict[UUID, str] = {}
-            for event in events:
-                if isinstance(event.data, WorkSettled):
-                    outcome, parent = event.data.outcome, event.data.manifest_id
-                    traces.enter_context(span("settle", parent=event.traceparent, outcome=outcome))
-                    context = traceparent()
-                    if parent is not None and outcome == "completed" and context is not None:
-                        successes[parent] = context
+            successes = _begin_spans(traces, events) if is_recording() else {}
             async with store.writing(database) as (connection, now):
                 wake_at = await take_in(connection, events, now=now)
                 if is_recording():
@@ -66,6 +82,22 @@ def settled_intake(database: Database, broker: Broker, *, tick: Wakeup) -> Intak
 
     puller = Puller(broker, subjects.SETTLED_STREAM, subjects.SETTLED_CONSUMER)
     return store.REJECTED.intake(database, broker, puller, handle)
+
+
+def _begin_spans(traces: ExitStack, events: Sequence[Event]) -> dict[UUID, str]:
+    """Begin a span for each outcome; returns the traces that dependents link to, by parent."""
+    successes: dict[UUID, str] = {}
+    for event in events:
+        ends, parents = [event.data], [event.traceparent]
+        if isinstance(event.data, WorksCompleted):
+            ends, parents = list(event.data.outcomes()), event.data.traceparents
+        for end, parent in zip_longest(ends, parents):
+            if isinstance(end, WorkSettled):
+                traces.enter_context(span("settle", parent=parent, outcome=end.outcome))
+                context = traceparent()
+                if end.manifest_id and end.outcome == "completed" and context is not None:
+                    successes[end.manifest_id] = context
+    return successes
 
 
 async def _store_traces(
@@ -94,27 +126,25 @@ async def take_in(
 
     Returns when the tick must look at the manifests that moved on, or `None`.
     """
-    outcomes = _of(events, WorkSettled)
+    outcomes, packed = _of(events, WorkSettled), _of(events, WorksCompleted)
     # An outcome repeats its activations, in case their own events were lost.
     requests = [
         *_of(events, settled.ActivationRequested),
         *(outcome for outcome in outcomes if outcome.manifest_id is not None),
     ]
     resolutions = _of(events, DeadLetterRetried, DeadLetterAcknowledged)
-    ended = {outcome.manifest_id for outcome in outcomes} - {None}
-    succeeded = {outcome.manifest_id for outcome in outcomes if outcome.outcome == "completed"} - {
-        None
-    }
-    others = {resolved.manifest_id for resolved in resolutions} - {None}
-    others |= await targets_of(connection, requests)
+    succeeded = {outcome.manifest_id for outcome in outcomes if outcome.outcome == "completed"}
+    succeeded.update(*(each.manifest_id for each in packed))
+    changed = succeeded | {event.manifest_id for event in (*outcomes, *resolutions)}
+    changed |= await targets_of(connection, requests)
     # All of them at once, in the lock order of the tick, to avoid a deadlock.
-    rows = await connection.fetch(
-        manifests["lock_with_children"], list(ended | others), list(succeeded)
+    locked = await connection.fetch(
+        manifests["lock_with_children"], list(changed - {None}), list(succeeded - {None})
     )
     wake_at = [await activate(connection, requests, now=now)]
     wake_at += [await resolve(connection, resolved, now=now) for resolved in resolutions]
-    affected = {row["id"] for row in rows if row["id"] in ended or row["depends_on"] in succeeded}
-    wake_at.append(await settle(connection, outcomes, affected, now=now))
+    left, first = await _settle_completed(connection, outcomes, packed, now)
+    wake_at += [first, await settle(connection, left, locked, now=now)]
     confirmed = [event.manifest_id for event in _of(events, settled.PruneConfirmed)]
     await prune.confirm(connection, confirmed, now=now)
     return earliest(wake_at)
@@ -124,24 +154,50 @@ def _of(events: Sequence[Event], *kinds: type[Any]) -> list[Any]:
     return [event.data for event in events if isinstance(event.data, kinds)]
 
 
-async def settle(
+async def _settle_completed(
     connection: Connection,
     outcomes: Sequence[WorkSettled],
-    locked: Iterable[UUID],
-    *,
+    packed: Sequence[WorksCompleted],
     now: datetime,
+) -> tuple[list[WorkSettled], datetime | None]:
+    """Settle completed work of which nothing has to be decided, which is most, in one statement.
+
+    Returns the other outcomes, and when the tick must look at the manifests of that work.
+    """
+    completed = [outcome for outcome in outcomes if outcome.outcome == "completed"]
+    stated = columns(completed, "work", "round", "manifest_id", "settled_at")
+    for event in packed:
+        stated[0] += event.work
+        stated[1] += event.round
+        stated[2] += event.manifest_id
+        stated[3] += [event.settled_at] * len(event.work)
+    if not stated[0]:
+        return list(outcomes), None
+    first, *rows = await connection.fetch(works["complete"], *stated, now)
+    left = {row["id"] for row in rows}
+    others = [end for end in outcomes if end.outcome != "completed" or end.work in left]
+    if left:
+        others += [end for event in packed for end in event.outcomes() if end.work in left]
+    return others, first["wake_at"]
+
+
+async def settle(
+    connection: Connection, outcomes: Sequence[WorkSettled], locked: Sequence[Any], *, now: datetime
 ) -> datetime | None:
     """Close outstanding work and move its manifests on; returns when the tick must look at them.
 
-    `locked` are the affected manifests: manifests are locked before their work, to avoid a
-    deadlock. An outcome that was applied before finds neither its work nor its round open.
+    `locked` has the locked manifests: manifests are locked before their work, to avoid a deadlock.
+    An outcome that was applied before finds neither its work nor its round open.
     """
     ends = {outcome.work: outcome for outcome in sorted(outcomes, key=lambda end: end.round)}
     if not ends:
         return None
     await _note_dead_letters(connection, ends.values())
     closed = await _find_open(connection, ends)
-    affected = await _with_new_children(connection, set(locked), closed)
+    ended = {end.manifest_id for end in outcomes}
+    succeeded = {end.manifest_id for end in outcomes if end.outcome == "completed"} - {None}
+    affected = {row["id"] for row in locked if row["id"] in ended or row["depends_on"] in succeeded}
+    affected = await _with_new_children(connection, affected, closed)
     # Work without a manifest is closed, and nothing else follows.
     owned = [work for work in closed if work.manifest in affected]
     room_at: dict[UUID, datetime] = {}
@@ -150,20 +206,56 @@ async def settle(
         room_at[work.manifest] = min(work.end.settled_at, room_at.get(work.manifest, _NEVER))
     came_due = {work.manifest for work in owned if work.came_due}
     await skip_missed_during_pause(connection, came_due, until=room_at, now=now)
-    moved = await judge_completed(connection, owned, now)
-    await close(connection, closed, owned, moved, now)
+    await _close(connection, closed, affected, now)
     without_manifest = [work.id for work in closed if work.end.manifest_id is None]
     if without_manifest:
         await connection.execute(store.enqueued["settled"], without_manifest, now)
     await _owe_coalesced(connection, owned, now)
-    wake_at = [move.wake_at for move in moved.values()]
-    others = affected - moved.keys()
-    if others:
-        wake_at.append(await reschedule_wake(connection, others, now=now))
-    one_shots = {work.manifest for work in owned if work.one_shot} & others
+    wake_at = await reschedule_wake(connection, affected, now=now) if affected else None
+    one_shots = [work.manifest for work in owned if work.one_shot]
     if one_shots:
-        await connection.fetch(manifests["retire"], list(one_shots))
-    return earliest(wake_at)
+        await connection.fetch(manifests["retire"], one_shots)
+    return wake_at
+
+
+async def _close(
+    connection: Connection, closed: Sequence[_Closed], affected: set[UUID], now: datetime
+) -> None:
+    """Delete work that has ended, and write its outcome to its decisions and manifests."""
+    letters = {
+        work.end.dead_letter: work.manifest
+        for work in closed
+        if work.end.dead_letter and work.manifest in affected
+    }
+    resolved: set[UUID | None] = set()
+    if letters:
+        rows = await connection.fetch(
+            occurrences["note_letters"], list(letters), list(letters.values())
+        )
+        resolved = {row["dead_letter"] for row in rows}
+    for turn in _turns(closed):
+        blocked = await connection.fetch(
+            works["close"],
+            [work.id for work in turn],
+            [work.manifest if work.manifest in affected else None for work in turn],
+            *columns(turn, "cause", "end.outcome", "end.round", "end.settled_at"),
+            [None if (end := work.end.dead_letter) in resolved else end for work in turn],
+            now,
+        )
+        for row in blocked:
+            fact = f"blocked {row['dead_letter']}"
+            data = ManifestBlocked(**dict(row))
+            note(Notification(identity=fact, subject=data.manifest, data=data))
+
+
+def _turns(closed: Sequence[_Closed]) -> list[list[_Closed]]:
+    """Split work so that each turn has a manifest only once, the earlier outcome first."""
+    turns: dict[int, list[_Closed]] = defaultdict(list)
+    earlier: Counter[UUID] = Counter()
+    for work in sorted(closed, key=lambda work: work.end.settled_at):
+        turns[earlier[work.manifest]].append(work)
+        earlier[work.manifest] += work.manifest is not None
+    return list(turns.values())
 
 
 async def _note_dead_letters(connection: Connection, outcomes: Iterable[WorkSettled]) -> None:
@@ -188,21 +280,19 @@ async def _note_dead_letters(connection: Connection, outcomes: Iterable[WorkSett
         note(Notification(identity=f"dead_lettered {letter}", subject=str(letter), data=data))
 
 
-async def _find_open(connection: Connection, ends: dict[UUID, WorkSettled]) -> list[Closed]:
+async def _find_open(connection: Connection, ends: dict[UUID, WorkSettled]) -> list[_Closed]:
     """Find the work that is not settled yet, by its row or by its decision."""
     rows = await connection.fetch(works["lock"], sorted(ends))
     found = [
-        Closed(
+        _Closed(
             id=row["id"],
             manifest=row["manifest_id"],
             cause=row["cause"],
             end=end,
-            slot=row["slot"],
             children=row["children"],
             came_due=row["depends_on"] is not None
             or (row["next_due_at"] is not None and row["next_due_at"] <= end.settled_at),
             one_shot=row["cadence"] == "once",
-            is_dependent=row["depends_on"] is not None,
         )
         for row in rows
         if (end := ends[row["id"]]).round >= row["round"]
@@ -218,12 +308,12 @@ async def _find_open(connection: Connection, ends: dict[UUID, WorkSettled]) -> l
             continue
         known = await connection.fetchrow(occurrences["of_work"], end.manifest_id, work)
         if known is not None and known["settled_round"] < end.round:
-            found.append(Closed(id=work, manifest=end.manifest_id, cause=known["cause"], end=end))
+            found.append(_Closed(id=work, manifest=end.manifest_id, cause=known["cause"], end=end))
     return found
 
 
 async def _with_new_children(
-    connection: Connection, locked: set[UUID], closed: Sequence[Closed]
+    connection: Connection, locked: set[UUID], closed: Sequence[_Closed]
 ) -> set[UUID]:
     """Lock dependents that were declared while this transaction waited for its locks."""
     late = {
@@ -235,7 +325,7 @@ async def _with_new_children(
     return locked | set(await lock_manifests(connection, late)) if late else locked
 
 
-async def _owe_coalesced(connection: Connection, owned: Sequence[Closed], now: datetime) -> None:
+async def _owe_coalesced(connection: Connection, owned: Sequence[_Closed], now: datetime) -> None:
     """Owe again each success, activation, trigger or backfill whose work was coalesced."""
     lost = [
         work
@@ -254,52 +344,3 @@ async def _owe_coalesced(connection: Connection, owned: Sequence[Closed], now: d
             owed = LedgerRow.owed(row["manifest_id"], cause, now, reason=COALESCED, **kept)
             fresh = owed.key in await write_ledger(connection, [owed], now=now)
         await connection.execute(occurrences["note_again"], owed.manifest, row["cause"], cause)
-
-
-async def resolve(
-    connection: Connection, resolved: DeadLetterRetried | DeadLetterAcknowledged, *, now: datetime
-) -> datetime | None:
-    """Unblock the manifest of a resolved dead letter; returns when the tick must look at it.
-
-    A retry that was applied before starts nothing: its round may be over, and if its decision was
-    deleted, the resolved dead letter is the only trace of it.
-    """
-    if resolved.manifest_id is None:
-        if isinstance(resolved, DeadLetterRetried):
-            over = await connection.fetchval(works["overtaken"], resolved.work)
-            if over is None or over < resolved.round:
-                await _start_round(connection, resolved, f"replay:{resolved.work}", now)
-        return None
-    locked = await lock_manifests(connection, [resolved.manifest_id])
-    if not locked:
-        return None
-    until = min(resolved.resolved_at, now)
-    await skip_missed_during_pause(connection, locked, until=until, now=now)
-    is_new = await connection.fetchval(occurrences["note_resolved"], resolved.dead_letter, now)
-    await connection.execute(manifests["unblock"], locked, resolved.dead_letter)
-    if is_new and isinstance(resolved, DeadLetterRetried):
-        known = await connection.fetchrow(
-            occurrences["of_work"], resolved.manifest_id, resolved.work
-        )
-        if known is None or known["settled_round"] < resolved.round:
-            cause = f"replay:{resolved.work}" if known is None else known["cause"]
-            await _start_round(connection, resolved, cause, now)
-    wake_at = await reschedule_wake(connection, locked, now=now)
-    # A one-shot whose time came while it was blocked is over.
-    await connection.fetch(manifests["retire"], locked)
-    return wake_at
-
-
-async def _start_round(
-    connection: Connection, retried: DeadLetterRetried, cause: str, now: datetime
-) -> None:
-    """Make the work of a retried dead letter outstanding again."""
-    await connection.execute(
-        works["start_round"],
-        retried.work,
-        retried.manifest_id,
-        cause,
-        retried.round,
-        now,
-        retried.slot,
-    )

@@ -4,12 +4,12 @@ SELECT EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'waiting')
 
 -- name: take
 -- The work that has waited longest and that no other scheduler takes up, with its job and its age.
--- Input and terms come as text, so that a row that cannot be decoded does not affect the others. $1
--- how many.
+-- Input and terms come as text, so that a row that cannot be decoded does not affect the others; the
+-- schema too, because rows share it. $1 how many.
 SELECT taken.work_id, taken.cause, taken.job, taken.key, taken.input::text, taken.group_name,
        taken.priority, taken.delay, taken.not_before, taken.start_by, taken.traceparent,
        clock_timestamp() - taken.enqueued_at AS age, job.retired_at,
-       job.input_schema, job.takes_input, job.terms::text
+       job.input_schema::text, job.takes_input, job.terms::text
 FROM (
     SELECT * FROM scheduler.enqueued
     WHERE state = 'waiting'
@@ -55,7 +55,7 @@ WHERE work_id = ANY($1::uuid[]) AND key IS NOT NULL
 SELECT kept.work_id, kept.cause, kept.job, kept.key, kept.input::text, kept.group_name,
        kept.priority, kept.delay, kept.not_before, kept.start_by, kept.traceparent,
        coalesce(kept.queued_at, kept.enqueued_at) AS queued_at,
-       job.input_schema, job.takes_input, job.terms::text
+       job.input_schema::text, job.takes_input, job.terms::text
 FROM scheduler.enqueued AS kept
 JOIN scheduler.work ON work.id = kept.work_id
 LEFT JOIN scheduler.job ON job.name = kept.job

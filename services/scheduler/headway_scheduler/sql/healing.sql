@@ -169,10 +169,10 @@ ORDER BY id::text
 LIMIT $2
 
 -- name: switches
--- The switches of manifests as they were announced last. $1 ids.
+-- The switches of manifests as they were announced last. $1 ids as text.
 SELECT id AS manifest_id, external_id AS manifest, group_name AS "group",
        announced_enabled AS enabled, version
-FROM scheduler.manifest WHERE id = ANY($1::uuid[]) AND pruning_at IS NULL
+FROM scheduler.manifest WHERE id = ANY($1::text[]::uuid[]) AND pruning_at IS NULL
 
 -- name: pruning
 -- Manifests whose prune is not confirmed, and when it was last announced. $1 after this id, $2 how

@@ -36,8 +36,8 @@ SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name, man
        manifest.enabled, manifest.blocked_by, manifest.last_settled_at, manifest.dormant,
        manifest.depends_on, manifest.seen_success, parent.success_number AS parent_success,
        parent.success_traceparent AS parent_traceparent,
-       manifest_group.enabled AS group_enabled, job.retired_at AS job_retired_at, job.input_schema,
-       coalesce(job.takes_input, true) AS takes_input, manifest.paused_at,
+       manifest_group.enabled AS group_enabled, job.retired_at AS job_retired_at,
+       job.input_schema::text, coalesce(job.takes_input, true) AS takes_input, manifest.paused_at,
        manifest.resumed_at, manifest.pause_reason,
        ARRAY(SELECT slot FROM scheduler.work WHERE work.manifest_id = manifest.id) AS slots,
        (SELECT jsonb_agg(to_jsonb(ledger_row) ORDER BY ledger_row.ripe_at, ledger_row.first_due_at)
@@ -473,15 +473,13 @@ CROSS JOIN LATERAL (
 WHERE manifest.id = stated.id
 
 -- name: set_parents
--- Store the parents of manifests; a new dependent waits for the next success. $1 ids, $2 parents
--- (null if none).
+-- Store the parents of manifests where they change; a new dependent waits for the next success. $1
+-- ids, $2 parents (null if none).
 UPDATE scheduler.manifest
-SET depends_on = stated.parent,
-    seen_success = CASE WHEN manifest.depends_on IS DISTINCT FROM stated.parent
-                        THEN coalesce(parent.success_number, 0) ELSE manifest.seen_success END
+SET depends_on = stated.parent, seen_success = coalesce(parent.success_number, 0)
 FROM unnest($1::uuid[], $2::uuid[]) AS stated (id, parent)
 LEFT JOIN scheduler.manifest AS parent ON parent.id = stated.parent
-WHERE manifest.id = stated.id
+WHERE manifest.id = stated.id AND manifest.depends_on IS DISTINCT FROM stated.parent
 
 -- name: undeclare
 -- Keep manifests that their owner no longer declares, and disable them if the policy says so;

@@ -13,7 +13,7 @@ DELETE FROM scheduler.work WHERE id = ANY($1::uuid[])
 -- (locked already) that closing it needs. $1 ids.
 -- The ids are behind a SELECT so that one plan serves any number of them: planning each time costs
 -- more than the rows do.
-SELECT work.id, work.manifest_id, work.cause, work.round, work.slot, manifest.next_due_at,
+SELECT work.id, work.manifest_id, work.cause, work.round, manifest.next_due_at,
        manifest.depends_on, manifest.timing -> 'cadence' ->> 'type' AS cadence,
        ARRAY(SELECT child.id FROM scheduler.manifest AS child
              WHERE child.depends_on = work.manifest_id AND NOT child.dormant
@@ -24,21 +24,98 @@ WHERE work.id = ANY((SELECT $1::uuid[])::uuid[])
 ORDER BY work.id
 FOR UPDATE OF work
 
+-- name: complete
+-- Settle completed work where nothing has to be decided, as usual: no manifest, or a manifest that
+-- nothing holds, that has no other work, owed decision or dependent, and that wakes at its next due
+-- time. This is `reschedule_wake` of headway_decisions for such a manifest; a one-shot that is over
+-- is disabled. Returns the first wake time, in a row without an id, and the work that is left. $1
+-- ids, $2 rounds, $3 manifests (locked; null if none), $4 settling times, $5 now.
+WITH ended AS MATERIALIZED (
+    SELECT * FROM unnest($1::uuid[], $2::integer[], $3::uuid[], $4::timestamptz[])
+        AS stated (id, round, manifest_id, settled_at)
+), outstanding AS MATERIALIZED (
+    SELECT work.id, work.manifest_id, work.cause, ended.round, ended.settled_at,
+           ended.round >= work.round
+           AND ended.manifest_id IS NOT DISTINCT FROM work.manifest_id
+           AND (work.manifest_id IS NULL
+                OR (manifest.pruning_at IS NULL AND manifest.trouble IS NULL
+                    AND manifest.depends_on IS NULL
+                    AND manifest.enabled AND manifest_group.enabled AND job.retired_at IS NULL
+                    AND manifest.blocked_by IS NULL
+                    AND (manifest.paused_at IS NULL OR manifest.resumed_at IS NOT NULL)
+                    AND manifest.timing -> 'cadence' ->> 'type' <> 'spaced'
+                    AND (manifest.next_due_at IS NULL
+                         OR (manifest.next_due_at > ended.settled_at
+                             AND manifest.jitter_seconds = 0
+                             AND NOT manifest.timing ? 'exclusions'))
+                    AND NOT EXISTS (SELECT FROM scheduler.work AS other
+                                    WHERE other.manifest_id = work.manifest_id
+                                      AND other.id <> work.id)
+                    AND NOT EXISTS (SELECT FROM scheduler.occurrence
+                                    WHERE occurrence.manifest_id = work.manifest_id
+                                      AND occurrence.decision = 'owed')
+                    AND NOT EXISTS (SELECT FROM scheduler.manifest AS child
+                                    WHERE child.depends_on = work.manifest_id))) AS is_simple,
+           manifest.next_due_at IS NULL AND manifest.timing -> 'cadence' ->> 'type' = 'once'
+               AS is_over
+    FROM ended
+    JOIN scheduler.work ON work.id = ended.id
+    LEFT JOIN scheduler.manifest ON manifest.id = work.manifest_id
+    LEFT JOIN scheduler.manifest_group ON manifest_group.name = manifest.group_name
+    LEFT JOIN scheduler.job ON job.name = manifest.job
+    ORDER BY work.id
+    FOR UPDATE OF work
+), simple AS MATERIALIZED (
+    SELECT * FROM outstanding WHERE is_simple
+), gone AS (
+    DELETE FROM scheduler.work USING simple WHERE work.id = simple.id
+), gone_enqueued AS (
+    DELETE FROM scheduler.enqueued USING simple
+    WHERE enqueued.work_id = simple.id AND simple.manifest_id IS NULL AND enqueued.key IS NULL
+), kept_enqueued AS (
+    UPDATE scheduler.enqueued SET input = NULL, settled_at = $5 FROM simple
+    WHERE enqueued.work_id = simple.id AND simple.manifest_id IS NULL AND enqueued.key IS NOT NULL
+), decided AS (
+    UPDATE scheduler.occurrence
+    SET outcome = 'completed', settled_round = greatest(settled_round, simple.round),
+        settled_at = $5
+    FROM simple
+    WHERE occurrence.manifest_id = simple.manifest_id AND occurrence.cause = simple.cause
+), moved AS (
+    UPDATE scheduler.manifest
+    SET last_outcome = 'completed',
+        last_settled_at = simple.settled_at,
+        last_success_at = simple.settled_at,
+        success_number = success_number + 1,
+        wake_at = manifest.next_due_at,
+        enabled = NOT simple.is_over,
+        disabled_by = CASE WHEN simple.is_over THEN 'once' END
+    FROM simple
+    WHERE manifest.id = simple.manifest_id
+    RETURNING manifest.wake_at
+)
+SELECT NULL AS id, (SELECT min(wake_at) FROM moved) AS wake_at
+UNION ALL
+SELECT ended.id, NULL FROM ended LEFT JOIN outstanding USING (id)
+WHERE NOT coalesce(outstanding.is_simple, ended.round = 1)
+
 -- name: close
--- Delete settled work, and write its outcome to its decisions and manifests. A dead letter blocks a
--- manifest unless its policy is `go_on`; returns manifests that were not blocked before. $1 ids of
--- the work; of the decisions $2 manifests, $3 causes, $4 outcomes, $5 rounds; of the manifests $6
--- ids, $7 outcomes, $8 settling times, $9 dead letters (null if none, or if resolved already), $10
--- whether they move on at once, with $11 next due times (null if none), $12 wake times (null while
--- it cannot fire), and $13 whether they are one-shots that are over; $14 now.
-WITH gone AS (
-    DELETE FROM scheduler.work WHERE id = ANY($1::uuid[])
+-- Delete settled work, and write its outcome to its decisions and manifests, each manifest at most
+-- once. A dead letter blocks a manifest unless its policy is `go_on`; returns manifests that were
+-- not blocked before. $1 ids, $2 manifests (null if none, or if it is pruned), $3 causes, $4
+-- outcomes, $5 rounds, $6 settling times, $7 dead letters (null if none, or if resolved already), $8
+-- now.
+WITH stated AS MATERIALIZED (
+    SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::integer[],
+                         $6::timestamptz[], $7::uuid[])
+        AS work (id, manifest_id, cause, outcome, round, settled_at, dead_letter)
+), gone AS (
+    DELETE FROM scheduler.work USING stated WHERE work.id = stated.id
 ), decided AS (
     UPDATE scheduler.occurrence
     SET outcome = stated.outcome, settled_round = greatest(settled_round, stated.round),
-        settled_at = $14
-    FROM unnest($2::uuid[], $3::text[], $4::text[], $5::integer[])
-        AS stated (manifest_id, cause, outcome, round)
+        settled_at = $8
+    FROM stated
     WHERE occurrence.manifest_id = stated.manifest_id AND occurrence.cause = stated.cause
 ), moved AS (
     UPDATE scheduler.manifest
@@ -49,17 +126,9 @@ WITH gone AS (
                                THEN stated.settled_at ELSE last_success_at END,
         dead_letters = CASE WHEN stated.dead_letter IS NULL OR stated.dead_letter = ANY(dead_letters)
                                  OR terms ->> 'on_dead_letter' = 'go_on'
-                            THEN dead_letters ELSE dead_letters || stated.dead_letter END,
-        next_due_at = CASE WHEN stated.moves_on THEN stated.next_due_at
-                           ELSE manifest.next_due_at END,
-        wake_at = CASE WHEN stated.moves_on THEN stated.wake_at ELSE manifest.wake_at END,
-        trouble = CASE WHEN NOT stated.moves_on THEN trouble END,
-        enabled = enabled AND NOT stated.is_over,
-        disabled_by = CASE WHEN enabled AND stated.is_over THEN 'once' ELSE disabled_by END
-    FROM unnest($6::uuid[], $7::text[], $8::timestamptz[], $9::uuid[], $10::boolean[],
-                $11::timestamptz[], $12::timestamptz[], $13::boolean[])
-        AS stated (id, outcome, settled_at, dead_letter, moves_on, next_due_at, wake_at, is_over)
-    WHERE manifest.id = stated.id
+                            THEN dead_letters ELSE dead_letters || stated.dead_letter END
+    FROM stated
+    WHERE manifest.id = stated.manifest_id
     RETURNING manifest.external_id, manifest.group_name, manifest.dead_letters, stated.dead_letter
 )
 SELECT external_id AS manifest, group_name AS "group", dead_letter FROM moved

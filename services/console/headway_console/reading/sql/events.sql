@@ -2,7 +2,7 @@
 -- Events of history, the newest first, with all events of the last row. All filters but the time
 -- search a bounded number of rows. $1 numbers below this one, $2 recorded since, $3 recorded before,
 -- $4 types (patterns), $5 run, $6 accepted (null for both), $7 number of rows to search, $8 limit,
--- $9 job, $10 group.
+-- $9 job, $10 group, $11 manifest (each null for any).
 SELECT searched.*,
        (SELECT work_queue.manifest FROM dispatcher.work_queue
         WHERE work_queue.id = searched.work_id) AS manifest,
@@ -28,6 +28,8 @@ WHERE ($4::text[] IS NULL OR searched.type LIKE ANY($4))
                             WHERE work_queue.id = searched.work_id) = $9)
   AND ($10::text IS NULL OR (SELECT work_queue.group_name FROM dispatcher.work_queue
                              WHERE work_queue.id = searched.work_id) = $10)
+  AND ($11::text IS NULL OR (SELECT work_queue.manifest FROM dispatcher.work_queue
+                             WHERE work_queue.id = searched.work_id) = $11)
 ORDER BY searched.id DESC
 FETCH FIRST $8 ROWS WITH TIES
 
@@ -44,9 +46,9 @@ FROM (
         UNION ALL
         SELECT history FROM dispatcher.history
         WHERE history.work_id IS NULL
-          AND history.lease_id = ANY(ARRAY(SELECT DISTINCT metadata.lease_id
-                                           FROM dispatcher.metadata
-                                           WHERE metadata.work_id = $1))
+          AND history.lease_id = ANY(ARRAY(SELECT DISTINCT run.lease_id
+                                           FROM dispatcher.run
+                                           WHERE run.work_id = $1))
     ) AS row
     CROSS JOIN LATERAL dispatcher.event_parts(row.history) AS part
     WHERE part.work_id = $1 OR part.work_id IS NULL
@@ -62,49 +64,6 @@ WHERE ($2::bigint IS NULL OR searched.id < $2)
   AND ($10::text IS NULL OR work_queue.group_name = $10)
   AND ($11::text IS NULL OR work_queue.manifest = $11)
 ORDER BY searched.id DESC
-FETCH FIRST $8 ROWS WITH TIES
-
--- name: feed_of_manifest
--- The same for one manifest, which has few of the events: each piece of work is looked up once, not
--- once for each of its events. $1 numbers below this one, $2 recorded since, $3 recorded before, $4
--- types (patterns), $5 run, $6 accepted, $7 number of rows to search, $8 limit, $9 job, $10 group
--- (each null for any), $11 manifest.
-WITH searched AS MATERIALIZED (
-    SELECT (row.history).id, (row.history).recorded_at, part.work_id
-    FROM (
-        SELECT history FROM dispatcher.history
-        WHERE ($1::bigint IS NULL OR history.id < $1)
-          AND ($2::timestamptz IS NULL OR history.recorded_at >= $2)
-          AND ($3::timestamptz IS NULL OR history.recorded_at < $3)
-        ORDER BY history.id DESC
-        LIMIT $7
-    ) AS row
-    CROSS JOIN LATERAL dispatcher.event_parts(row.history) AS part
-), matching AS MATERIALIZED (
-    SELECT work_queue.id FROM dispatcher.work_queue
-    WHERE work_queue.id = ANY(ARRAY(SELECT DISTINCT searched.work_id FROM searched))
-      AND ($9::text IS NULL OR work_queue.job = $9)
-      AND ($10::text IS NULL OR work_queue.group_name = $10)
-      AND work_queue.manifest = $11
-), found AS MATERIALIZED (
-    SELECT DISTINCT searched.id, searched.recorded_at FROM searched
-    WHERE searched.work_id = ANY(ARRAY(SELECT matching.id FROM matching))
-)
-SELECT found.id, part.*, found.recorded_at, row.accepted, row.refusal, $11::text AS manifest,
-       (SELECT work_queue.job FROM dispatcher.work_queue
-        WHERE work_queue.id = part.work_id) AS job
-FROM found
-CROSS JOIN LATERAL (
-    SELECT history AS recorded, accepted, refusal FROM dispatcher.history
-    WHERE history.id = found.id AND history.recorded_at = found.recorded_at
-      AND ($6::boolean IS NULL OR history.accepted = $6)
-    LIMIT 1
-) AS row
-CROSS JOIN LATERAL dispatcher.event_parts(row.recorded) AS part
-WHERE part.work_id = ANY(ARRAY(SELECT matching.id FROM matching))
-  AND ($4::text[] IS NULL OR part.type LIKE ANY($4))
-  AND ($5::uuid IS NULL OR part.run_id = $5)
-ORDER BY found.id DESC
 FETCH FIRST $8 ROWS WITH TIES
 
 -- name: reached
@@ -157,7 +116,7 @@ ORDER BY history.id
 
 -- name: work_of_run
 -- The work of a run. $1 run.
-SELECT work_id FROM dispatcher.metadata WHERE run_id = $1
+SELECT work_id FROM dispatcher.run WHERE run_id = $1
 
 -- name: pulse
 -- The newest number of the scheduler's history, and the time of its last tick with a decision.

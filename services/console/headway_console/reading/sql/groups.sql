@@ -41,10 +41,11 @@ GROUP BY 1
 
 -- name: live_runs
 -- Runs that have not ended, by group and state.
-SELECT group_name, state, count(*) AS runs
-FROM dispatcher.metadata
-WHERE state IN ('pending', 'in_progress')
-GROUP BY group_name, state
+SELECT work_queue.group_name, coalesce(metadata.state, 'pending') AS state, count(*) AS runs
+FROM dispatcher.work_queue
+LEFT JOIN dispatcher.metadata ON metadata.run_id = work_queue.run_id
+WHERE work_queue.state = 'dispatched'
+GROUP BY 1, 2
 
 -- name: letters
 -- Open dead letters by group.

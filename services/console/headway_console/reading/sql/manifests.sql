@@ -45,11 +45,11 @@ JOIN scheduler.manifest_group ON manifest_group.name = page.group_name
 LEFT JOIN scheduler.job ON job.name = page.job
 LEFT JOIN scheduler.manifest AS parent ON parent.id = page.depends_on
 LEFT JOIN LATERAL (
-    SELECT metadata.run_id, metadata.state, metadata.created_at, metadata.started_at,
-           metadata.finished_at, metadata.failure
-    FROM dispatcher.metadata
-    WHERE metadata.manifest_id = page.id
-    ORDER BY metadata.created_at DESC, metadata.run_id DESC
+    SELECT run.run_id, run.state, run.created_at, run.started_at,
+           run.finished_at, run.failure
+    FROM dispatcher.run
+    WHERE run.manifest_id = page.id
+    ORDER BY run.created_at DESC, run.run_id DESC
     LIMIT 1
 ) AS last_run ON true
 ORDER BY page.external_id
@@ -92,11 +92,11 @@ JOIN scheduler.manifest_group ON manifest_group.name = manifest.group_name
 LEFT JOIN scheduler.manifest AS parent ON parent.id = manifest.depends_on
 LEFT JOIN scheduler.job ON job.name = manifest.job
 LEFT JOIN LATERAL (
-    SELECT metadata.run_id, metadata.state, metadata.created_at, metadata.started_at,
-           metadata.finished_at, metadata.failure
-    FROM dispatcher.metadata
-    WHERE metadata.manifest_id = manifest.id
-    ORDER BY metadata.created_at DESC, metadata.run_id DESC
+    SELECT run.run_id, run.state, run.created_at, run.started_at,
+           run.finished_at, run.failure
+    FROM dispatcher.run
+    WHERE run.manifest_id = manifest.id
+    ORDER BY run.created_at DESC, run.run_id DESC
     LIMIT 1
 ) AS last_run ON true
 WHERE manifest.external_id = $1 AND manifest.pruning_at IS NULL

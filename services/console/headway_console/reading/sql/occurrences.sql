@@ -23,10 +23,10 @@ FROM (
     LIMIT $4
 ) AS entry
 LEFT JOIN LATERAL (
-    SELECT metadata.run_id, metadata.state, metadata.started_at, metadata.finished_at
-    FROM dispatcher.metadata
-    WHERE metadata.work_id = entry.work_id
-    ORDER BY metadata.created_at DESC, metadata.run_id DESC
+    SELECT run.run_id, run.state, run.started_at, run.finished_at
+    FROM dispatcher.run
+    WHERE run.work_id = entry.work_id
+    ORDER BY run.created_at DESC, run.run_id DESC
     LIMIT 1
 ) AS latest ON true
 ORDER BY entry.first_due_at, entry.decided_at
@@ -46,10 +46,10 @@ FROM (
     LIMIT $4
 ) AS entry
 LEFT JOIN LATERAL (
-    SELECT metadata.run_id, metadata.state, metadata.started_at, metadata.finished_at
-    FROM dispatcher.metadata
-    WHERE metadata.work_id = entry.work_id
-    ORDER BY metadata.created_at DESC, metadata.run_id DESC
+    SELECT run.run_id, run.state, run.started_at, run.finished_at
+    FROM dispatcher.run
+    WHERE run.work_id = entry.work_id
+    ORDER BY run.created_at DESC, run.run_id DESC
     LIMIT 1
 ) AS latest ON true
 ORDER BY entry.first_due_at DESC, entry.cause DESC

@@ -94,12 +94,13 @@ SELECT 'postgresql', current_setting('server_version')
 -- Workers by name, with the runs that each has claimed. $1 time since which a live worker was
 -- heard, $2 true for live workers only, $3 names after this one, $4 limit.
 SELECT worker.*, worker.last_heard_at > $1 AS alive,
-       ARRAY(SELECT metadata.run_id
+       ARRAY(SELECT work_queue.run_id
              FROM dispatcher.lease
-             JOIN dispatcher.metadata ON metadata.lease_id = lease.id
+             JOIN dispatcher.work_queue
+                 ON work_queue.lease_id = lease.id AND work_queue.state = 'dispatched'
              WHERE lease.ended_at IS NULL AND lease.claimed_by = worker.name
-               AND lease.nonce = worker.nonce AND metadata.finished_at IS NULL
-             ORDER BY metadata.created_at) AS runs
+               AND lease.nonce = worker.nonce
+             ORDER BY lease.ordered_at, work_queue.run_id) AS runs
 FROM dispatcher.worker
 WHERE worker.name > $3
   AND (NOT $2::boolean OR worker.last_heard_at > $1)

@@ -64,7 +64,7 @@ SELECT work_queue.id, work_queue.round, work_queue.manifest, work_queue.group_na
 FROM dispatcher.work_queue
 LEFT JOIN dispatcher.waiting ON waiting.id = work_queue.id
 WHERE work_queue.id = $1
-   OR work_queue.id = (SELECT work_id FROM dispatcher.metadata WHERE run_id = $1)
+   OR work_queue.id = (SELECT work_id FROM dispatcher.run WHERE run_id = $1)
 
 -- name: waiting_by_reason
 -- Waiting work by group and reason. $1 limit of the count.

@@ -1,0 +1,1 @@
+"""Manifests: the list, and one with its calendar, settings and actions."""

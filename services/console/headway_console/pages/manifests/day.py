@@ -1,0 +1,158 @@
+"""One day of a manifest: every fire and skip, explained if it did not simply complete."""
+
+import asyncio
+from datetime import UTC, date, datetime, time, timedelta
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+from headway_contract import manifests as contract
+from headway_contract import subjects
+from headway_decisions.firing import identity
+from headway_errors import Unavailable
+from msgspec import Struct, structs
+
+from headway_console.pages import form_fields as fields
+from headway_console.pages.filters import cause
+from headway_console.pages.manifests.month import start_of_day
+from headway_console.reading.lists import read_row
+from headway_console.reading.manifests import ManifestDetails
+from headway_console.reading.occurrences import Occurrence, read_span
+from headway_console.services import HttpRequest, ask, read
+
+_SHOWN = 200
+_MAX_EXPLAINED = 12
+_INSTANT = timedelta(microseconds=1)
+_SCHEDULED = ("due", "stretch")
+
+
+class Line(Struct, frozen=True, kw_only=True):
+    """A fire, a skip, or a future time; `why` is the explanation."""
+
+    at: datetime
+    local: str
+    state: str
+    reason: str
+    by: str = ""
+    work: UUID | None = None
+    run: UUID | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    why: str = ""
+    is_scheduled: bool = True
+
+
+class DayDetails(Struct, frozen=True, kw_only=True):
+    """A day; `explained` is a time to explain, and `answer` its explanation."""
+
+    day: date
+    lines: list[Line]
+    more: bool
+    explained: str = ""
+    answer: str = ""
+
+
+async def read_day(
+    request: HttpRequest, found: ManifestDetails, day: date, zone: ZoneInfo, *, now: datetime
+) -> DayDetails:
+    """Read the past and future entries of a day, with explanations."""
+    since, until = start_of_day(day, zone), start_of_day(day + timedelta(days=1), zone)
+    status = found.status
+    past, more = await read(request, read_span, status.id, since=since, until=until, limit=_SHOWN)
+    lines = [_line(occurrence, zone) for occurrence in past]
+    explained, answer = "", ""
+    try:
+        lines += await _undecided(request, found, since, until, now=now)
+        lines = await _explained(request, status.external_id, lines)
+        explained = fields.text_of(request, "at") or ""
+        answer = await _explain_time(request, status.external_id, explained, day, zone)
+    except Unavailable as error:
+        explained, answer = "", str(error)
+    return DayDetails(day=day, lines=lines, more=more, explained=explained, answer=answer)
+
+
+async def _undecided(
+    request: HttpRequest, found: ManifestDetails, since: datetime, until: datetime, *, now: datetime
+) -> list[Line]:
+    """Return undecided times of the day: future ones, or those in a pause."""
+    status = found.status
+    if status.next_due_at is None or status.next_due_at >= until:
+        return []
+    after = max(since, status.next_due_at) - _INSTANT
+    name, zone = status.external_id, ZoneInfo(status.zone)
+    answer = await preview(request, name, after=after, count=_SHOWN, each=True)
+    return [
+        Line(
+            at=fire.due_at,
+            local=_local(fire.due_at, fire.due_at, zone),
+            state="to_come" if fire.due_at > now else "not_fired",
+            reason=f"excluded: {fire.excluded}" if fire.excluded else status.held_by or "",
+        )
+        for fire in answer.fires
+        if fire.due_at < until
+    ]
+
+
+async def _explained(request: HttpRequest, name: str, lines: list[Line]) -> list[Line]:
+    """Add explanations to lines that did not simply complete."""
+    wanted = [
+        index
+        for index, line in enumerate(lines)
+        if line.is_scheduled and line.state not in ("completed", "to_come")
+    ][:_MAX_EXPLAINED]
+    texts = await asyncio.gather(*(_explain(request, name, lines[index].at) for index in wanted))
+    explained = list(lines)
+    for index, text in zip(wanted, texts, strict=True):
+        explained[index] = structs.replace(lines[index], why=text)
+    return explained
+
+
+async def _explain_time(
+    request: HttpRequest, name: str, text: str, day: date, zone: ZoneInfo
+) -> str:
+    """Explain a time of the form, in the zone of the manifest."""
+    if not text:
+        return ""
+    try:
+        clock = time.fromisoformat(text)
+    except ValueError:
+        return f"Invalid time {text!r}: write 02:30"
+    at = datetime.combine(day, clock, tzinfo=zone).astimezone(UTC)
+    return await _explain(request, name, at)
+
+
+async def preview(
+    request: HttpRequest, name: str, *, after: datetime, count: int, each: bool
+) -> contract.PreviewAnswer:
+    """Ask the scheduler for the next fire times of a manifest."""
+    question = contract.PreviewQuestion(manifest=name, count=count, after=after, each=each)
+    subject = subjects.PREVIEW_QUESTION
+    return await ask(request, subject, question, contract.PreviewAnswer, slow=True)
+
+
+async def _explain(request: HttpRequest, name: str, at: datetime) -> str:
+    question = contract.ExplainQuestion(manifest=name, at=at)
+    return (await ask(request, subjects.EXPLAIN_QUESTION, question, contract.ExplainAnswer)).text
+
+
+def _line(occurrence: Occurrence, zone: ZoneInfo) -> Line:
+    is_scheduled = identity.kind_of(occurrence.cause) in _SCHEDULED
+    by = "" if is_scheduled else cause(occurrence.cause)
+    return read_row(
+        Line,
+        structs.asdict(occurrence),
+        at=occurrence.first_due_at,
+        local=_local(occurrence.first_due_at, occurrence.last_due_at, zone),
+        reason=occurrence.reason or "",
+        by=f"{by} by {occurrence.actor}" if by and occurrence.actor else by,
+        is_scheduled=is_scheduled,
+    )
+
+
+def _local(first: datetime, last: datetime, zone: ZoneInfo) -> str:
+    begins, ends = first.astimezone(zone), last.astimezone(zone)
+    if begins == ends:
+        return f"{begins:%H:%M:%S}"
+    if begins.date() == ends.date():
+        clock = "%H:%M" if ends - begins > timedelta(hours=1) else "%H:%M:%S"
+        return f"{begins:{clock}} to {ends:{clock}}"
+    return f"{begins:%d %b %H:%M} to {ends:%d %b %H:%M}"
