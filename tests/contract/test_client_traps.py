@@ -241,6 +241,30 @@ async def test_the_error_names_the_servers_that_were_tried():
         await Broker.connect(f"{NOBODY},{NOBODY}", name="test", timeout=1)
 
 
+async def test_a_refused_login_is_reported_although_a_later_attempt_was_reset():
+    """A refusing server closes the connection, and a client that still writes reads only a reset."""
+    attempts = 0
+
+    async def refuse(reader, writer):
+        nonlocal attempts
+        attempts += 1
+        writer.write(b'INFO {"auth_required": true, "max_payload": 1048576}\r\n')
+        await writer.drain()
+        if attempts == 1:
+            await reader.readline()
+            writer.write(b"-ERR 'Authorization Violation'\r\n")
+            writer.close()
+        else:
+            writer.transport.abort()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    with pytest.raises(BrokerUnavailable, match="Authorization Violation"):
+        await Broker.connect(f"nats://127.0.0.1:{port}", name="test", timeout=2)
+    assert attempts > 1
+    server.close()
+
+
 async def test_one_of_several_servers_is_enough(nats_url):
     broker = await Broker.connect(f"{NOBODY},{nats_url}", name="test")
     await broker.ping()

@@ -83,7 +83,7 @@ class Broker:
         connected = False
 
         async def on_error(error: Exception) -> None:
-            # Before the first connection, the last error is the reason to report.
+            # Before the first connection, the errors say why there is none.
             if connected:
                 log.warning("NATS error", error=reason(error))
             else:
@@ -113,7 +113,10 @@ class Broker:
                     **_OPTIONS,
                 )
         except (OSError, TimeoutError, NatsError) as error:
-            why = early[-1] if early else error
+            # A server that refuses a login closes the connection, and a client that still writes
+            # may see only the reset. So the refusal of any attempt explains more.
+            refusals = [error for error in early if isinstance(error, NatsError)]
+            why = (refusals or early or [error])[-1]
             raise BrokerUnavailable(f"{where}: {reason(why)}") from error
         connected = True
         return cls(client, where, closed, ping_seconds)
