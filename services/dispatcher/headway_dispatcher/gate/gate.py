@@ -151,13 +151,15 @@ class Gate:
             situation = await read_situation(connection, self._database, self._settings)
             queue, now, room = situation.queue, situation.now, situation.room()
             expired, ready_more, look_again_at = await _make_ready(connection, queue)
-            waiting = await self._candidates(connection, room, now)
+            waiting, locked_at = await self._candidates(connection, room, now)
             candidates = _as_candidates(waiting, situation)
             verdicts = capacity.admit(candidates, room, more=len(waiting) == batch)
             orders = orders_of(waiting, verdicts, self._settings)
             messages: list[OutboxMessage] = []
             if orders:
-                messages = await _record(connection, orders, room.rate_uses(), queue.times)
+                # Not the time before the lock: another run may have ended since, and freed this work.
+                times = await store.read_times(connection, self._database, real=locked_at)
+                messages = await _record(connection, orders, room.rate_uses(), times)
             without_key = _held(verdicts, "key")
             if without_key:
                 await connection.execute(gates["wait_for_key"], without_key)
@@ -176,8 +178,8 @@ class Gate:
         admitted = sum(len(works) for _, works in orders)
         more = ready_more or bool(without_key or disabled)
         more |= len(waiting) == batch and admitted > 0
-        times = (queue.next_at, room.rates_free_at(), look_again_at)
-        next_at = min((at for at in times if at is not None), default=None)
+        looks = (queue.next_at, room.rates_free_at(), look_again_at)
+        next_at = min((at for at in looks if at is not None), default=None)
         if next_at is not None and next_at <= now:
             # Another transaction has locked the row.
             next_at = now + _RETRY_LOCKED
@@ -190,12 +192,15 @@ class Gate:
 
     async def _candidates(
         self, connection: Connection, room: Room, now: datetime
-    ) -> list[WaitingWork]:
-        """Lock the first work of each lane with room, in the order of the gate."""
+    ) -> tuple[list[WaitingWork], datetime | None]:
+        """Lock the first work of each lane with room, in the order of the gate.
+
+        Returns also PostgreSQL's time after the lock.
+        """
         batch = self._settings.gate_batch
         jobs, groups = room.jobs(most=batch), room.groups(most=batch)
         if not jobs:
-            return []
+            return [], None
         rows = await connection.fetch(
             gates["candidates"],
             list(groups),
@@ -210,7 +215,7 @@ class Gate:
             batch,
             group_step(self._settings),
         )
-        return [_waiting_work(row) for row in rows]
+        return [_waiting_work(row) for row in rows], rows[-1]["locked_at"] if rows else None
 
 
 async def _make_ready(
@@ -238,7 +243,7 @@ async def _make_ready(
 
 
 def _waiting_work(row: Any) -> WaitingWork:
-    values = list(row)
+    *values, _ = row
     given = values[_INPUT]
     values[_INPUT] = None if given is None else msgspec.Raw(given.encode())
     values[_TERMS] = _read_terms(values[_TERMS])
