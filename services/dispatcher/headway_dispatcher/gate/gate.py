@@ -157,7 +157,7 @@ class Gate:
             orders = orders_of(waiting, verdicts, self._settings)
             messages: list[OutboxMessage] = []
             if orders:
-                # Not the time before the lock: another run may have ended since, and freed this work.
+                # After the lock: a run that has ended meanwhile may have freed this work.
                 times = await store.read_times(connection, self._database, real=locked_at)
                 messages = await _record(connection, orders, room.rate_uses(), times)
             without_key = _held(verdicts, "key")
