@@ -34,10 +34,7 @@ def lease_size(stated: int | None, seconds: float | None) -> int:
 
 
 def spread(size: int, *, waiting: int, slots: int, seconds: float | None = None) -> int:
-    """Return the size of leases with which the waiting work uses every idle slot.
-
-    Runs of some `seconds` that are too short for that use fewer slots.
-    """
+    """Return the size of leases with which waiting work uses every idle slot that is worth it."""
     if slots <= 0:
         return size
     least = 1 if seconds is None else _fitting(SHORTEST_LEASE_SECONDS, seconds)

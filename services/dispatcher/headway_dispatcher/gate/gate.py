@@ -23,6 +23,7 @@ from headway_decisions.capacity.limits import GroupLimit, JobLimit, Limits
 from headway_decisions.capacity.slots import Worker
 from headway_postgres_kit import Connection, Database, StatementBatch, json_array
 from headway_relay import OutboxMessage, stamped
+from headway_service_kit.passes import seconds_until
 from headway_tracing import span
 from msgspec import Struct
 
@@ -145,7 +146,7 @@ class Gate:
             async with self._database.acquire() as connection:
                 queue = await read_queue_state(connection, self._database)
             if queue.idle:
-                return GateResult(rest=_rest(queue.next_at, queue.times.schedule))
+                return GateResult(rest=seconds_until(queue.next_at, queue.times.schedule))
         batch = self._settings.gate_batch
         async with self._database.locked_transaction(GATE_LOCK) as connection:
             situation = await read_situation(connection, self._database, self._settings)
@@ -187,16 +188,13 @@ class Gate:
             admitted=admitted,
             held=len(waiting) - admitted,
             expired=expired,
-            rest=0.0 if more else _rest(next_at, now),
+            rest=0.0 if more else seconds_until(next_at, now),
         )
 
     async def _candidates(
         self, connection: Connection, room: Room, now: datetime
     ) -> tuple[list[WaitingWork], datetime | None]:
-        """Lock the first work of each lane with room, in the order of the gate.
-
-        Returns also PostgreSQL's time after the lock.
-        """
+        """Lock the first work of each lane with room, in order; return also the time then."""
         batch = self._settings.gate_batch
         jobs, groups = room.jobs(most=batch), room.groups(most=batch)
         if not jobs:
@@ -326,10 +324,6 @@ async def _record(
             )
         await writes.send(connection)
     return messages
-
-
-def _rest(moment: datetime | None, now: datetime) -> float | None:
-    return None if moment is None else max(0.0, (moment - now).total_seconds())
 
 
 def group_step(settings: DispatcherSettings) -> timedelta:
