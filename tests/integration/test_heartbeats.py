@@ -15,6 +15,12 @@ async def dispatcher(world):
     return await world.dispatcher()
 
 
+# A claimed lease that was last heard an hour ago.
+INSERT_LEASE = """
+    INSERT INTO dispatcher.lease
+        (id, token, job, created_at, claimed_by, nonce, last_heard_at)
+    VALUES ($1, 't', 'job', now(), $2, $3, now() - interval '1 h')
+"""
 BAD = [
     {"jobs": ["x\n"]},
     {"slots": 3_000_000_000},
@@ -63,15 +69,24 @@ async def test_a_database_that_hangs_does_not_silence_the_dispatcher(world, disp
     await until(heard_again, within=10, what="heartbeats are recorded again")
 
 
+async def test_a_heartbeat_does_not_wait_for_a_lease_that_is_projected(world, dispatcher):
+    """The next heartbeat records the lease."""
+    leases = [uuid4(), uuid4()]
+    for lease in leases:
+        await world.value(INSERT_LEASE, lease, "w1", "n")
+    heard = "SELECT last_heard_at > now() - interval '1 m' FROM dispatcher.lease WHERE id = $1"
+    async with world.database.transaction() as connection:
+        await connection.execute("SELECT FROM dispatcher.lease WHERE id = $1 FOR UPDATE", leases[0])
+        await world.beat("w1", nonce="n", leases=leases)
+        assert [await world.value(heard, lease) for lease in leases] == [False, True]
+    await world.beat("w1", nonce="n", leases=leases)
+    assert await world.value(heard, leases[0])
+
+
 async def test_two_processes_with_one_name_are_both_heard(world, dispatcher):
     leases = [uuid4(), uuid4()]
     for lease, nonce in zip(leases, ("n1", "n2"), strict=True):
-        await world.value(
-            "INSERT INTO dispatcher.lease (id, token, job, created_at, claimed_by, nonce,"
-            " last_heard_at) VALUES ($1, 't', 'job', now(), 'twin', $2, now() - interval '1 h')",
-            lease,
-            nonce,
-        )
+        await world.value(INSERT_LEASE, lease, "twin", nonce)
     await asyncio.gather(
         *(
             world.beat("twin", nonce=nonce, leases=[lease])

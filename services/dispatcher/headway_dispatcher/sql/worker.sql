@@ -46,8 +46,9 @@ UPDATE dispatcher.worker SET gone = true WHERE NOT gone AND last_heard_at <= $1
 
 -- name: record_leases
 -- Record leases that heartbeats name: those of the claimant are heard, those without a known claim
--- are listed. Returns, with the reason, leases that are no longer the worker's own, or were listed
--- before and still have no claim. $1 leases, $2 workers, $3 nonces, $4 now.
+-- are listed. A locked lease, whose events are being projected, is left to the next heartbeat, so
+-- that the reply does not wait for it. Returns, with the reason, leases that are no longer the
+-- worker's own, or were listed before and still have no claim. $1 leases, $2 workers, $3 nonces, $4 now.
 WITH named AS (
     SELECT lease.id, item.worker, item.nonce, lease.ended_at IS NOT NULL AS ended,
            lease.claimed_by IS NULL AND lease.listed_at IS NOT NULL AS unclaimed,
@@ -55,8 +56,7 @@ WITH named AS (
                AND (lease.claimed_by, lease.nonce) <> (item.worker, item.nonce) AS another
     FROM unnest($1::uuid[], $2::text[], $3::text[]) AS item (lease, worker, nonce)
     JOIN dispatcher.lease ON lease.id = item.lease
-    ORDER BY lease.id
-    FOR UPDATE OF lease
+    FOR UPDATE OF lease SKIP LOCKED
 ), heard AS (
     UPDATE dispatcher.lease
     SET last_heard_at = CASE WHEN lease.claimed_by IS NULL THEN NULL
