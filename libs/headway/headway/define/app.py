@@ -182,9 +182,12 @@ class App:
         add_batch(self._declared, batch)
         return Chain(self._declared, None, after=name)
 
-    def manifest(self, external_id: str) -> Chain:
-        """Return the chain of a manifest of this app, to add dependents to it."""
-        return Chain(self._declared, external_id)
+    def manifest(self, manifest: declarations.JobGiven) -> Chain:
+        """Return the chain of a manifest, to add dependents to it.
+
+        The manifest is an id, or a decorated function whose job has one manifest.
+        """
+        return Chain(self._declared, self._declared.manifest_of(manifest))
 
     def definitions(self, defaults: Defaults = BUILT_IN) -> Definitions:
         """Return all declarations as plain data, or raise with all problems at once."""
