@@ -204,7 +204,7 @@ def test_all_problems_are_reported_at_once():
     found = "\n".join(problems(app))
     for expected in (
         "job name 'bad name'",
-        "must take a context and at most one input: write def job(ctx) or def job(ctx, order)",
+        "must take a context and at most one input: write def greedy(ctx) or def greedy(ctx, order)",
         "job 'slow': timeout 864000 is not valid: use a number of seconds above 0, up to 302400",
         "group name 'dotted.name'",
         "group 'ops': max_active -1 is not valid: use a whole number from 0 to 1000000",

@@ -26,7 +26,8 @@ from headway.define.declarations import (
     Terms,
 )
 from headway.define.definitions import Batch
-from headway.define.when import read_when, refuse_unknown
+from headway.define.keywords import check_keywords
+from headway.define.when import read_when
 
 
 def add_batch(declared: Declarations, batch: BatchDraft) -> None:
@@ -124,6 +125,7 @@ class Chain:
         # The batch that removed the cursor, for messages.
         self._after = after
 
+    @check_keywords
     def include(
         self,
         dependent: JobGiven,
@@ -140,6 +142,7 @@ class Chain:
         rest = (input, terms, self.root, dormant)
         return self._add_dependent(self.include, dependent, job, *rest)
 
+    @check_keywords
     def then_include(
         self,
         dependent: JobGiven,
@@ -155,6 +158,7 @@ class Chain:
 
     then = then_include
 
+    @check_keywords
     def include_many(
         self,
         name: str,
@@ -172,8 +176,9 @@ class Chain:
             name=name, job=job, items=items, key=key, prune=prune, depends_on=self.root,
             dormant=dormant, configure=configure, terms=terms,
         )  # fmt: skip
-        return self._add_batch(self.include_many, batch)
+        return self._add_batch(batch)
 
+    @check_keywords
     def then_include_many(
         self,
         name: str,
@@ -191,7 +196,7 @@ class Chain:
             name=name, job=job, items=items, key=key, prune=prune,
             dormant=dormant, configure=configure, terms=terms,
         )  # fmt: skip
-        return self._add_batch(self.then_include_many, batch)
+        return self._add_batch(batch)
 
     def _add_dependent(
         self, method: Callable[..., object], dependent: Any, job: JobGiven | None, *rest: Any
@@ -199,7 +204,6 @@ class Chain:
         if job is None:
             dependent, job = self._declared.name_of(dependent), dependent
         draft = Draft(dependent, job, None, *rest)
-        refuse_unknown(method, draft.terms, DependentTerms)
         if draft.depends_on is not None:
             self._declared.drafts.append(draft)
         else:
@@ -213,8 +217,7 @@ class Chain:
         self.cursor = draft.external_id
         return self
 
-    def _add_batch(self, method: Callable[..., object], batch: BatchDraft) -> "Chain":
-        refuse_unknown(method, batch.terms, DependentTerms)
+    def _add_batch(self, batch: BatchDraft) -> "Chain":
         add_batch(self._declared, batch)
         self.cursor = None
         self._after = batch.name

@@ -6,7 +6,6 @@ id, so a changed time changes the same manifest. Two cadences of one kind need a
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from inspect import signature
 from typing import Any, TypedDict, TypeVar
 
 from headway_decisions.firing.manifest_state import Overlap
@@ -89,19 +88,6 @@ class DayOptions(WeekOptions, total=False):
     days: calendar.DaysGiven
 
 
-def refuse_unknown(
-    function: Callable[..., object], given: Mapping[str, Any], accepted: type, *, of: str = ""
-) -> None:
-    """Raise `TypeError` for a keyword that is not among those that a function accepts."""
-    known: frozenset[str] = accepted.__optional_keys__  # type: ignore[attr-defined]
-    for name in given:
-        if name not in known:
-            parameters = () if of else signature(function).parameters.values()
-            own = [each.name for each in parameters if each.kind is not each.VAR_KEYWORD]
-            hint = calendar.did_you_mean(name, (*own, *known))
-            raise TypeError(f"{of}{function.__name__}() takes no keyword {name!r}{hint}")
-
-
 def read_when(given: object, called: str, problems: list[str]) -> When:
     """Return a cadence; report any other value."""
     if isinstance(given, When):
@@ -111,14 +97,9 @@ def read_when(given: object, called: str, problems: list[str]) -> When:
 
 
 def make_when(
-    function: Callable[..., When],
-    cadence: kinds.Cadence,
-    options: Mapping[str, Any],
-    accepted: type,
-    problems: Iterable[str] = (),
+    kind: str, cadence: kinds.Cadence, options: Mapping[str, Any], problems: Iterable[str] = ()
 ) -> When:
     """Read the options of a cadence; `problems` are those of the cadence itself."""
-    refuse_unknown(function, options, accepted)
     problems, tz = list(problems), options.get("tz")
     timing = Timing(
         cadence=cadence,
@@ -135,7 +116,7 @@ def make_when(
         name = None
     return When(
         timing=timing,
-        name=name or function.__name__.replace("_", "-"),
+        name=name or kind,
         misfire=None if sound is None else misfire,
         overlap=read_overlap(options.get("overlap"), problems),
         jitter=options.get("jitter"),
