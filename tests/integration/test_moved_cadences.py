@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import pytest
 from headway import App, cron, daily
 from headway.define.cadences import When
 from headway_contract.manifests import LedgerQuestion
@@ -78,6 +79,7 @@ async def test_a_moved_time_and_its_way_back_keep_the_manifest(timeline):
     assert (page.gaps, page.fire_times) == ([], 3)
 
 
+@pytest.mark.thorough
 async def test_a_time_that_was_due_before_the_move_is_decided_by_the_old_cadence(timeline):
     await timeline.declare(app_with(daily("13:00")))
     timeline.at(hours=1, minutes=1)
@@ -85,6 +87,7 @@ async def test_a_time_that_was_due_before_the_move_is_decided_by_the_old_cadence
     assert await timeline.ledger(NAME) == [("60", "queued", None)]
 
 
+@pytest.mark.thorough
 async def test_an_older_generation_does_not_move_it_back(timeline):
     await timeline.declare(app_with(daily("13:00"), generation=1))
     await timeline.declare(app_with(daily("14:00"), generation=2))

@@ -37,6 +37,7 @@ async def test_every_request_about_an_id_takes_its_beginning(ops):
     assert ops.inputs[-1] == {"since": 1.0}
 
 
+@pytest.mark.thorough
 async def test_waiting_work_is_cancelled_by_the_beginning_of_its_id(world, client):
     await world.dispatcher()
     work = await queue(world)

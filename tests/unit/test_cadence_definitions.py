@@ -202,8 +202,8 @@ def test_a_name_is_the_kind_and_two_of_one_kind_need_names(other):
     app = App("billing")
     app.job("job")(daily("09:00")(other(lambda ctx: None)))
     assert problems(app) == [
-        "job 'job' has 2 cadences called 'daily', which is the id of one manifest, 'job-daily': "
-        "give the others a name=, which does not change with the time, or remove them"
+        "job 'job' has 2 cadences called 'daily', and each needs a manifest of its own: give all "
+        "but one a name=, such as name='evening', or remove them"
     ]
 
 

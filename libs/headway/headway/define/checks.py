@@ -155,9 +155,8 @@ def _not_unique(external_id: str, same: list[Draft]) -> str:
     if first.decorated and second.decorated and first.job == second.job:
         name = external_id.removeprefix(f"{first.job}-")
         return (
-            f"job {first.job!r} has {len(same)} cadences called {name!r}, which is the id of one "
-            f"manifest, {external_id!r}: give the others a name=, which does not change with the "
-            "time, or remove them"
+            f"job {first.job!r} has {len(same)} cadences called {name!r}, and each needs a "
+            "manifest of its own: give all but one a name=, such as name='evening', or remove them"
         )
     return (
         f"{second.where}two manifests have the id {external_id!r}: give one of them another id, "
