@@ -190,6 +190,7 @@ class App:
         add_batch(self._declared, batch)
         return Chain(self._declared, None, after=name)
 
+    @check_keywords
     def manifest(self, manifest: declarations.JobGiven) -> Chain:
         """Return the chain of a manifest, to add dependents to it.
 
