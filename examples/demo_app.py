@@ -124,8 +124,8 @@ app.schedule(
     job=export_orders,
     when=every(seconds=6),
     retry=retry(attempts=5, interval=0.5, backoff=1.5),
-).include("load-orders", job=load_orders).include("mail-export-done", job=send_mail)
-app.manifest("load-orders").include("refresh-dashboard", job=load_orders).include(
+).include(load_orders).include("mail-export-done", job=send_mail)
+app.manifest(load_orders).include("refresh-dashboard", job=load_orders).include(
     "mail-summary", job=send_mail
 )
 

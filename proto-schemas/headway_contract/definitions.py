@@ -49,11 +49,16 @@ class FiresLeftOut(Struct, frozen=True, kw_only=True):
 
 
 class ApplyAnswer(Struct, frozen=True, kw_only=True):
-    """The changes that were made, or that a plan would make."""
+    """The changes that were made, or that a plan would make; each manifest is listed once.
+
+    `moved` manifests keep their history and their operators' settings, and have other fire times;
+    other fields may have changed too.
+    """
 
     owner: str
     created: list[str] = []
     changed: list[str] = []
+    moved: list[str] = []
     unchanged: int = 0
     pruned: list[str] = []
     disabled: list[str] = []

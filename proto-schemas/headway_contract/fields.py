@@ -36,6 +36,15 @@ STACK_LIMIT = 16 * 1024
 OUTPUT_TOO_LARGE = "output_too_large"
 
 
+# Fewer digits of an id are refused: a change should not hit by accident what it does not name.
+_ID_START = re.compile(r"(?:[0-9a-fA-F]-?){4,31}")
+
+
+def begins_id(text: str) -> bool:
+    """Return whether a text may be the beginning of an id: at least 4 hexadecimal digits."""
+    return _ID_START.fullmatch(text) is not None
+
+
 class Request(Struct, frozen=True, kw_only=True):
     """A request that changes something; the audit names its `actor`."""
 

@@ -34,7 +34,7 @@ async def test_a_plan_is_seen_before_it_is_applied(system: System, page: Page):
     }
     await page.get_by_label("or upload a file").set_input_files(later)
     await page.get_by_role("button", name="Show the plan").click()
-    await expect(page.locator("#answer")).to_contain_text("1 changed")
+    await expect(page.locator("#answer")).to_contain_text("1 moved")
     await expect(page.locator("#answer li").filter(has_text="appears").first).to_contain_text(
         "04:45"
     )

@@ -80,7 +80,7 @@ async def test_dead_letters_are_listed_and_shown(incident):
     )
     same = await incident("dead-letters", "list", "--fingerprint", second["fingerprint"], "-n", "2")
     assert same.out.splitlines()[-1].startswith("there are more: use -n")
-    shown = await incident("dead-letters", "show", second["dead_letter"])
+    shown = await incident("dead-letters", "show", second["dead_letter"][:-2])
     assert re.search(r'^input +{"order":1}$', shown.out, re.MULTILINE)
     assert "2 runs in round 1:" in shown.out
     assert "raise ValueError" in shown.out
@@ -92,7 +92,7 @@ async def test_dead_letters_are_retried_and_acknowledged(incident):
     incident.hold.set()
     first, second, third = await incident.letters()
     incident.fixed.set()
-    done = await incident("dead-letters", "retry", first["dead_letter"])
+    done = await incident("dead-letters", "retry", first["dead_letter"][:-1])
     assert (done.code, done.out) == (
         0,
         f"dead letter {first['dead_letter']}: runs again, in round 2\n",
@@ -109,7 +109,7 @@ async def test_dead_letters_are_retried_and_acknowledged(incident):
         "SELECT count(*) = 2 FROM dispatcher.work_queue WHERE outcome='completed'"
     )
     assert {"order": 77} in incident.inputs
-    shown = await incident("dead-letters", "show", second["dead_letter"])
+    shown = await incident("dead-letters", "show", second["dead_letter"][:-2])
     assert "edited /order: " in shown.out
     assert "-> 77" in shown.out
     away = await incident(
@@ -150,6 +150,8 @@ async def test_a_wrong_command_is_answered_with_one_line(incident):
         (["work", str(uuid4()), "--job", "x"], "leave out --job"),
         (["runs", "x"], "invalid id 'x'"),
         (["runs", str(uuid4())], "there is no run"),
+        (["runs", "ffff"], "no run has an id that begins with 'ffff'"),
+        (["dead-letters", "retry", "ffff"], "no dead letter has an id that begins with 'ffff'"),
     ):
         done = await incident(*wrong)
         assert (done.code, done.out) == (2, ""), wrong

@@ -92,7 +92,7 @@ async def test_manifests_are_listed_and_shown(headway):
 
 
 async def test_preview_shows_the_next_fire_times(headway):
-    done = await headway("preview", "hello-daily-02-30", "-n", "3", "--after", "2027-03-26 12:00")
+    done = await headway("preview", "hello-daily", "-n", "3", "--after", "2027-03-26 12:00")
     assert done.out.splitlines() == [
         "DUE                        FIRES                      NOTE",
         "2027-03-27 02:30:00+01:00  not at all                 excluded: on Saturday",
@@ -103,7 +103,7 @@ async def test_preview_shows_the_next_fire_times(headway):
     ]
     done = await headway("preview", "by-hand")
     assert done.out == "note: it has no times: it runs when it is triggered\n"
-    done = await headway("preview", "hello-daily-02-30", "--after", "noon")
+    done = await headway("preview", "hello-daily", "--after", "noon")
     assert done.code == 2
     assert "invalid time 'noon': write" in done.complaints[0]
     assert "it is Europe/Berlin time" in done.complaints[0]
@@ -131,12 +131,12 @@ async def test_work_is_explained(headway, world):
 
 
 async def test_a_manifest_is_explained(headway):
-    done = await headway("explain", "hello-daily-02-30", "--at", "2099-03-27 02:30")
+    done = await headway("explain", "hello-daily", "--at", "2099-03-27 02:30")
     assert done.out == "2099-03-27 02:30:00+01:00 lies ahead and will fire.\n"
-    done = await headway("explain", "helo-daily-02-30")
+    done = await headway("explain", "helo-daily")
     assert (done.code, done.out) == (2, "")
     assert done.complaints == [
-        "headway: there is no manifest 'helo-daily-02-30': did you mean 'hello-daily-02-30'?"
+        "headway: there is no manifest 'helo-daily': did you mean 'hello-daily'?"
     ]
 
 
@@ -144,7 +144,7 @@ async def test_definitions_are_planned_and_applied(headway):
     planned = await headway("plan", "app.yaml", "--days", "2")
     assert planned.code == 0, planned.err
     assert planned.out.startswith("plan for good: nothing has been changed\n  + yearly  new\n")
-    assert "  - hello-daily-02-30  deleted\n" in planned.out
+    assert "  - hello-daily  deleted\n" in planned.out
     assert re.search(r"    - \d{4}-\d\d-\d\d 0(2:30|3:00):00\+0[12]:00", planned.out)
     applied = json.loads((await headway("apply", "app.yaml", "--prune", "keep", "--json")).out)
     assert (applied["created"], applied["pruned"]) == (["yearly"], [])
@@ -191,12 +191,12 @@ async def test_the_generation_comes_from_the_environment(shell, console):
 
 @pytest.mark.long
 async def test_operators_change_and_trigger(headway):
-    assert (await headway("disable", "by-hand", "hello-daily-02-30")).out.count(": disabled") == 2
+    assert (await headway("disable", "by-hand", "hello-daily")).out.count(": disabled") == 2
     done = await headway("enable", "by-hand", "nobody")
     assert (done.code, done.out) == (2, "by-hand: enabled\n")
     assert "there is no manifest 'nobody'" in done.complaints[0]
-    done = await headway("change", "hello-daily-02-30", "--jitter", "5")
-    assert done.out == "hello-daily-02-30: jitter 5 s\n"
+    done = await headway("change", "hello-daily", "--jitter", "5")
+    assert done.out == "hello-daily: jitter 5 s\n"
     done = await headway("group", "count", "--max-active", "3", "--disable")
     assert (done.code, done.out) == (0, "group count: at most 3 at once, disabled\n")
     assert (await headway("group", "count", "--max-active", "none", "--enable")).code == 0
@@ -218,10 +218,10 @@ async def test_operators_change_and_trigger(headway):
 
 
 async def test_a_refusal_for_one_manifest_does_not_stop_the_others(headway):
-    both = ("by-hand", "hello-daily-02-30")
+    both = ("by-hand", "hello-daily")
     assert (await headway("disable", *both)).code == 0
     done = await headway("enable", "nobody", *both)
-    assert (done.code, done.out) == (2, "by-hand: enabled\nhello-daily-02-30: enabled\n")
+    assert (done.code, done.out) == (2, "by-hand: enabled\nhello-daily: enabled\n")
     assert "there is no manifest 'nobody'" in done.complaints[0]
     done = await headway("disable", "none", *both, "nobody", "--json")
     assert done.code == 2
@@ -290,10 +290,10 @@ async def test_verify_reports_the_gaps_of_the_ledger(headway, world):
     done = await headway("verify")
     assert (done.code, done.out) == (0, "2 manifests, 0 decisions compared: no gaps\n")
     await world.value("UPDATE scheduler.timing SET since = since - interval '3 days'")
-    done = await headway("verify", "hello-daily-02-30")
+    done = await headway("verify", "hello-daily")
     assert done.code == 1
     gap, summary = done.out.splitlines()
-    assert re.match(r"hello-daily-02-30: .* to .*: no decision is in the ledger$", gap)
+    assert re.match(r"hello-daily: .* to .*: no decision is in the ledger$", gap)
     assert summary.endswith(" compared: 1 gap")
     assert len(json.loads((await headway("verify", "--json")).out)["gaps"]) == 1
 

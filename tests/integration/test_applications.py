@@ -85,14 +85,14 @@ class TestOwnership:
         await world.declare(app_with("a", generation=3))
         wanted = definitions("a", minutes=1)
         planned = await client.plan(wanted, take_over=True)
-        assert (planned.refused, planned.changed) == ("", ["a"])
+        assert (planned.refused, planned.moved) == ("", ["a"])
         assert "'billing' is taken over from its code (generation 3" in planned.warnings[0]
         assert await application(world) == ("code", 3, "app/billing"), "a plan changes nothing"
         applied = await client.apply(wanted, take_over=True)
         assert applied.warnings == planned.warnings
         assert await application(world) == ("files", 0, "operator/ada")
         assert await audited(world, "taken_over") == [("billing", "operator/ada")]
-        assert (await client.apply(definitions("a", minutes=2))).changed == ["a"], "no --take-over"
+        assert (await client.apply(definitions("a", minutes=2))).moved == ["a"], "no --take-over"
         with caplog.at_level(logging.WARNING):
             await world.scheduler(app_with("a", generation=4), tick="off")
         assert "'billing' belongs to applied files" in caplog.text

@@ -78,11 +78,21 @@ def forgotten(ctx):
     return rubbish(ctx)
 
 
+async def forgotten_inside(ctx):
+    return {"pages": [rubbish(ctx)]}
+
+
+def nothing_of_json(ctx):
+    return object()
+
+
 async def rubbish(ctx):
     return msgspec.Raw(b"{rubbish")
 
 
-FORGOTTEN = "the body returned a coroutine, which never ran: forgot await?"
+FORGOTTEN = "the body returned the coroutine {}(), which never ran: forgot await?"
+
+NOT_JSON = "the output holds a value of type object, which is not JSON"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +101,9 @@ FORGOTTEN = "the body returned a coroutine, which never ran: forgot await?"
         (mute, "Mute", "its text is not available: SystemExit"),
         (half, "output_not_json", "Struct field 'whole' is unset"),
         (rubbish, "output_not_json", "JSON is malformed: expected '\"' (byte 1)"),
-        (forgotten, "output_not_json", FORGOTTEN),
+        (forgotten, "output_not_json", FORGOTTEN.format("rubbish")),
+        (forgotten_inside, "output_not_json", FORGOTTEN.format("rubbish")),
+        (nothing_of_json, "output_not_json", NOT_JSON),
         (empty_next, "RuntimeError", "StopIteration()"),
         (exits, "RuntimeError", "SystemExit(3)"),
         (exits_too, "RuntimeError", "SystemExit: 3"),
@@ -102,6 +114,8 @@ FORGOTTEN = "the body returned a coroutine, which never ran: forgot await?"
         "half-an-output",
         "rubbish",
         "forgotten-await",
+        "forgotten-await-of-a-part",
+        "not-json",
         "stop-iteration",
         "plain-exit",
         "async-exit",

@@ -94,7 +94,7 @@ async def test_a_runtime_manifest_belongs_to_no_application(world):
         )
         assert (again.created, again.changed, again.unchanged) == ([], [], 1)
         changed = await client.schedule("sync-x", job="sync", when=manual(), input=6)
-        assert changed.changed == ["sync-x"]
+        assert changed.moved == ["sync-x"]
         await client.schedule("sync-y", job="sync", when=manual(), input=7)
         assert (await client.apply(app_with(0).definitions())).pruned == ["m-0000"]
         assert [manifest.external_id for manifest in await client.manifests()] == [

@@ -30,7 +30,7 @@ async def test_manifests_are_made_and_changed_at_run_time(world, console):
         again = await client.put(path, json={"job": "sync", "daily": "03:15", "input": 1})
         assert again.json()["unchanged"] == 1
         changed = await client.put(path, json={"job": "sync", "every": {"hours": 2}, "input": 2})
-        assert changed.json()["changed"] == ["mine"]
+        assert changed.json()["moved"] == ["mine"]
         shown = (await client.get(path)).json()
         assert (shown["status"]["owner"], shown["status"]["group"]) == ("api", "ops")
         for body, status, words in (

@@ -50,7 +50,7 @@ async def test_a_changed_cadence_moves_the_next_due_time_and_keeps_the_rest(worl
         " disabled_by = 'operator', operator_fields = '{enabled}'"
     )
     changed = app_with("a", when=cron("15 3 * * *", tz="Europe/Berlin"))
-    assert (await declare(world, changed)).changed == ["a"]
+    assert (await declare(world, changed)).moved == ["a"]
     row = (await manifests(world))["a"]
     assert (row["success_number"], row["enabled"]) == (7, False)
     local = await world.value(

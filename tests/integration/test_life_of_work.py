@@ -26,7 +26,7 @@ async def test_a_schedule_fires_and_its_outcome_is_in_the_tables(world):
     await world.until_settled(at_least=2)
     rows = await world.rows("SELECT * FROM dispatcher.run")
     for row in rows:
-        assert row["output"] == {"manifest": "greet-every-1s", "attempt": 1}
+        assert row["output"] == {"manifest": "greet-every", "attempt": 1}
         assert row["created_at"] <= row["started_at"] <= row["finished_at"]
         assert row["due_at"] <= row["started_at"]
     works = await world.rows("SELECT * FROM dispatcher.work_queue")

@@ -50,7 +50,8 @@ async def test_a_plan_shows_the_result_of_apply_and_changes_nothing(world, clien
     planned = await client.plan(wanted.definitions(), days=3)
     assert await everything(world) == before
     applied = await client.apply(wanted.definitions())
-    assert (planned.owner, planned.created, planned.changed) == ("billing", ["comes"], ["moves"])
+    assert (planned.owner, planned.created, planned.moved) == ("billing", ["comes"], ["moves"])
+    assert planned.changed == []
     assert (planned.unchanged, planned.pruned) == (1, ["goes"])
     assert structs.replace(planned, fires=[]) == applied
     changes = {change.manifest: change for change in planned.fires}
@@ -100,7 +101,7 @@ async def test_only_what_changes_when_it_fires_is_listed(world, client):
     every_day = exclude_days("mon", "tue", "wed", "thu", "fri", "sat")
     wanted.schedule("x", job="job", when=daily("04:00", exclude=every_day))
     planned = await client.plan(wanted.definitions(), days=7)
-    assert planned.changed == ["busy", "late", "off", "x"]
+    assert (planned.changed, planned.moved) == (["busy", "late", "off"], ["x"])
     changes = {change.manifest: change for change in planned.fires}
     assert set(changes) == {"late", "off", "x"}
     assert (len(changes["off"].vanish), changes["off"].appear) == (7, [])
@@ -114,7 +115,7 @@ async def test_what_an_operator_has_touched_stays(world, client):
     await world.scheduler_of_files(app_with(a=daily("01:00")), tick="off")
     await client.disable("a")
     planned = await client.plan(app_with(a=daily("05:00")).definitions(), days=7)
-    assert (planned.changed, planned.fires) == (["a"], [])
+    assert (planned.moved, planned.fires) == (["a"], [])
 
 
 async def test_days_of_clock_changes_are_marked(world, client):

@@ -24,7 +24,7 @@ async def test_the_thirteenth_if_it_is_a_friday(world, client):
         "2028-10-13 09:00",
         "2029-04-13 09:00",
     ]
-    assert (planned.changed, planned.unchanged) == (["nightly"], 1)
+    assert (planned.moved, planned.unchanged) == (["nightly"], 1)
     [change] = planned.fires
     assert len(change.appear) == 0
     days = {datetime.fromisoformat(fire.local).strftime("%a") for fire in change.vanish}

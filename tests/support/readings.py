@@ -12,6 +12,7 @@ from headway_console.reading import (
     dead_letters,
     events,
     groups,
+    ids,
     manifests,
     occurrences,
     runs,
@@ -137,6 +138,9 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "definition in full (none)": lambda c: manifests.read_definition(c, "manifest-000017"),
         "id of a manifest": lambda c: manifests.find_id(c, "manifest-00017"),
         "id of a manifest in filters": lambda c: manifests.id_of_filter(c, "manifest-00017", None),
+        "id in full, by its beginning": lambda c: ids.find_id(
+            c, named(f"run {number}").hex[:20], ("work", "run", "dead letter", "canary")
+        ),
         "family of a manifest": lambda c: manifests.read_family(c, named("manifest 17")),
         "labels": manifests.list_labels,
         "applications": applications.page_of_applications,

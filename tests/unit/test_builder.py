@@ -112,7 +112,7 @@ def test_the_dead_letter_policy_is_the_jobs_unless_the_manifest_states_it():
     found = {
         manifest.external_id: manifest.on_dead_letter for manifest in app.definitions().manifests
     }
-    assert found == {"lenient-every-1h": "go_on", "strict": "block", "after": "go_on"}
+    assert found == {"lenient-every": "go_on", "strict": "block", "after": "go_on"}
     app.schedule("odd", job=lenient, when=HOURLY, on_dead_letter="stop")
     with pytest.raises(InvalidDefinitions, match="on_dead_letter"):
         app.definitions()
@@ -133,12 +133,6 @@ def test_a_chain_continues_from_a_manifest_that_is_declared_elsewhere_or_later(a
     app.manifest("nightly").then("mail", job="quiet").then("file", job="work", input=[1])
     app.schedule("nightly", job="quiet", when=daily("02:00"))
     assert parents(app) == {"nightly": None, "mail": "nightly", "file": "mail"}
-
-
-def test_a_parent_may_be_a_decorated_job_s_manifest(app):
-    app.job("report")(daily("06:00")(lambda ctx: None))
-    app.manifest("report-daily-06-00").then("mail", job="quiet")
-    assert parents(app) == {"report-daily-06-00": None, "mail": "report-daily-06-00"}
 
 
 def test_an_undeclared_parent_is_named(app):

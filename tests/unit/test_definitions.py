@@ -8,7 +8,9 @@ import pytest
 from headway import (
     App,
     InvalidDefinitions,
+    Item,
     cron,
+    daily,
     every,
     retry,
 )
@@ -32,7 +34,7 @@ class Invoice:
     number: int
 
 
-def test_a_decorated_job_becomes_a_manifest_whose_id_carries_the_cadence():
+def test_a_decorated_job_becomes_a_manifest_whose_id_has_the_kind_of_its_cadence():
     app = App("billing")
 
     @app.job("cleanup", group="ops", description="Tidies up.", priority=3, timeout=60)
@@ -41,7 +43,7 @@ def test_a_decorated_job_becomes_a_manifest_whose_id_carries_the_cadence():
     async def cleanup(ctx): ...
 
     [manifest] = app.definitions().manifests
-    assert manifest.external_id == "cleanup-cron-15_3_any_any_any"
+    assert manifest.external_id == "cleanup-cron"
     assert manifest.timing.cadence == Cron("15 3 * * *")
     assert (manifest.timing.zone, manifest.group, manifest.priority) == ("Europe/Berlin", "ops", 3)
     assert manifest.retry == RetryPolicy(attempts=5, interval_seconds=1)
@@ -57,9 +59,49 @@ def test_decorators_stack_and_may_stand_above_the_job():
     def sync(ctx): ...
 
     assert {manifest.external_id for manifest in app.definitions().manifests} == {
-        "sync-every-5m",
+        "sync-every",
         "sync-hourly",
     }
+
+
+def test_jobs_and_their_functions_stand_for_manifests():
+    app = App("billing")
+    for name in ("work", "quiet"):
+        app.job(name)(lambda ctx: None)
+    extract = app.job("extract-all")(daily("06:00")(lambda ctx: None))
+    load = app.job("load")(lambda ctx: None)
+    app.manifest(extract).then(load).then("quiet").include("again", job=load)
+    app.manifest("quiet").include_many("mail", job="work", items=[Item("a", depends_on=extract)])
+    parents = {each.external_id: each.depends_on for each in app.definitions().manifests}
+    assert parents == {
+        "extract-all-daily": None,
+        "load": "extract-all-daily",
+        "quiet": "load",
+        "again": "extract-all-daily",
+        "mail-a": "extract-all-daily",
+    }
+
+
+def test_a_function_without_exactly_one_manifest_is_no_parent():
+    app = App("billing")
+    app.job("quiet")(lambda ctx: None)
+    twice = app.job("twice")(every(hours=1)(daily("06:00")(lambda ctx: None)))
+    app.manifest(twice).then("quiet")
+    assert problems(app) == [
+        "job 'twice' has 2 manifests, so its function does not stand for one: name the parent by "
+        "its id ('twice-daily', 'twice-every')"
+    ]
+
+
+def test_an_undeclared_function_is_named():
+    app = App("billing")
+
+    def forgotten(ctx): ...
+
+    app.manifest(forgotten).then(forgotten)
+    name = "test_an_undeclared_function_is_named.<locals>.forgotten"
+    found = problems(app)
+    assert f"manifest {name!r} names the job {name!r}, which is not declared" in "\n".join(found)
 
 
 def test_a_scheduled_job_gets_its_input_checked_and_turned_into_json():
@@ -162,7 +204,7 @@ def test_all_problems_are_reported_at_once():
     found = "\n".join(problems(app))
     for expected in (
         "job name 'bad name'",
-        "must take a context and at most one input: write def job(ctx) or def job(ctx, order)",
+        "must take a context and at most one input: write def greedy(ctx) or def greedy(ctx, order)",
         "job 'slow': timeout 864000 is not valid: use a number of seconds above 0, up to 302400",
         "group name 'dotted.name'",
         "group 'ops': max_active -1 is not valid: use a whole number from 0 to 1000000",

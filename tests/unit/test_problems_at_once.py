@@ -125,7 +125,7 @@ def test_a_problem_stated_once_is_reported_once():
 
     @app.job("bad name", timeout=-1)
     @daily("09:00")
-    @daily("10:00")
+    @daily("10:00", name="late")
     def work(ctx): ...
 
     app.schedule("own", job="bad name", when=HOURLY, timeout=-1)

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from headway_console.api import ENDPOINTS
 from headway_console.api.forwarded import FORWARDED
-from headway_console.api.request_fields import read_fields
+from headway_console.api.request_fields import Given, read_fields
 from headway_contract import subjects
 from headway_errors import Invalid
 
@@ -44,11 +44,13 @@ def test_no_get_changes_anything():
 
 def test_a_body_cannot_name_the_actor():
     with pytest.raises(Invalid, match="unknown field `actor`"):
-        read_fields(BY_NAME["trigger"].shape, path={"manifest": "m"}, body=b'{"actor": "eve"}')
-    assert read_fields(BY_NAME["trigger"].shape, path={"manifest": "m"})["manifest"] == "m"
+        read_fields(
+            BY_NAME["trigger"].shape, Given(path={"manifest": "m"}, body=b'{"actor": "eve"}')
+        )
+    assert read_fields(BY_NAME["trigger"].shape, Given(path={"manifest": "m"}))["manifest"] == "m"
 
 
 def test_a_time_without_an_offset_is_refused():
     query = [("created_after", "2027-01-01T00:00:00")]
     with pytest.raises(Invalid, match="created_after: Expected `datetime` with a time"):
-        read_fields(BY_NAME["list_dead_letters"].shape, path={}, query=query)
+        read_fields(BY_NAME["list_dead_letters"].shape, Given(path={}, query=query))

@@ -12,7 +12,7 @@ that it creates belong to no application, so no application prunes them.
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from uuid import UUID
 
 from headway_contract import dead_letters as letters
@@ -23,6 +23,7 @@ from headway_errors import RequestFailed as RequestFailed
 from headway_tracing import traceparent
 from msgspec import UNSET, UnsetType, structs
 
+from headway.client.reads import Id
 from headway.client.schedules import Schedules
 
 # Called with the results so far, after each page.
@@ -87,14 +88,15 @@ class Client(Schedules):
         )
         return await self._ask("/jobs/{job}/enqueue", request, work_queue.EnqueueAnswer)
 
-    async def dismiss(self, work: UUID) -> Changed:
+    async def dismiss(self, work: Id) -> Changed:
         """Delete enqueued work that was refused; its key may then be used again."""
-        request = work_queue.DismissRequest(work=work)
+        request = work_queue.DismissRequest(work=cast("UUID", work))
         return await self._ask("/enqueued/{work}", request, Changed, "DELETE")
 
-    async def retry(self, *dead_letters: UUID, input: Any = UNSET) -> list[letters.LetterResult]:  # noqa: A002
+    async def retry(self, *dead_letters: Id, input: Any = UNSET) -> list[letters.LetterResult]:  # noqa: A002
         """Run the work of dead letters again; only a single one may get another input."""
-        request = letters.RetryRequest(dead_letters=list(dead_letters), input=input)
+        ids = cast("list[UUID]", list(dead_letters))
+        request = letters.RetryRequest(dead_letters=ids, input=input)
         return await self._change_letters("/dead-letters/retry", request)
 
     async def retry_all(
@@ -107,9 +109,10 @@ class Client(Schedules):
         request = letters.RetryRequest(filter=filter)
         return await self._change_letters("/dead-letters/retry", request, on_page)
 
-    async def acknowledge(self, *dead_letters: UUID, note: str = "") -> list[letters.LetterResult]:
+    async def acknowledge(self, *dead_letters: Id, note: str = "") -> list[letters.LetterResult]:
         """Acknowledge dead letters, which unblocks their manifests."""
-        request = letters.AcknowledgeRequest(dead_letters=list(dead_letters), note=note)
+        ids = cast("list[UUID]", list(dead_letters))
+        request = letters.AcknowledgeRequest(dead_letters=ids, note=note)
         return await self._change_letters("/dead-letters/acknowledge", request)
 
     async def acknowledge_all(
@@ -123,14 +126,14 @@ class Client(Schedules):
         request = letters.AcknowledgeRequest(filter=filter, note=note)
         return await self._change_letters("/dead-letters/acknowledge", request, on_page)
 
-    async def cancel(self, id: UUID, *, reason: str = "") -> work_queue.CancelResult:  # noqa: A002
+    async def cancel(self, id: Id, *, reason: str = "") -> work_queue.CancelResult:  # noqa: A002
         """End a run or work early, even if the dispatcher has not received it yet."""
-        request = work_queue.CancelRequest(ids=[id], reason=reason)
+        request = work_queue.CancelRequest(ids=[cast("UUID", id)], reason=reason)
         answer = await self._ask("/work/cancel", request, work_queue.CancelAnswer)
         [result] = answer.results
         if result.result != "unknown":
             return result
-        outstanding = work_queue.CancelOutstandingRequest(work=id, reason=reason)
+        outstanding = work_queue.CancelOutstandingRequest(work=result.id, reason=reason)
         path = "/work/{work}/cancel"
         found = await self._ask(path, outstanding, work_queue.CancelAnswer)
         return found.results[0] if found.results else result

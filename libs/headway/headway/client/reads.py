@@ -9,6 +9,7 @@ import httpx
 from headway_clock import utc_now
 from headway_contract import work_queue
 from headway_contract.dead_letters import DeadLetterAnswer, DeadLetterStatus, LetterState
+from headway_contract.fields import begins_id
 from headway_contract.manifests import (
     ExplainAnswer,
     LedgerAnswer,
@@ -21,6 +22,9 @@ from headway_errors import RequestFailed
 from msgspec import Struct
 
 from headway.client.http_control import Answer, HttpControl, segment
+
+# A full id, or the beginning of one: its first 4 digits or more, if no other id begins so.
+Id = UUID | str
 
 
 class Reads:
@@ -81,16 +85,18 @@ class Reads:
         path = f"/manifests/{segment(external_id)}/explain"
         return await self._console.show(path, ExplainAnswer, {"at": at})
 
-    async def explain_work(self, work: UUID | str) -> work_queue.ExplainWorkAnswer:
+    async def explain_work(self, work: Id) -> work_queue.ExplainWorkAnswer:
         """Explain why work waits: its gates, the holders of the slots, and its earliest start."""
         try:
-            work = UUID(str(work))
+            UUID(str(work))
         except ValueError:
-            raise RequestFailed(
-                f"{work!r} is not a work id such as {UUID(int=0)}: "
-                "'headway explain <manifest>' shows the ids of a manifest"
-            ) from None
-        return await self._console.show(f"/work/{work}/explain", work_queue.ExplainWorkAnswer)
+            if not begins_id(str(work)):
+                raise RequestFailed(
+                    f"{work!r} is not a work id such as {UUID(int=0)}: "
+                    "'headway explain <manifest>' shows the ids of a manifest"
+                ) from None
+        path = f"/work/{segment(work)}/explain"
+        return await self._console.show(path, work_queue.ExplainWorkAnswer)
 
     async def ledger(
         self,
@@ -148,7 +154,7 @@ class Reads:
         }
         return await self._console.list("/dead-letters", query, DeadLetterStatus, most=most)
 
-    async def dead_letter(self, id: UUID) -> DeadLetterAnswer:  # noqa: A002
+    async def dead_letter(self, id: Id) -> DeadLetterAnswer:  # noqa: A002
         """Return a dead letter in full, by its id or by that of its work."""
         return await self._console.show(f"/dead-letters/{segment(id)}", DeadLetterAnswer)
 
@@ -172,7 +178,7 @@ class Reads:
         }
         return await self._console.list("/work", query, work_queue.WorkStatus, most=most)
 
-    async def work(self, id: UUID) -> work_queue.WorkAnswer:  # noqa: A002
+    async def work(self, id: Id) -> work_queue.WorkAnswer:  # noqa: A002
         """Return work in full with its runs, by its id or by that of a run."""
         return await self._console.show(f"/work/{segment(id)}", work_queue.WorkAnswer)
 
@@ -183,7 +189,7 @@ class Reads:
         group: str | None = None,
         job: str | None = None,
         manifest: str | None = None,
-        work: UUID | None = None,
+        work: Id | None = None,
         worker: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
@@ -202,7 +208,7 @@ class Reads:
         }
         return await self._console.list("/runs", query, work_queue.RunStatus, most=most)
 
-    async def run(self, run: UUID) -> work_queue.RunAnswer:
+    async def run(self, run: Id) -> work_queue.RunAnswer:
         """Return a run in full."""
         return await self._console.show(f"/runs/{segment(run)}", work_queue.RunAnswer)
 

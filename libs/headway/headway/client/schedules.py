@@ -13,8 +13,9 @@ from headway.define import cadences
 from headway.define.assembly import assemble_at_run_time
 from headway.define.declarations import BatchDraft, Configure, Draft, Items, Terms
 from headway.define.definitions import Definitions
+from headway.define.keywords import check_keywords
 from headway.define.packing import pack
-from headway.define.when import When, refuse_unknown
+from headway.define.when import When
 
 _LONGEST_DELAY = timedelta(days=10 * 366)
 
@@ -22,6 +23,7 @@ _LONGEST_DELAY = timedelta(days=10 * 366)
 class Schedules(Reads):
     """A client that also declares manifests."""
 
+    @check_keywords
     async def plan(
         self,
         definitions: Definitions,
@@ -35,6 +37,7 @@ class Schedules(Reads):
         request = ApplyRequest(definitions=packed, prune=prune, days=days, take_over=take_over)
         return await self._ask("/plan", request, ApplyAnswer)
 
+    @check_keywords
     async def apply(
         self, definitions: Definitions, *, prune: PrunePolicy | None = None, take_over: bool = False
     ) -> ApplyAnswer:
@@ -46,6 +49,7 @@ class Schedules(Reads):
         request = ApplyRequest(definitions=packed, prune=prune, days=0, take_over=take_over)
         return await self._ask("/apply", request, ApplyAnswer)
 
+    @check_keywords
     async def schedule(
         self,
         external_id: str,
@@ -63,10 +67,10 @@ class Schedules(Reads):
         application. A `dormant` one fires only when a run of that manifest activates it. Terms
         that are not set follow the job.
         """
-        refuse_unknown(self.schedule, terms, Terms)
         draft = Draft(external_id, job, when, input, terms, depends_on, dormant)
         return await self.apply(assemble_at_run_time(draft))
 
+    @check_keywords
     async def schedule_many(
         self,
         name: str,
@@ -82,13 +86,13 @@ class Schedules(Reads):
         **terms: Unpack[Terms],
     ) -> ApplyAnswer:
         """Create a manifest for each item, like `App.schedule_many`."""
-        refuse_unknown(self.schedule_many, terms, Terms)
         batch = BatchDraft(
             name=name, job=job, items=items, when=when, key=key, prune=prune, configure=configure,
             depends_on=depends_on, dormant=dormant, terms=terms,
         )  # fmt: skip
         return await self.apply(assemble_at_run_time(batch))
 
+    @check_keywords
     async def once(
         self,
         job: str,
@@ -105,6 +109,7 @@ class Schedules(Reads):
         await self.schedule(external_id, job=job, when=when, input=input, **terms)
         return external_id
 
+    @check_keywords
     async def backfill(
         self,
         external_id: str,

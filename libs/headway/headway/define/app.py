@@ -9,8 +9,9 @@ from headway.define.chain import Chain, add_batch
 from headway.define.defaults import BUILT_IN, Defaults, DefaultTerms
 from headway.define.definitions import Definitions, GroupDefinition
 from headway.define.jobs import Job, input_of_body, problems_of_running
+from headway.define.keywords import check_keywords, refuse_unknown
 from headway.define.options import FIELDS, Function, RateGiven, WorkOptions, read_options, read_rate
-from headway.define.when import When, read_when, refuse_unknown
+from headway.define.when import When, read_when
 
 
 class App:
@@ -22,6 +23,7 @@ class App:
     without one, the same as `defaults={"tz": ...}`.
     """
 
+    @check_keywords
     def __init__(
         self,
         name: str,
@@ -33,7 +35,7 @@ class App:
     ) -> None:
         self.name = declarations.check_app_name(name)
         self.version = version
-        refuse_unknown(type(self), defaults or {}, DefaultTerms, of="the defaults of ")
+        refuse_unknown("App(defaults=...)", defaults or (), DefaultTerms.__optional_keys__)
         terms: DefaultTerms = {**defaults} if defaults else {}
         if tz is not None and terms.setdefault("tz", tz) != tz:
             other = terms["tz"]
@@ -48,6 +50,7 @@ class App:
         found = self._declared.jobs.items()
         return {name: job for name, job in found if isinstance(job, Job) and not job.elsewhere}
 
+    @check_keywords
     def job(
         self,
         name: str,
@@ -81,9 +84,13 @@ class App:
         With `elsewhere` the body is in another program, in any language: the function only declares
         the input type, and workers of this app do not run the job.
         """
-        refuse_unknown(self.job, options, WorkOptions)
+        if callable(name):
+            raise TypeError("@app.job takes the name of the job: write @app.job('name')")
 
         def declare(function: Function) -> Function:
+            if isinstance(function, When):
+                name_of = function.name
+                raise TypeError(f"@{name_of} takes arguments: write @{name_of}(...) over the job")
             wrong: list[str] = []
             body_input: dict[str, Any] = {"input_type": Any}
             try:
@@ -123,6 +130,7 @@ class App:
 
         return declare
 
+    @check_keywords
     def group(
         self,
         name: str,
@@ -141,6 +149,7 @@ class App:
         self._declared.problems += [f"group {name!r}: {problem}" for problem in wrong]
         self._declared.groups.append(("", group))
 
+    @check_keywords
     def schedule(
         self,
         external_id: str,
@@ -151,11 +160,11 @@ class App:
         **terms: Unpack[declarations.Terms],
     ) -> Chain:
         """Schedule a declared job as a manifest with an id and an input."""
-        refuse_unknown(self.schedule, terms, declarations.Terms)
         cadence = read_when(when, f"manifest {external_id!r}", self._declared.problems)
         self._declared.drafts.append(declarations.Draft(external_id, job, cadence, input, terms))
         return self.manifest(external_id)
 
+    @check_keywords
     def schedule_many(
         self,
         name: str,
@@ -173,7 +182,6 @@ class App:
         Items are a mapping from id to input, `(id, input)` pairs, `Item`s, or anything with a
         `key` function that returns the id. With `prune`, manifests of removed items are deleted.
         """
-        refuse_unknown(self.schedule_many, terms, declarations.Terms)
         cadence = read_when(when, f"batch {name!r}", self._declared.problems)
         batch = declarations.BatchDraft(
             name=name, job=job, items=items, when=cadence, key=key, prune=prune,
@@ -182,9 +190,13 @@ class App:
         add_batch(self._declared, batch)
         return Chain(self._declared, None, after=name)
 
-    def manifest(self, external_id: str) -> Chain:
-        """Return the chain of a manifest of this app, to add dependents to it."""
-        return Chain(self._declared, external_id)
+    @check_keywords
+    def manifest(self, manifest: declarations.JobGiven) -> Chain:
+        """Return the chain of a manifest, to add dependents to it.
+
+        The manifest is an id, or a decorated function whose job has one manifest.
+        """
+        return Chain(self._declared, self._declared.manifest_of(manifest))
 
     def definitions(self, defaults: Defaults = BUILT_IN) -> Definitions:
         """Return all declarations as plain data, or raise with all problems at once."""

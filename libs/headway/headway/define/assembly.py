@@ -13,9 +13,9 @@ from headway_decisions.timing.timing import Timing
 
 from headway.define import calendar, checks, definitions
 from headway.define.chain import add_batch
-from headway.define.declarations import BatchDraft, Declarations, Draft
+from headway.define.declarations import BatchDraft, Declarations, Draft, name_of_function
 from headway.define.defaults import BUILT_IN, Defaults, overlay
-from headway.define.jobs import DeclaredJob, Job
+from headway.define.jobs import DeclaredJob
 from headway.define.options import FIELDS, read_misfire, read_options, read_overlap, resolve_retry
 from headway.define.when import When, read_when
 
@@ -27,13 +27,7 @@ _DEPENDENT = When(timing=Timing(cadence=Manual()), name="dependent")
 def assemble(declared: Declarations, defaults: Defaults = BUILT_IN) -> definitions.Definitions:
     """Return all declarations as plain data, or raise with all problems at once."""
     assembly = _Assembly(declared, defaults)
-    # A manifest for each cadence that decorates a job; its id contains the cadence.
-    decorated = [
-        Draft(f"{job.name}-{when.name}", job.name, when=when, decorated=True)
-        for job in declared.jobs.values()
-        for when in job.marks().cadences
-    ]
-    drafts = [*decorated, *declared.drafts]
+    drafts = declared.all_drafts()
     jobs = [assembly.job(job) for job in declared.jobs.values()]
     manifests = [assembly.manifest(draft) for draft in drafts]
     assembly.check_unused_batches()
@@ -133,18 +127,14 @@ class _Assembly:
 
     def _find(self, draft: Draft | BatchDraft) -> DeclaredJob | None:
         """Return the job of a manifest or a batch, by its name or its function."""
-        target, jobs = draft.job, self._declared.jobs
-        if isinstance(target, str):
-            name, found = target, jobs.get(target)
-        else:
-            name = getattr(target, "__qualname__", repr(target))
-            bodies = [job for job in jobs.values() if isinstance(job, Job)]
-            found = next((job for job in bodies if job.function is target), None)
+        target, found = draft.job, self._declared.find_job(draft.job)
         # The reader of a file has reported a missing key `job`.
         if found is None and (target is not None or not draft.where):
-            python = "put @app.job(...) over its function"
+            python = "put @app.job(...) over its function, or name another job"
             remedy = "declare it under jobs" if draft.where else python
-            problem = f"names the job {name!r}, which is not declared: {remedy}"
+            hint = calendar.did_you_mean(target, self._declared.jobs)
+            name = name_of_function(target)
+            problem = f"names the job {name!r}, which is not declared: {remedy}{hint}"
             self.problems.append(f"{draft.called} {problem}")
         return found
 

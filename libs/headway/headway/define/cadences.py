@@ -14,17 +14,20 @@ from headway_contract.fitting import show
 from headway_decisions.timing import cadence
 
 from headway.define import calendar
+from headway.define.keywords import check_keywords
 from headway.define.when import DayOptions, PlainOptions, TimedOptions, WeekOptions, When, make_when
 
 
+@check_keywords
 def cron(expression: str, **options: Unpack[DayOptions]) -> When:
     """Fire when a cron expression matches the wall clock of the zone.
 
     Five fields (minute hour day month weekday), six with seconds first, or a name like `@daily`.
     """
-    return make_when(cron, cadence.Cron(expression), options, DayOptions)
+    return make_when("cron", cadence.Cron(expression), options)
 
 
+@check_keywords
 def every(
     *,
     seconds: float = 0,
@@ -48,7 +51,7 @@ def every(
         given = {**options, "days": days}
         # The checks of the timing report a step that is not a whole number.
         whole = int(step) if float(step).is_integer() else cast("int", step)
-        return make_when(every, cadence.Every(whole), given, DayOptions, problems)
+        return make_when("every", cadence.Every(whole), given, problems)
     if step:
         problems.append("every(days=...) takes no hours, minutes or seconds beside it")
     counted = cadence.Daily(
@@ -56,9 +59,10 @@ def every(
         every=cast("int", days),
         anchor=_anchor(options.get("start")),
     )
-    return make_when(every, counted, options, WeekOptions, problems)
+    return make_when("every", counted, options, problems)
 
 
+@check_keywords
 def spaced(
     *,
     seconds: float = 0,
@@ -75,14 +79,16 @@ def spaced(
     count = cast("float", days) if _is_number(days) else 0
     problems: list[str] = []
     step = _step("spaced", problems, seconds=seconds, minutes=minutes, hours=hours, days=count)
-    return make_when(spaced, cadence.Spaced(float(step)), given, DayOptions, problems)
+    return make_when("spaced", cadence.Spaced(float(step)), given, problems)
 
 
+@check_keywords
 def daily(at: calendar.TimeGiven, **options: Unpack[DayOptions]) -> When:
     """Fire once a day at a time such as "03:15"."""
-    return make_when(daily, cadence.Daily(calendar.time_of_day(at)), options, DayOptions)
+    return make_when("daily", cadence.Daily(calendar.time_of_day(at)), options)
 
 
+@check_keywords
 def weekly(
     days: calendar.DaysGiven,
     at: calendar.TimeGiven,
@@ -95,9 +101,10 @@ def weekly(
     chosen = calendar.weekdays(days, problems)
     anchor = _anchor(options.get("start")) if every != 1 else cadence.ANCHOR
     kept = cadence.Weekly(chosen, calendar.time_of_day(at), every, anchor)
-    return make_when(weekly, kept, options, WeekOptions, problems)
+    return make_when("weekly", kept, options, problems)
 
 
+@check_keywords
 def monthly(
     days: calendar.MonthDaysGiven, at: calendar.TimeGiven, **options: Unpack[WeekOptions]
 ) -> When:
@@ -108,9 +115,10 @@ def monthly(
     problems: list[str] = []
     chosen = calendar.month_days(days, problems)
     kept = cadence.Monthly(chosen, calendar.time_of_day(at))
-    return make_when(monthly, kept, options, WeekOptions, problems)
+    return make_when("monthly", kept, options, problems)
 
 
+@check_keywords
 def monthly_dow(
     weeks: calendar.WeeksGiven,
     days: calendar.DaysGiven,
@@ -121,19 +129,21 @@ def monthly_dow(
     problems: list[str] = []
     chosen = calendar.weeks(weeks, problems), calendar.weekdays(days, problems)
     kept = cadence.MonthlyDow(*chosen, calendar.time_of_day(at))
-    return make_when(monthly_dow, kept, options, TimedOptions, problems)
+    return make_when("monthly-dow", kept, options, problems)
 
 
+@check_keywords
 def once(at: str | datetime, **options: Unpack[DayOptions]) -> When:
     """Fire once, at a wall-clock time such as "2027-06-01 09:00"."""
     problems: list[str] = []
     kept = cadence.Once(calendar.wall_time(at, problems) or "")
-    return make_when(once, kept, options, DayOptions, problems)
+    return make_when("once", kept, options, problems)
 
 
+@check_keywords
 def manual(**options: Unpack[PlainOptions]) -> When:
     """Fire only when triggered."""
-    return make_when(manual, cadence.Manual(), options, PlainOptions)
+    return make_when("manual", cadence.Manual(), options)
 
 
 def _anchor(start: calendar.WallGiven) -> date:

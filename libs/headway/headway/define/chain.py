@@ -1,7 +1,6 @@
 """Chains and batches: manifests that follow others, and many manifests of one job.
 
-    chain = app.schedule("extract", job=extract, when=daily("02:00"))
-    chain.then_include("transform", job=transform).then_include("load", job=load)
+    app.manifest(extract).then(transform).then(load).include("report-load", job=report)
 
 `include` adds a dependent of the root, `then_include` one of the cursor, which is the manifest
 declared last. A batch has many manifests, so there is no cursor after it.
@@ -27,13 +26,14 @@ from headway.define.declarations import (
     Terms,
 )
 from headway.define.definitions import Batch
-from headway.define.when import read_when, refuse_unknown
+from headway.define.keywords import check_keywords
+from headway.define.when import read_when
 
 
 def add_batch(declared: Declarations, batch: BatchDraft) -> None:
     """Declare a batch and a manifest for each of its items."""
     declared.add_batch(Batch(name=batch.name, prune=batch.prune), batch.where)
-    drafts = [_draft(batch, item, declared.problems) for item in _items(batch, declared.problems)]
+    drafts = [_draft(batch, item, declared) for item in _items(batch, declared.problems)]
     declared.drafts += drafts
     if not any(draft.when is batch.when for draft in drafts):
         # Check the job and the cadence of the batch even while no item uses them.
@@ -74,13 +74,15 @@ def _item(batch: BatchDraft, entry: Any, *, is_pair: bool) -> Item | str:
     )
 
 
-def _draft(batch: BatchDraft, item: Item, problems: list[str]) -> Draft:
+def _draft(batch: BatchDraft, item: Item, declared: Declarations) -> Draft:
+    problems = declared.problems
     external_id = f"{batch.name}-{item.id}"
     called = f"manifest {external_id!r}"
     own = _own_terms(batch, item, called, problems)
     shared = {name: value for name, value in batch.terms.items() if value is not None}
     when = read_when(own.pop("when"), called, problems) if "when" in own else batch.when
-    parent = batch.depends_on if item.depends_on is None else item.depends_on
+    own_parent = item.depends_on
+    parent = batch.depends_on if own_parent is None else declared.manifest_of(own_parent)
     own_manual = when is not batch.when and when is not None and isinstance(when.cadence, Manual)
     if parent is not None or own_manual:
         # The batch sets these terms for its items that have fire times.
@@ -123,34 +125,40 @@ class Chain:
         # The batch that removed the cursor, for messages.
         self._after = after
 
+    @check_keywords
     def include(
         self,
-        external_id: str,
+        dependent: JobGiven,
         *,
-        job: JobGiven,
+        job: JobGiven | None = None,
         input: Any = None,  # noqa: A002
         dormant: bool = False,
         **terms: Unpack[DependentTerms],
     ) -> "Chain":
-        """Run a job after each success of the root; a dormant one when the root's run wakes it."""
-        draft = Draft(external_id, job, None, input, terms, self.root, dormant)
-        return self._add_dependent(self.include, draft)
+        """Run a job after each success of the root; a dormant one when the root's run wakes it.
 
+        The dependent is an id with a `job=`, or only a job, whose name is then the id.
+        """
+        rest = (input, terms, self.root, dormant)
+        return self._add_dependent(self.include, dependent, job, *rest)
+
+    @check_keywords
     def then_include(
         self,
-        external_id: str,
+        dependent: JobGiven,
         *,
-        job: JobGiven,
+        job: JobGiven | None = None,
         input: Any = None,  # noqa: A002
         dormant: bool = False,
         **terms: Unpack[DependentTerms],
     ) -> "Chain":
         """Run a job after each success of the manifest that was declared last."""
-        draft = Draft(external_id, job, None, input, terms, self.cursor, dormant)
-        return self._add_dependent(self.then_include, draft)
+        rest = (input, terms, self.cursor, dormant)
+        return self._add_dependent(self.then_include, dependent, job, *rest)
 
     then = then_include
 
+    @check_keywords
     def include_many(
         self,
         name: str,
@@ -168,8 +176,9 @@ class Chain:
             name=name, job=job, items=items, key=key, prune=prune, depends_on=self.root,
             dormant=dormant, configure=configure, terms=terms,
         )  # fmt: skip
-        return self._add_batch(self.include_many, batch)
+        return self._add_batch(batch)
 
+    @check_keywords
     def then_include_many(
         self,
         name: str,
@@ -187,10 +196,14 @@ class Chain:
             name=name, job=job, items=items, key=key, prune=prune,
             dormant=dormant, configure=configure, terms=terms,
         )  # fmt: skip
-        return self._add_batch(self.then_include_many, batch)
+        return self._add_batch(batch)
 
-    def _add_dependent(self, method: Callable[..., object], draft: Draft) -> "Chain":
-        refuse_unknown(method, draft.terms, DependentTerms)
+    def _add_dependent(
+        self, method: Callable[..., object], dependent: Any, job: JobGiven | None, *rest: Any
+    ) -> "Chain":
+        if job is None:
+            dependent, job = self._declared.name_of(dependent), dependent
+        draft = Draft(dependent, job, None, *rest)
         if draft.depends_on is not None:
             self._declared.drafts.append(draft)
         else:
@@ -204,8 +217,7 @@ class Chain:
         self.cursor = draft.external_id
         return self
 
-    def _add_batch(self, method: Callable[..., object], batch: BatchDraft) -> "Chain":
-        refuse_unknown(method, batch.terms, DependentTerms)
+    def _add_batch(self, batch: BatchDraft) -> "Chain":
         add_batch(self._declared, batch)
         self.cursor = None
         self._after = batch.name

@@ -153,15 +153,10 @@ def problems_of_ids(drafts: Iterable[Draft]) -> Iterator[str]:
 def _not_unique(external_id: str, same: list[Draft]) -> str:
     first, second = same[0], same[1]
     if first.decorated and second.decorated and first.job == second.job:
-        if first.when == second.when:
-            return (
-                f"job {first.job!r} has the same cadence twice, which gives two manifests "
-                f"{external_id!r}: remove one"
-            )
+        name = external_id.removeprefix(f"{first.job}-")
         return (
-            f"job {first.job!r} has two cadences that are both called {external_id!r}: they "
-            "differ only in options that are not part of the name (zone, start, end, exclusions, "
-            "jitter, policies); give one of them a name="
+            f"job {first.job!r} has {len(same)} cadences called {name!r}, and each needs a "
+            "manifest of its own: give all but one a name=, such as name='evening', or remove them"
         )
     return (
         f"{second.where}two manifests have the id {external_id!r}: give one of them another id, "

@@ -10,7 +10,7 @@ from msgspec import Struct
 from headway.define.calendar import Excluded
 from headway.define.defaults import DefaultTerms
 from headway.define.definitions import API_OWNER, Batch, GroupDefinition
-from headway.define.jobs import DeclaredJob
+from headway.define.jobs import DeclaredJob, Job
 from headway.define.options import MisfireGiven, OverlapGiven, Retry, WorkOptions
 from headway.define.when import When
 
@@ -63,11 +63,11 @@ Configure = Callable[["Item"], Mapping[str, Any]]
 
 
 class Item(Struct, frozen=True):
-    """A manifest of a batch; `depends_on` is the full id of its parent."""
+    """A manifest of a batch; `depends_on` is its parent: a full id, or the function of a job."""
 
     id: str | int
     input: Any = None
-    depends_on: str | None = None
+    depends_on: JobGiven | None = None
 
 
 Items = Mapping[Any, Any] | Iterable[Any]
@@ -112,6 +112,41 @@ class Declarations(Struct):
     # Made by a client: jobs and parents are known only by name.
     at_run_time: bool = False
 
+    def all_drafts(self) -> list[Draft]:
+        """Return all manifests; those of cadences that decorate a job are first."""
+        decorated = [
+            Draft(f"{job.name}-{when.name}", job.name, when=when, decorated=True)
+            for job in self.jobs.values()
+            for when in job.marks().cadences
+        ]
+        return [*decorated, *self.drafts]
+
+    def find_job(self, given: JobGiven | None) -> DeclaredJob | None:
+        """Return a job by its name or its function."""
+        if isinstance(given, str):
+            return self.jobs.get(given)
+        bodies = [job for job in self.jobs.values() if isinstance(job, Job)]
+        return next((job for job in bodies if job.function is given), None)
+
+    def name_of(self, job: JobGiven) -> str:
+        """Return the name of a job, which may be given as its function."""
+        found = self.find_job(job)
+        return name_of_function(job) if found is None else found.name
+
+    def manifest_of(self, given: JobGiven) -> str:
+        """Return a manifest's id; a function stands for the only manifest of its job so far."""
+        if not callable(given):
+            return given
+        name = self.name_of(given)
+        ids = [draft.external_id for draft in self.all_drafts() if draft.job in (given, name)]
+        if len(ids) > 1:
+            some = ", ".join(map(repr, ids[:5])) + (", …" if len(ids) > 5 else "")
+            self.problems.append(
+                f"job {name!r} has {len(ids)} manifests, so its function does not stand for one: "
+                f"name the parent by its id ({some})"
+            )
+        return ids[0] if ids else name
+
     def add_job(self, job: DeclaredJob) -> None:
         """Add a job, if its name is text; `assembly` checks the name."""
         if not isinstance(job.name, str):
@@ -136,6 +171,11 @@ class Declarations(Struct):
                 "or merge their items"
             )
         self.batches[batch.name] = batch
+
+
+def name_of_function(given: object) -> str:
+    """Return a name for messages, of a function or of another value."""
+    return given if isinstance(given, str) else getattr(given, "__qualname__", repr(given))
 
 
 def check_app_name(name: object) -> str:

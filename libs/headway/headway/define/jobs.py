@@ -4,7 +4,7 @@ import functools
 import inspect
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -131,20 +131,49 @@ def problems_of_running(job: Job) -> list[str]:
     return problems
 
 
+# Names of parameters that are no input.
+_CONTEXTS = ("ctx", "context")
+_OF_METHODS = ("self", "cls")
+
+
 def input_of_body(function: Callable[..., Any]) -> dict[str, Any]:
     """Read the fields of a `Job` about its input from the signature of its body."""
-    parameters = [
+    parameters = inspect.signature(function).parameters
+    taken = [
         parameter
-        for parameter in inspect.signature(function).parameters.values()
+        for parameter in parameters.values()
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
-    if not 1 <= len(parameters) <= 2:
+    required = [
+        parameter
+        for parameter in parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
+    ]
+    swapped = any(parameter.name in _CONTEXTS for parameter in taken[1:])
+    if not 1 <= len(taken) <= 2 or required or swapped or taken[0].name in _OF_METHODS:
         raise TypeError(
-            f"{function.__qualname__} must take a context and at most one input: "
-            "write def job(ctx) or def job(ctx, order)"
+            f"{_qualname(function)} must take a context and at most one input: "
+            f"write {_right_signature(function, list(parameters))}"
         )
-    if len(parameters) == 1:
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(f"{_qualname(function)} yields, so it would never run: return a value")
+    if len(taken) == 1:
         return {"takes_input": False}
-    parameter = parameters[1]
+    parameter = taken[1]
     input_type = typing.get_type_hints(function).get(parameter.name, Any)
     return {"takes_input": True, "input_type": input_type, "default_input": parameter.default}
+
+
+def _right_signature(function: Callable[..., Any], names: Sequence[str]) -> str:
+    inputs = [name for name in names if name not in (*_CONTEXTS, *_OF_METHODS)]
+    if len(inputs) == len(names):
+        inputs = inputs[1:]  # the context has another name
+    name = getattr(function, "__name__", "job").replace("<lambda>", "job")
+    start = f"{'async ' if inspect.iscoroutinefunction(function) else ''}def {name}"
+    only = inputs[0] if len(inputs) == 1 else "order"
+    fields = f", with {' and '.join(inputs)} as fields of the order" if inputs[1:] else ""
+    return f"{start}(ctx) or {start}(ctx, {only}){fields}"
+
+
+def _qualname(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", repr(function))

@@ -24,6 +24,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from headway.define.calendar import did_you_mean
+from headway.define.keywords import check_keywords
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -66,6 +67,7 @@ class Retry(Struct, frozen=True):
         return function
 
 
+@check_keywords
 def retry(
     *,
     attempts: int | None = None,
@@ -118,16 +120,19 @@ OverlapGiven = Overlap | _OverlapName | None
 _OVERLAPS = {name: Overlap(policy=name) for name in get_args(_OverlapName)}
 
 
+@check_keywords
 def fire_once(*, threshold: float = 60.0) -> Misfire:
     """Fire once for all missed fire times; this is the default."""
     return Misfire(policy="fire_once", threshold_seconds=threshold)
 
 
+@check_keywords
 def skip_missed(*, threshold: float = 60.0) -> Misfire:
     """Skip missed fire times, unless the latest is no older than the threshold in seconds."""
     return Misfire(policy="skip", threshold_seconds=threshold)
 
 
+@check_keywords
 def catch_up(most: int, *, threshold: float = 60.0) -> Misfire:
     """Fire for the last `most` missed fire times, as many at once as may overlap.
 
@@ -136,6 +141,7 @@ def catch_up(most: int, *, threshold: float = 60.0) -> Misfire:
     return Misfire(policy="catch_up", threshold_seconds=threshold, limit=most)
 
 
+@check_keywords
 def allow(most: int) -> Overlap:
     """Allow up to `most` concurrent pieces of work of a manifest."""
     return Overlap(policy="allow", limit=most)

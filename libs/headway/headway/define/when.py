@@ -1,25 +1,20 @@
 """When: a cadence with its filters, zone and policies, as a value and as a decorator.
 
-The name of a cadence is part of the manifest id of a decorated job, and unique in the job.
-It depends on its own cadence only, so that a second cadence never renames the first. It contains
-the cadence and the filters on days, weeks, months and the time of day. It omits everything that
-may change while operators' settings and history should stay: the zone, `start`, `end`, exclusions,
-jitter and policies. Two cadences that differ only in those need a `name=`.
+The cadence of a decorated job is identified by its `name=` or, without one, by its kind: `daily`.
+With the name of the job, that is the id of its manifest. Nothing else of a cadence is part of the
+id, so a changed time changes the same manifest. Two cadences of one kind need a `name=`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from inspect import signature
-from typing import Any, TypedDict, TypeVar, assert_never
+from typing import Any, TypedDict, TypeVar
 
 from headway_decisions.firing.manifest_state import Overlap
 from headway_decisions.timing import cadence as kinds
 from headway_decisions.timing.calendar import Filters
-from headway_decisions.timing.times import WEEKDAYS
 from headway_decisions.timing.timing import Timing
 from msgspec import Struct
 
 from headway.define import calendar
-from headway.define.calendar import Months
 from headway.define.options import MisfireGiven, OverlapGiven, marks_of, read_misfire, read_overlap
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -93,19 +88,6 @@ class DayOptions(WeekOptions, total=False):
     days: calendar.DaysGiven
 
 
-def refuse_unknown(
-    function: Callable[..., object], given: Mapping[str, Any], accepted: type, *, of: str = ""
-) -> None:
-    """Raise `TypeError` for a keyword that is not among those that a function accepts."""
-    known: frozenset[str] = accepted.__optional_keys__  # type: ignore[attr-defined]
-    for name in given:
-        if name not in known:
-            parameters = () if of else signature(function).parameters.values()
-            own = [each.name for each in parameters if each.kind is not each.VAR_KEYWORD]
-            hint = calendar.did_you_mean(name, (*own, *known))
-            raise TypeError(f"{of}{function.__name__}() takes no keyword {name!r}{hint}")
-
-
 def read_when(given: object, called: str, problems: list[str]) -> When:
     """Return a cadence; report any other value."""
     if isinstance(given, When):
@@ -115,14 +97,9 @@ def read_when(given: object, called: str, problems: list[str]) -> When:
 
 
 def make_when(
-    function: Callable[..., When],
-    cadence: kinds.Cadence,
-    options: Mapping[str, Any],
-    accepted: type,
-    problems: Iterable[str] = (),
+    kind: str, cadence: kinds.Cadence, options: Mapping[str, Any], problems: Iterable[str] = ()
 ) -> When:
     """Read the options of a cadence; `problems` are those of the cadence itself."""
-    refuse_unknown(function, options, accepted)
     problems, tz = list(problems), options.get("tz")
     timing = Timing(
         cadence=cadence,
@@ -137,10 +114,9 @@ def make_when(
     if name is not None and not isinstance(name, str):
         problems.append(f"name {name!r} is not valid: write text")
         name = None
-    words = [*_cadence_words(cadence), *_filter_words(timing.filters)]
     return When(
         timing=timing,
-        name=name or "-".join(words),
+        name=name or kind,
         misfire=None if sound is None else misfire,
         overlap=read_overlap(options.get("overlap"), problems),
         jitter=options.get("jitter"),
@@ -173,59 +149,3 @@ def _filters(options: Mapping[str, Any], problems: list[str]) -> Filters:
         start=calendar.wall_time(options.get("start"), problems),
         end=calendar.wall_time(options.get("end"), problems),
     )
-
-
-_CRON_WORDS = {"*": "any", "/": "per", ",": "and", "#": "nth", "?": "any", "@": ""}
-_UNITS = ((86_400, "d"), (3600, "h"), (60, "m"))
-_MONTH_NAMES = [str(month.name).lower() for month in Months]
-
-
-def _cadence_words(cadence: kinds.Cadence) -> list[str]:
-    match cadence:
-        case kinds.Cron(expression):
-            text = "_".join(str(expression).split())
-            return ["cron", "".join(_CRON_WORDS.get(letter, letter) for letter in text)]
-        case kinds.Every(seconds):
-            return ["every", _step(seconds, units=_UNITS[1:])]
-        case kinds.Daily(time, days):
-            step = f"{days}d".replace(".", "_")
-            counted = ["every", step, *([] if time == "00:00" else [_digits(time)])]
-            return ["daily", _digits(time)] if days == 1 else counted
-        case kinds.Weekly(days, time, weeks):
-            return ["weekly", *days, _digits(time), *([] if weeks == 1 else [f"every-{weeks}"])]
-        case kinds.Monthly(days, time):
-            words = [f"{day:02}" if isinstance(day, int) else day for day in days]
-            return ["monthly", *words, _digits(time)]
-        case kinds.MonthlyDow(weeks, days, time):
-            return ["monthly-dow", *weeks, *days, _digits(time)]
-        case kinds.Once(at):
-            return ["once", _digits(at)]
-        case kinds.Spaced(seconds):
-            return ["spaced", _step(seconds, units=_UNITS)]
-        case kinds.Manual():
-            return ["manual"]
-        case _:
-            assert_never(cadence)
-
-
-def _filter_words(filters: Filters) -> list[str]:
-    shorthands = {WEEKDAYS[:5]: ["weekdays"], WEEKDAYS[5:]: ["weekends"]}
-    words = list(shorthands.get(filters.days, filters.days))
-    words += filters.weeks
-    words += [_MONTH_NAMES[month - 1] for month in filters.months]
-    if filters.between:
-        words.append(str(filters.between).replace(":", "").replace(" ", ""))
-    return words
-
-
-def _digits(moment: str) -> str:
-    """Convert a time such as 2027-06-01 09:00 to characters that an id may contain."""
-    return str(moment).replace(":", "-").replace(" ", "-").replace("T", "-")
-
-
-def _step(seconds: float, *, units: tuple[tuple[int, str], ...]) -> str:
-    for size, unit in units:
-        if seconds and seconds % size == 0:
-            return f"{seconds // size:.0f}{unit}"
-    whole = float(seconds).is_integer()
-    return f"{seconds:.0f}s" if whole else f"{seconds}s".replace(".", "_")

@@ -42,10 +42,7 @@ def failure_of(error: BaseException) -> Failure:
 def encode_output(output: Any, most: int = fields.OUTPUT_LIMIT) -> msgspec.Raw | Failure:
     """Encode an output as JSON of at most `most` bytes, or return why it cannot be kept."""
     try:
-        if iscoroutine(output):
-            output.close()
-            raise TypeError("the body returned a coroutine, which never ran: forgot await?")
-        encoded = msgspec.json.encode(output)
+        encoded = msgspec.json.encode(output, enc_hook=_refuse)
         if isinstance(output, msgspec.Raw):
             # Invalid JSON would make the event unreadable.
             msgspec.json.decode(encoded, type=msgspec.Raw)
@@ -61,6 +58,15 @@ def encode_output(output: Any, most: int = fields.OUTPUT_LIMIT) -> msgspec.Raw |
         )
         return Failure(kind=fields.OUTPUT_TOO_LARGE, message=message, retryable=False)
     return msgspec.Raw(encoded)
+
+
+def _refuse(given: Any) -> Any:
+    """Explain why a value is not JSON."""
+    if iscoroutine(given):
+        given.close()  # without a warning that it was never awaited
+        name = given.__qualname__
+        raise TypeError(f"the body returned the coroutine {name}(), which never ran: forgot await?")
+    raise TypeError(f"the output holds a value of type {type(given).__name__}, which is not JSON")
 
 
 def storable(text: str) -> str:

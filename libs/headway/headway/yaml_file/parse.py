@@ -1,7 +1,7 @@
 """Convert the records of a file to declarations, with the functions that Python uses."""
 
 from collections.abc import Callable
-from inspect import getfullargspec
+from inspect import signature
 from typing import Any, cast
 
 from headway_contract.fields import InvalidName, Rate
@@ -28,7 +28,14 @@ _JOB_SETTINGS = {"title", "category", "description", "takes_input", "max_active"
 _JOB_SETTINGS |= {"counts_globally", "batch", "labels"}
 
 # Positional arguments of cadences; the short form of a cadence is the first of them.
-_POSITIONAL = {name: getfullargspec(getattr(cadences, name)).args for name in CADENCES}
+_POSITIONAL = {
+    name: [
+        parameter.name
+        for parameter in signature(getattr(cadences, name)).parameters.values()
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    ]
+    for name in CADENCES
+}
 _EXCLUDE: dict[str, Callable[..., Exclusion]] = {
     "days": exclude_days,
     "dates": exclude_dates,

@@ -97,6 +97,7 @@ def _changes(answer: ApplyAnswer) -> Iterator[str]:
         return
     yield from (f"  + {name}  new" for name in answer.created)
     yield from (f"  ~ {name}  changed" for name in answer.changed)
+    yield from (f"  ~ {name}  moved" for name in answer.moved)
     yield from (f"  - {name}  deleted" for name in answer.pruned)
     yield from (f"  - {name}  disabled" for name in answer.disabled)
     yield f"  {counted(answer.unchanged, 'manifest')} unchanged"

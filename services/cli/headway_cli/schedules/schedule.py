@@ -142,7 +142,8 @@ async def _apply(client: Client, definitions: Definitions) -> tuple[ApplyAnswer,
 
 
 def _print(session: Session, answer: ApplyAnswer, status: ManifestStatus) -> None:
-    done = "created" if answer.created else "changed" if answer.changed else "nothing to change"
+    changed = "changed" if answer.changed or answer.moved else "nothing to change"
+    done = "created" if answer.created else changed
     cadence, fires = status.cadence, ""
     if status.depends_on is not None:
         cause = "activations by" if status.dormant else "each success of"

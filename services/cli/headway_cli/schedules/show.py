@@ -1,7 +1,6 @@
 """Commands that show manifests, groups, jobs, previews and explanations."""
 
 from typing import Any
-from uuid import UUID
 
 import click
 import msgspec
@@ -147,8 +146,8 @@ async def _explain_work(client: Client, named: str) -> ExplainWorkAnswer:
         return await client.explain_work(named)
     except NotFound as error:
         try:
-            found = await client.work(UUID(named))
-        except (NotFound, ValueError):
+            found = await client.work(named)
+        except NotFound:
             raise error from None
         return await client.explain_work(found.status.work)
 

@@ -10,6 +10,7 @@ from typing import Any, cast, get_args
 from uuid import UUID
 
 import click
+from headway_contract.fields import begins_id
 from headway_service_kit.process import LogForm, log_to_stderr
 from msgspec import Struct
 
@@ -114,13 +115,18 @@ def read_json(text: str, hint: str = "'--input'") -> Any:
 
 
 def identity(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    """Read ids (UUIDs)."""
+    """Read ids (UUIDs), or beginnings of them, which the console completes."""
     if isinstance(value, tuple):
         return tuple(identity(context, parameter, item) for item in value)
     try:
         return None if value is None else UUID(value)
     except ValueError:
-        problem = f"invalid id {value!r}: ids look like 0f0e7c1a-5b1f-4a8e-9c51-2d9d1c9f7e55"
+        if begins_id(value):
+            return value
+        problem = (
+            f"invalid id {value!r}: ids look like 0f0e7c1a-5b1f-4a8e-9c51-2d9d1c9f7e55; the first "
+            "4 digits or more are enough if no other id begins so"
+        )
         raise click.BadParameter(problem, context, parameter) from None
 
 

@@ -4,10 +4,10 @@ import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any, Literal
-from uuid import UUID
 
 import click
 from headway import Client
+from headway.client.reads import Id
 from headway_clock import utc_now
 from headway_contract import dead_letters as contract
 from msgspec import UNSET
@@ -77,7 +77,7 @@ def _list_command(session: Session, state: str, most: int, **given: Any) -> None
 
 @command("show", of=dead_letters)
 @click.argument("letter", metavar="ID", callback=options.identity)
-def _show_command(session: Session, letter: UUID) -> None:
+def _show_command(session: Session, letter: Id) -> None:
     """Show one dead letter with its input, attempts and failures.
 
     ID is that of the dead letter, or of its work.
@@ -130,7 +130,7 @@ def _resolve(
     title: str,
     terms: dict[str, Any],
     *,
-    letters: tuple[UUID, ...],
+    letters: tuple[Id, ...],
     every: bool,
     yes: bool,
     **given: Any,

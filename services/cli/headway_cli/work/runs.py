@@ -1,10 +1,10 @@
 """`headway work`, `runs`, `cancel` and `workers`; `enqueue`, `enqueued` and `dismiss`."""
 
 from typing import Any
-from uuid import UUID
 
 import click
 from headway import Client
+from headway.client.reads import Id
 from headway_clock import utc_now
 from headway_contract.operations import WorkerStatus
 from headway_contract.work_queue import CancelAnswer, RunAnswer, RunStatus, WorkAnswer, WorkStatus
@@ -31,7 +31,7 @@ _id_argument = click.argument("identity", metavar="[ID]", required=False, callba
 @options.text("--group", "NAME", "All work of this group.")
 @click.option("--reason", default="", help="Reason, for the record and the running job.")
 @options.yes_option
-def cancel(session: Session, ids: tuple[UUID, ...], reason: str, yes: bool, **chosen: Any) -> int:
+def cancel(session: Session, ids: tuple[Id, ...], reason: str, yes: bool, **chosen: Any) -> int:
     """Cancel runs or work.
 
     Waiting work never starts; running work gets a stop request. It is not retried. Each ID names a
@@ -78,7 +78,7 @@ def cancel(session: Session, ids: tuple[UUID, ...], reason: str, yes: bool, **ch
 @names.filters
 @click.option("--reason", help="Only with this reason to wait; of settled work, its outcome.")
 @options.most_option
-def work(session: Session, identity: UUID | None, most: int, **given: Any) -> None:
+def work(session: Session, identity: Id | None, most: int, **given: Any) -> None:
     """List work that is not settled, or show one piece of work.
 
     ID is that of the work, or of one of its runs.
@@ -107,7 +107,7 @@ def work(session: Session, identity: UUID | None, most: int, **given: Any) -> No
 @options.since_option
 @options.until_option
 @options.most_option
-def runs(session: Session, identity: UUID | None, most: int, **given: Any) -> None:
+def runs(session: Session, identity: Id | None, most: int, **given: Any) -> None:
     """List runs, the newest first, or show one run.
 
     --since and --until compare the time at which runs were admitted.
@@ -274,6 +274,6 @@ def enqueued(session: Session, refused_only: bool) -> None:
 
 @command()
 @click.argument("work", metavar="WORK", callback=options.identity)
-def dismiss(session: Session, work: UUID) -> None:
+def dismiss(session: Session, work: Id) -> None:
     """Dismiss enqueued work that was refused."""
     session.print_text(session.ask(lambda client: client.dismiss(work)))

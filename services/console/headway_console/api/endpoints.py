@@ -20,7 +20,14 @@ from litestar.handlers import HTTPRouteHandler
 from msgspec import Meta, Struct
 
 from headway_console.access.guards import needs
-from headway_console.api.request_fields import Shape, read_fields, shape_of, struct_fields
+from headway_console.api.request_fields import (
+    Given,
+    Shape,
+    read_fields,
+    shape_of,
+    struct_fields,
+)
+from headway_console.api.short_ids import complete_ids
 from headway_console.services import HttpRequest
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -114,11 +121,16 @@ def handler_of(endpoint: Endpoint) -> HTTPRouteHandler:
     """Return the Litestar handler of an endpoint."""
 
     async def handle(request: HttpRequest) -> Response[Any]:
+        given = Given(
+            path={name: str(value) for name, value in request.path_params.items()},
+            query=list(request.query_params.multi_items()),
+            body=b"" if endpoint.shape.body is None else await request.body(),
+        )
+        if endpoint.shape.ids:
+            given = await complete_ids(request, endpoint.shape, endpoint.path, given)
         fields = read_fields(
             endpoint.shape,
-            path={name: str(value) for name, value in request.path_params.items()},
-            query=request.query_params.multi_items(),
-            body=b"" if endpoint.shape.body is None else await request.body(),
+            given,
             checks_types=not endpoint.checks_types,
             key=request.headers.get(IDEMPOTENCY_KEY) if endpoint.takes_key else None,
         )

@@ -7,7 +7,8 @@ other method a JSON body.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
+from uuid import UUID
 
 import msgspec
 from headway_contract.fitting import find_misfits, misfits_of, options_of
@@ -23,12 +24,21 @@ _WHERE = re.compile(r" - at `\$\.?([^`]*)`$")
 _KEY = re.compile(r"[!-~]{1,255}")
 
 
+class Given(Struct, frozen=True, kw_only=True):
+    """The fields of a request by their place, as they were sent."""
+
+    path: Mapping[str, str]
+    query: Sequence[tuple[str, str]] = ()
+    body: bytes = b""
+
+
 class Shape(Struct, frozen=True, kw_only=True):
-    """The fields of a request by their place, as types."""
+    """The fields of a request by their place, as types; and those that hold `ids`."""
 
     path: type[Struct]
     query: type[Struct]
     body: type[Struct] | None
+    ids: frozenset[str]
 
 
 def struct_fields(kind: type[Struct], *, hidden: Sequence[str] = ()) -> list[Any]:
@@ -59,25 +69,28 @@ def shape_of(name: str, method: str, path: str, fields: Sequence[Any]) -> Shape:
         path=_struct(f"{words}Path", in_path),
         query=_struct(f"{words}Query", [] if has_body else rest),
         body=_struct(f"{words}Body", rest) if has_body else None,
+        ids=frozenset(field[0] for field in fields if _holds_id(field[1])),
     )
+
+
+def _holds_id(kind: Any) -> bool:
+    return kind is UUID or any(map(_holds_id, get_args(kind)))
 
 
 def read_fields(
     shape: Shape,
+    given: Given,
     *,
-    path: Mapping[str, str],
-    query: Iterable[tuple[str, str]] = (),
-    body: bytes = b"",
     checks_types: bool = True,
     key: str | None = None,
 ) -> dict[str, Any]:
     """Return the fields of a request by name; raises `Invalid`."""
     try:
-        found = structs.asdict(msgspec.convert(dict(path), shape.path, strict=False))
-        collected = _collect(shape.query, query)
+        found = structs.asdict(msgspec.convert(dict(given.path), shape.path, strict=False))
+        collected = _collect(shape.query, given.query)
         found |= structs.asdict(msgspec.convert(collected, shape.query, strict=False))
         if shape.body is not None:
-            found |= _read_body(shape.body, body or b"{}", checks_types=checks_types)
+            found |= _read_body(shape.body, given.body or b"{}", checks_types=checks_types)
     except msgspec.ValidationError as error:
         raise Invalid(_describe(error)) from error
     except RecursionError as error:

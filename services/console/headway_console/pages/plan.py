@@ -57,6 +57,7 @@ def summary_of(answer: ApplyAnswer) -> str:
     """Count the changes in one line."""
     return (
         f"{len(answer.created)} created, {len(answer.changed)} changed, "
+        f"{len(answer.moved)} moved, "
         f"{len(answer.pruned)} deleted, {len(answer.disabled)} disabled, "
         f"{answer.unchanged} unchanged"
     )

@@ -12,6 +12,7 @@ from headway.define.definitions import (
     JobTerms,
     ManifestDefinition,
 )
+from headway_contract.definitions import ApplyAnswer
 from headway_decisions.declaring import app_sources
 from headway_decisions.declaring.lookup import stored_definition
 from headway_decisions.declaring.ownership import RETRY_FIELDS, manifest_owners
@@ -53,6 +54,11 @@ class Comparison(Struct, frozen=True, kw_only=True):
     known: dict[str, Known]
 
     @property
+    def moved(self) -> list[ManifestDefinition]:
+        """Return the changed manifests whose timing is new."""
+        return list(filter(self.retimes, self.changed))
+
+    @property
     def retimed(self) -> list[ManifestDefinition]:
         """Return the manifests whose timing is new."""
         return list(filter(self.retimes, self.written))
@@ -61,6 +67,17 @@ class Comparison(Struct, frozen=True, kw_only=True):
     def written(self) -> list[ManifestDefinition]:
         """Return the manifests that a declaration writes."""
         return [*self.new, *self.changed]
+
+    def answer(self, owner: str) -> ApplyAnswer:
+        """Return the manifests of each kind; the caller adds the rest of the answer."""
+        moved = names_of(self.moved)
+        return ApplyAnswer(
+            owner=owner,
+            created=names_of(self.new),
+            changed=sorted({*names_of(self.changed)} - {*moved}),
+            moved=moved,
+            unchanged=self.unchanged,
+        )
 
     def retimes(self, definition: ManifestDefinition) -> bool:
         """Return whether the timing of a definition differs from the stored one."""

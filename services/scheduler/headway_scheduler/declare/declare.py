@@ -17,7 +17,7 @@ from headway_contract.definitions import ApplyAnswer
 from headway_decisions.declaring.app_sources import MayDeclare, NotTheOwner, Source, Stale
 from headway_decisions.firing import manifest_state
 from headway_postgres_kit import Connection, Database
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headway_scheduler import store
 from headway_scheduler.declare import checks, compare, write
@@ -97,7 +97,7 @@ async def declare(
         now = await database.clock.now(connection)
         found = await connection.fetch(queries["definitions_of"], list(changed))
         rows = {row["external_id"]: row for row in found}
-        retimed = {ids[each.external_id] for each in filter(compared.retimes, compared.changed)}
+        retimed = {ids[manifest.external_id] for manifest in compared.moved}
         await _finish_the_past(connection, locked, now, retimed, may_fire=may_fire)
         changed_groups, late = await _write(
             connection, resolved, compared, ids, locked, source, now
@@ -108,11 +108,8 @@ async def declare(
             for manifest in compared.written
         ]
         await store.audit(connection, "headway.manifest.declared.v1", source, entries, now=now)
-    answer = ApplyAnswer(
-        owner=owner,
-        created=compare.names_of(compared.new),
-        changed=compare.names_of(compared.changed),
-        unchanged=compared.unchanged,
+    answer = structs.replace(
+        compared.answer(owner),
         warnings=[
             *verdict.remarks,
             *past_messages(compared.retimed, now),

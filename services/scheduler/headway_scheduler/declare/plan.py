@@ -97,11 +97,8 @@ def _plan(stored: _Stored, now: datetime, horizon: datetime) -> ApplyAnswer:
     )
     moves = _moves(compared, firing, [*stored.pruned, *stored.disabled], now)
     fires, left_out = changes(moves, horizon)
-    return ApplyAnswer(
-        owner=definitions.owner,
-        created=compare.names_of(compared.new),
-        changed=compare.names_of(compared.changed),
-        unchanged=compared.unchanged,
+    return structs.replace(
+        compared.answer(definitions.owner),
         pruned=compare.names_of(stored.pruned),
         disabled=compare.names_of(stored.disabled),
         fires=fires,

@@ -95,6 +95,7 @@ async def apply_at_start(
             manifests=len(definitions.manifests),
             created=len(applied.created),
             changed=len(applied.changed),
+            moved=len(applied.moved),
             pruned=len(applied.pruned),
             disabled=len(applied.disabled),
         )
