@@ -1,4 +1,4 @@
-"""The version of Headway: `pyproject.toml` states it, and all other files copy it from there."""
+"""Copies for each distribution: the version, which `pyproject.toml` states, and the licence."""
 
 import re
 import tomllib
@@ -6,6 +6,7 @@ from pathlib import Path
 
 SOURCE = Path("pyproject.toml")
 _NPM = Path("libs", "worker-typescript")
+LICENSES = [folder / "LICENSE" for folder in (Path("services"), Path("libs", "testing"), _NPM)]
 # The text before the version, as a pattern, for each file that contains it.
 COPIES = {
     SOURCE: r'"headway-(?:server|testing)(?:\[embedded\])?==',
@@ -29,9 +30,9 @@ def read_version(root: Path) -> str:
 
 
 def files(root: Path) -> dict[Path, str]:
-    """Write the version into every file that contains a copy."""
+    """Write the version into every file that contains it, and copy the licence."""
     version = read_version(root)
-    made = {}
+    made = dict.fromkeys(LICENSES, (root / "LICENSE").read_text(encoding="utf-8"))
     for path, before in COPIES.items():
         text = (root / path).read_text(encoding="utf-8")
         pattern = f"({before}){_VERSION}"

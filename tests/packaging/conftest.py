@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,6 +49,17 @@ class Environment:
     @property
     def headway(self) -> Path:
         return self.python.with_name("headway")
+
+
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """An empty folder outside of the checkout.
+
+    Not under pytest's own folder: another session that starts closes that for all accounts but
+    ours, and as root the installed PostgreSQL runs under one of its own.
+    """
+    with tempfile.TemporaryDirectory(prefix="headway-test-") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

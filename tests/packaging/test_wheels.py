@@ -4,7 +4,6 @@ import asyncio
 import json
 import re
 import zipfile
-from email.message import Message
 from email.parser import Parser
 from pathlib import Path
 
@@ -43,29 +42,30 @@ print(json.dumps(missing))
 """
 
 
-def read_metadata(wheel: Path) -> Message:
+def read_file(wheel: Path, end: str) -> str:
     with zipfile.ZipFile(wheel) as archive:
-        [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
-        return Parser().parsestr(archive.read(name).decode())
+        [name] = [name for name in archive.namelist() if name.endswith(end)]
+        return archive.read(name).decode()
 
 
 def test_metadata_is_complete_and_siblings_have_the_same_version(wheels):
-    found = {metadata["Name"]: metadata for metadata in map(read_metadata, wheels.glob("*.whl"))}
-    assert set(found) == DISTRIBUTIONS
-    version = read_version(ROOT)
-    for name, metadata in found.items():
+    found, version = set(), read_version(ROOT)
+    for wheel in wheels.glob("*.whl"):
+        metadata = Parser().parsestr(read_file(wheel, ".dist-info/METADATA"))
+        found.add(metadata["Name"])
         assert metadata["Version"] == version
         assert metadata["License-Expression"] == "Apache-2.0"
-        assert metadata["License-File"] == "LICENSE"
+        assert read_file(wheel, ".dist-info/licenses/LICENSE") == (ROOT / "LICENSE").read_text()
         assert metadata["Author"]
         assert metadata["Requires-Python"] == ">=3.11"
         assert metadata["Description-Content-Type"] == "text/markdown"
         assert len(metadata.get_payload()) > 200, "a readme"
         assert "Typing :: Typed" in metadata.get_all("Classifier")
         siblings = [text for text in metadata.get_all("Requires-Dist") if "headway" in text]
-        assert siblings, name
+        assert siblings
         for requirement in siblings:
             assert re.match(rf"headway(-\w+)?(\[\w+\])?=={re.escape(version)}(;|$)", requirement)
+    assert found == DISTRIBUTIONS
 
 
 def test_each_package_has_its_types_and_is_in_one_wheel(wheels):
@@ -82,12 +82,12 @@ def test_each_package_has_its_types_and_is_in_one_wheel(wheels):
 
 
 @pytest.mark.parametrize("installer", ["uv", pytest.param("pip", marks=pytest.mark.long)])
-def test_up_runs_an_app_outside_of_the_checkout(wheels, tmp_path, installer):
-    made = install(wheels, tmp_path, "[server]", installer)
-    (tmp_path / "app.py").write_text(APP)
-    where = call(made.python, "-c", "import headway; print(headway.__file__)", folder=tmp_path)
-    assert where.startswith(str(tmp_path))
-    out = call(made.headway, "up", "app.py", "--for", "2", "--json", folder=tmp_path)
+def test_up_runs_an_app_outside_of_the_checkout(wheels, outside, installer):
+    made = install(wheels, outside, "[server]", installer)
+    (outside / "app.py").write_text(APP)
+    where = call(made.python, "-c", "import headway; print(headway.__file__)", folder=outside)
+    assert where.startswith(str(outside))
+    out = call(made.headway, "up", "app.py", "--for", "2", "--json", folder=outside)
     report = json.loads(out.splitlines()[-1])
     assert report["runs_completed"] >= 1
     assert report["runs_failed"] == report["dead_letters"] == 0
@@ -95,26 +95,26 @@ def test_up_runs_an_app_outside_of_the_checkout(wheels, tmp_path, installer):
 
 @pytest.mark.thorough
 async def test_without_the_server_there_are_library_worker_and_client(
-    wheels, tmp_path, world, console
+    wheels, outside, world, console
 ):
-    made = install(wheels, tmp_path, "", "uv")
-    needing = json.loads(call(made.python, "-c", LOAD_EACH, folder=tmp_path))
+    made = install(wheels, outside, "", "uv")
+    needing = json.loads(call(made.python, "-c", LOAD_EACH, folder=outside))
     assert set(needing) == NEED_THE_SERVER
-    app = tmp_path / "app.py"
+    app = outside / "app.py"
     app.write_text(MANUAL_APP)
-    refusal = call(made.headway, "up", app, folder=tmp_path, code=2)
+    refusal = call(made.headway, "up", app, folder=outside, code=2)
     assert refusal == "headway: headway up needs the server: pip install 'headway[server]'\n"
     await world.dispatcher()
     await world.scheduler(load_app(str(app)))
     worker = await asyncio.create_subprocess_exec(
         *(made.headway, "worker", "--app", app),
-        cwd=tmp_path,
+        cwd=outside,
         env={**OUTSIDE, "HEADWAY_NATS_URL": world.nats_url},
     )
     try:
         words = (made.headway, "trigger", "hello", "--wait")
         address = console.environment("operator")
-        out = await asyncio.to_thread(call, *words, folder=tmp_path, **address)
+        out = await asyncio.to_thread(call, *words, folder=outside, **address)
     finally:
         worker.terminate()
         await worker.wait()
