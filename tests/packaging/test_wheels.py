@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from headway_cli.serve.find_app import load_app
-from support.up import APP
 
 from generators.versions import read_version
 
@@ -84,10 +83,12 @@ def test_each_package_has_its_types_and_is_in_one_wheel(wheels):
 @pytest.mark.parametrize("installer", ["uv", pytest.param("pip", marks=pytest.mark.long)])
 def test_up_runs_an_app_outside_of_the_checkout(wheels, outside, installer):
     made = install(wheels, outside, "[server]", installer)
-    (outside / "app.py").write_text(APP)
     where = call(made.python, "-c", "import headway; print(headway.__file__)", folder=outside)
     assert where.startswith(str(outside))
-    out = call(made.headway, "up", "app.py", "--for", "2", "--json", folder=outside)
+    call(made.headway, "init", "jobs", folder=outside)
+    folder = outside / "jobs"
+    assert call(made.headway, "run", "report", folder=folder) == '{"greeting":"hello world"}\n'
+    out = call(made.headway, "up", "app.py", "--for", "3", "--json", folder=folder)
     report = json.loads(out.splitlines()[-1])
     assert report["runs_completed"] >= 1
     assert report["runs_failed"] == report["dead_letters"] == 0
