@@ -44,6 +44,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     data: Path
     seconds: float | None
     wait: float
+    reload: bool
     settings: UpSettings
     scheduler: SchedulerSettings
     dispatcher: DispatcherSettings
