@@ -44,11 +44,12 @@ class Plan(Struct, frozen=True, kw_only=True):
     data: Path
     seconds: float | None
     wait: float
-    reload: bool
     settings: UpSettings
     scheduler: SchedulerSettings
     dispatcher: DispatcherSettings
     console: ConsoleSettings
+    # Whether it follows changes of the app.
+    reload: bool = False
 
 
 def make_plan(

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
+from headway_contract.operations import HistoryEvent
 from headway_history import LetterRow, RunRow, StoredEvent, WorkRow, WorkRows, fold
 from headway_history.events import FORGOTTEN, SNAPSHOT, Forgotten, open_data
 from headway_history.rows import Absence, LetterRun
@@ -171,24 +172,6 @@ def _typed_runs(stored: Any) -> Any:
 def _typed(kind: Any, rows: Sequence[Any]) -> list[Any]:
     """Return rows as structs; the statement reads the columns in the order of the fields."""
     return [kind(*row) for row in rows]
-
-
-class HistoryEvent(Struct, frozen=True, kw_only=True):
-    """One event of history."""
-
-    number: int
-    id: str
-    type: str
-    subject: str
-    source: str
-    occurred_at: datetime
-    recorded_at: datetime
-    accepted: bool
-    refusal: str | None
-    work: UUID | None
-    run: UUID | None
-    lease: UUID | None
-    data: Any
 
 
 async def export(
