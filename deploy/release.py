@@ -34,13 +34,15 @@ class Refused(Exception):
 
 def read_notes(changelog: str, version: str, *, draft: bool) -> str:
     """Return the first section of the changelog, which must be that of the version."""
-    first, *others = _SECTION.finditer(changelog)
-    if first["version"] != version:
+    first = _SECTION.search(changelog)
+    if first is None or first["version"] != version:
+        found = "has no section" if first is None else f"begins with {first['version']}"
         raise Refused(
-            f"CHANGELOG.md begins with {first['version']}, and pyproject.toml has {version}: "
-            "add a section for the version, or change the version and run './justw generate'"
+            f"CHANGELOG.md {found}, and pyproject.toml has {version}: add a section "
+            f"'## [{version}] - YYYY-MM-DD', or change the version and run './justw generate'"
         )
-    notes = changelog[first.end() : others[0].start() if others else None].strip()
+    following = _SECTION.search(changelog, first.end())
+    notes = changelog[first.end() : following and following.start()].strip()
     if not notes:
         raise Refused(f"CHANGELOG.md says nothing about {version}: write what changed")
     if not draft:

@@ -27,6 +27,7 @@ def test_the_notes_are_the_section_of_the_version():
     ("changelog", "problem"),
     [
         (DATED.replace("1.2.0", "1.3.0"), "CHANGELOG.md begins with 1.3.0, and pyproject.toml"),
+        ("# Changelog\n", "CHANGELOG.md has no section, and pyproject.toml has 1.2.0"),
         (DATED.replace("2027-03-01", "Unreleased"), r"has no date for 1.2.0 \(Unreleased\)"),
         (DATED.replace("- Added.", ""), "CHANGELOG.md says nothing about 1.2.0"),
     ],

@@ -57,20 +57,24 @@ def run(job: str, target: str, input: str | None, as_json: bool) -> int:  # noqa
         )
     began = monotonic()
     outcome = _run_body(chosen, given)
-    failure = outcome if isinstance(outcome, Failure) else None
-    took = f"after {monotonic() - began:.3f} s"
+    _print(job, outcome, monotonic() - began, as_json=as_json)
+    return NOT_COMPLETED if isinstance(outcome, Failure) else 0
+
+
+def _print(job: str, outcome: msgspec.Raw | Failure, seconds: float, *, as_json: bool) -> None:
     if as_json:
-        output = None if isinstance(outcome, Failure) else outcome
-        word = "completed" if failure is None else "failed"
-        print_json({"outcome": word, "output": output, "failure": failure})
+        failed = isinstance(outcome, Failure)
+        parts = (None, outcome) if failed else (outcome, None)
+        word = "failed" if failed else "completed"
+        print_json({"outcome": word, "output": parts[0], "failure": parts[1]})
     elif isinstance(outcome, Failure):
         click.echo(outcome.stack, err=True, nl=False)
-        click.echo(f"headway: {job} failed {took}: {outcome.kind}: {outcome.message}", err=True)
+        how = f"failed after {seconds:.3f} s: {outcome.kind}: {outcome.message}"
+        click.echo(f"headway: {job} {how}", err=True)
     else:
-        click.echo(f"{job} completed {took}", err=True)
+        click.echo(f"{job} completed after {seconds:.3f} s", err=True)
         if outcome != b"null":
             click.echo(bytes(outcome))
-    return 0 if failure is None else NOT_COMPLETED
 
 
 def _run_body(job: Job, given: Any) -> msgspec.Raw | Failure:
