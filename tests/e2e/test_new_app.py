@@ -6,6 +6,12 @@ import re
 import subprocess
 
 import pytest
+import yaml
+from headway_dispatcher.provisioning import provision_by
+from headway_embedded import free_port
+from headway_embedded.binaries import nats_program
+from headway_jetstream_kit import Broker, BrokerUnavailable
+from support.world import STREAMS
 
 FILES = {"app.py", "compose.yaml", ".env", ".gitignore"}
 JOBS = """
@@ -65,6 +71,29 @@ async def test_init_writes_an_app_and_never_changes_a_file(shell):
     assert "already has app.py, compose.yaml, .gitignore; nothing was changed" in done.err
     assert (made / "app.py").read_text() == "mine"
     assert not (made / ".env").exists()
+
+
+@pytest.mark.thorough
+async def test_the_addresses_of_a_new_app_reach_the_server_of_its_compose_file(shell, processes):
+    assert (await shell.run("init", "jobs")).code == 0
+    made = shell.folder / "jobs"
+    lines = [line.partition("=") for line in (made / ".env").read_text().splitlines()]
+    env = {name: value for name, equals, value in lines if equals}
+    service = yaml.safe_load((made / "compose.yaml").read_text())["services"]["nats"]
+    assert service["ports"] == ["127.0.0.1:4222:4222"]
+    words = [
+        re.sub(r"\$\{(\w+):\?[^}]*\}", lambda name: env[name[1]], word)
+        for word in service["command"]
+    ]
+    words = [word.replace("/data", str(made / "data")) for word in words if "http" not in word]
+    port = str(free_port())
+    await processes.start(str(nats_program()), *words, "--addr=127.0.0.1", f"--port={port}")
+    url = env["HEADWAY_NATS_URL"].replace("4222", port)
+    broker = await Broker.connect(url, name="test", timeout=10)
+    await provision_by(broker, STREAMS)
+    await broker.close()
+    with pytest.raises(BrokerUnavailable):
+        await Broker.connect(url.replace(env["NATS_PASSWORD"], "guessed"), name="test", timeout=1)
 
 
 async def test_init_takes_a_folder_whose_name_is_no_app_name(shell):

@@ -8,14 +8,22 @@ import httpx
 import pytest
 from support.up import Place
 
+pytestmark = pytest.mark.thorough
+
 APP = """
-from headway import App, every
+import asyncio
+from headway import App, every, manual
 from words import WORD
 app = App("hello")
 @app.job("hello")
 @every(seconds=1)
 async def hello(ctx):
     print(WORD, "from a job", flush=True)
+
+@app.job("linger")  # so that the worker needs its drain
+async def linger(ctx):
+    await asyncio.sleep(600)
+app.schedule("linger", job=linger, when=manual())
 """
 SECOND = """
 @app.job("second")
@@ -24,6 +32,7 @@ async def second(ctx):
     print("second job", flush=True)
 """
 MANIFESTS = "SELECT string_agg(external_id, ' ' ORDER BY external_id) FROM scheduler.manifest"
+RUNNING = "SELECT true FROM dispatcher.run WHERE work_id = $1 AND state = 'in_progress'"
 # A browser that only notes the link.
 BROWSER = """
 import sys
@@ -43,8 +52,10 @@ def place(tmp_path) -> Place:
 
 async def test_changed_files_are_loaded_again(place, world):
     urls = {"HEADWAY_DATABASE_URL": world.database_url, "HEADWAY_NATS_URL": world.nats_url}
-    async with place.up("--reload", **urls) as up:
+    async with place.up("--reload", **urls) as up, world.client() as client:
         await up.until_logged("first from a job")
+        lingering = (await client.trigger("linger")).work
+        await world.until(RUNNING, lingering)
         # A module of the app, which has the same size.
         (place.folder / "words.py").write_text("WORD = 'other'")
         await up.until_logged("words.py changed: reloaded")
@@ -55,14 +66,15 @@ async def test_changed_files_are_loaded_again(place, world):
         assert refused in up.log
         place.app.write_text(APP + SECOND)
         await up.until_logged("second job")
-        assert await world.value(MANIFESTS) == "hello-every-1s second-every-1s"
+        assert await world.value(MANIFESTS) == "hello-every-1s linger second-every-1s"
+        # Its runs were handed back and begin again.
+        await world.until(RUNNING, lingering)
         assert await world.value("SELECT count(*) FROM dispatcher.dead_letter") == 0
         up.process.send_signal(signal.SIGINT)
         assert await up.end(within=15) == 0, up.log
     await place.until_nothing_is_left(within=10)
 
 
-@pytest.mark.thorough
 async def test_the_browser_opens_signed_in(place, world):
     urls = {"HEADWAY_DATABASE_URL": world.database_url, "HEADWAY_NATS_URL": world.nats_url}
     browser = place.folder / "browser.py"

@@ -82,7 +82,8 @@ class WorkerProcess:
 
     async def check(self) -> None:
         """Raise if it failed for good; its last output is shown by then."""
-        if self._keeping.done():
+        # Cancelled during a restart.
+        if self._keeping.done() and not self._keeping.cancelled():
             self._keeping.result()
 
     async def stop(self) -> None:
