@@ -129,7 +129,7 @@ class NotifyTestRequest(Request, frozen=True, kw_only=True):
 
 
 class HistoryEvent(Struct, frozen=True, kw_only=True):
-    """One event of history."""
+    """One event of history as people read it, accepted or refused."""
 
     number: int
     id: str

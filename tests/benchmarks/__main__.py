@@ -28,7 +28,7 @@ from benchmarks.database import read_size, read_sizes
 from benchmarks.targets import HEADWAY, summary
 
 SCRIPTS = ("capacity", "console_reads", "page", "scheduling")
-WORKLOADS = ("drain", "latency", "burst", "tick", "up", "idle", "workers", "growth")
+WORKLOADS = ("drain", "latency", "sleeping", "burst", "tick", "up", "idle", "workers", "growth")
 Step = Callable[[], Awaitable[dict[str, float]]]
 
 
@@ -98,7 +98,7 @@ class Run:
         if "latency" in only:
             for name, system in systems:
                 yield name, "latency", system.latency
-        for name in ("burst", "tick", "up", "idle", "workers"):
+        for name in ("sleeping", "burst", "tick", "up", "idle", "workers"):
             if name in only:
                 yield HEADWAY, name, getattr(workloads, name)
         if "growth" in only:

@@ -48,6 +48,7 @@ TARGETS = (
     Target("drain ÷ taskiq-nats', one worker", "drain", 1.0, 2.0, peer="taskiq-nats"),
     Target("drain ÷ oban-py's, one worker", "drain", 1.0, 2.0, peer="oban-py"),
     Target("drain with two workers ÷ with one", "drain_two", 1.0, divisor="drain"),
+    Target("drain of 20 ms jobs, two workers ÷ one", "sleeping_two", 1.0, 1.8, divisor="sleeping"),
     Target("10,000 due at once: last body starts after", "burst", 3, 2, at_most=True, unit="s"),
     Target("trigger → body, idle, p50", "latency_p50", 10, 5, at_most=True, unit="ms"),
     Target("trigger → body, idle, p99", "latency_p99", 30, 15, at_most=True, unit="ms"),
@@ -65,6 +66,8 @@ TARGETS = (
 OTHERS = {
     "drain": "drain, one worker, runs a second",
     "drain_two": "drain, two workers, runs a second",
+    "sleeping": "drain of 20 ms jobs, one worker with 50 slots, runs a second",
+    "sleeping_two": "drain of 20 ms jobs, two workers, runs a second",
     "enqueue": "enqueue in bulk, jobs a second",
     "latency_p50": "one job on an idle system, p50, ms",
     "latency_p99": "one job on an idle system, p99, ms",

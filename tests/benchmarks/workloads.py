@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headway import once
 from headway_cli.bench import command as scenarios
-from headway_cli.bench.servers import Bench
+from headway_cli.bench.servers import Bench, queries
 from headway_cli.serve.running import PartEnded
 from headway_clock import monotonic, utc_now
 from headway_contract import subjects
@@ -31,6 +31,7 @@ HEARTBEAT_SECONDS = 3.0
 IDLE_SECONDS = 20
 FILL_SECONDS = 3600.0
 UP_SECONDS = 60.0
+SLEEPING, SLEEP_SECONDS = 5_000, 0.02
 
 APP = """
 from pathlib import Path
@@ -86,6 +87,23 @@ class Headway:
         async with running() as bench:
             found = await scenarios.latency(bench, 200)
             return {f"latency_{name}": value for name, value in found["to_start_ms"].items()}
+
+
+async def sleeping() -> dict[str, float]:
+    """Drain jobs of 20 ms by one worker and by two, of which each has 50 slots."""
+    figures = {}
+    for workers, name in ((1, "sleeping"), (2, "sleeping_two")):
+        async with running(workers=workers) as bench:
+            async with bench.database.acquire() as connection:
+                await connection.execute(
+                    "SELECT headway.enqueue('sleep', to_jsonb($1::float)) FROM generate_series(1, $2)",
+                    SLEEP_SECONDS,
+                    SLEEPING,
+                )
+            await bench.until(lambda: bench.value(queries["is_queued"], SLEEPING), "the queue")
+            drained = await scenarios.drain(bench, SLEEPING)
+            figures[name] = SLEEPING / drained["seconds"]
+    return figures
 
 
 async def burst() -> dict[str, float]:

@@ -9,6 +9,7 @@ from headway_clock import monotonic
 from support.invariants import check_invariants
 from support.killed_at import POINTS
 from support.processes import TESTS
+from support.queries import DISABLE_ALL
 from support.world import until
 
 SETTINGS = {
@@ -69,9 +70,7 @@ async def test_killed(processes, database, point):
     began = monotonic()
     await processes.headway(killed, **patience)
     await holds(f"SELECT ({SETTLED}) >= $1", await value(SETTLED) + 3, within=60)
-    await value(
-        "UPDATE scheduler.manifest SET enabled = false, disabled_by = 'operator', wake_at = NULL"
-    )
+    await value(DISABLE_ALL)
     await holds(NOTHING_UNSETTLED, within=40)
     print(f"{point}: settled {monotonic() - began:.1f} s after the restart began")
 

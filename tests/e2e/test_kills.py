@@ -5,6 +5,7 @@ import pytest_asyncio
 from headway_postgres_kit import Database
 from support.invariants import check_invariants
 from support.processes import Processes
+from support.queries import DISABLE_ALL
 from support.world import until
 
 QUICK = {"heartbeat_seconds": "0.5", "orphan_timeout_seconds": "4", "provision": "auto"}
@@ -56,10 +57,7 @@ class Scene:
     async def end(self, *, within: float) -> None:
         """Disable all manifests and wait until all queued work is settled."""
         async with self.database.acquire() as connection:
-            await connection.execute(
-                "UPDATE scheduler.manifest"
-                " SET enabled = false, disabled_by = 'operator', wake_at = NULL"
-            )
+            await connection.execute(DISABLE_ALL)
         await self.until(NOTHING_UNSETTLED, within)
         await check_invariants(self.database)
 

@@ -6,6 +6,7 @@ from headway_contract.work import (
     JobChanged,
 )
 from headway_decisions.capacity.packing import MOST_BYTES
+from headway_dispatcher.gate import gate as gate_module
 from support.gates import SECOND, START, Gates, SetClock, waiting_reasons, work
 
 pytestmark = pytest.mark.thorough
@@ -46,6 +47,26 @@ async def test_runs_of_a_short_job_share_an_order(gates):
         " AND count(*) = 6 FROM dispatcher.history_event AS history"
         " JOIN dispatcher.run AS metadata USING (run_id)"
     )
+
+
+async def test_an_order_is_not_older_than_its_work(database, monkeypatch):
+    """Work may become ready after the gate has counted and before it locks candidates."""
+    gates = Gates(database)
+    await gates.worker("etl")
+    read_situation = gate_module.read_situation
+
+    async def read_and_queue(*arguments):
+        situation = await read_situation(*arguments)
+        await gates.queue(work())
+        return situation
+
+    monkeypatch.setattr(gate_module, "read_situation", read_and_queue)
+    gates.wake.gate.call(has_work=True)
+    assert (await gates.run()).admitted == 1
+    [[is_later]] = await gates.rows(
+        "SELECT ordered_at >= received_at FROM dispatcher.lease, dispatcher.work_queue"
+    )
+    assert is_later
 
 
 async def test_a_lease_counts_once_however_many_runs_it_has(gates):

@@ -12,6 +12,7 @@ from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
 from support.apps import ticking
 from support.invariants import check_invariants
+from support.queries import DISABLE_ALL
 from support.servers import TestPostgres, needs_embedded
 from support.world import World
 
@@ -109,9 +110,7 @@ async def test_nats_comes_back_empty(own_world, own_nats, app):
     await own_nats.stop()
     shutil.rmtree(own_nats.folder / "nats")
     await own_nats.start()
-    await own_world.value(
-        "UPDATE scheduler.manifest SET enabled = false, disabled_by = 'operator', wake_at = NULL"
-    )
+    await own_world.value(DISABLE_ALL)
     new = App("after")
 
     @new.job("later", group="ops")

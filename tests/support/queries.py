@@ -4,6 +4,13 @@ from typing import Any
 
 from headway_postgres_kit import Database
 
+# Disable all manifests; locks them in the order of the tick.
+DISABLE_ALL = """
+    WITH ordered AS (SELECT id FROM scheduler.manifest ORDER BY id FOR UPDATE)
+    UPDATE scheduler.manifest SET enabled = false, disabled_by = 'operator', wake_at = NULL
+    WHERE id IN (SELECT id FROM ordered)
+"""
+
 
 class Queries:
     """Asks the database for a value or for rows."""

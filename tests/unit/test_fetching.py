@@ -9,30 +9,47 @@ from headway.worker import Worker, WorkerSettings
 
 
 class Orders:
-    """A fake consumer that returns the requested number of orders."""
+    """A fake consumer that returns the requested number of orders: names of a job."""
 
     name = "orders"
 
-    def __init__(self) -> None:
+    def __init__(self, job: str) -> None:
+        self.job = job
         self.batches: list[int] = []
         self.may_come = asyncio.Event()
         self.may_come.set()
 
     async def fetch(self, batch: int) -> list[Any]:
-        return ["order"] * batch
+        return [self.job] * batch
 
     async def take(self, batch: int) -> list[Any]:
         self.batches.append(batch)
         await self.may_come.wait()
-        return ["order"] * batch
+        return [self.job] * batch
 
 
-def worker_of(*jobs: str, slots: int, **most: int) -> Worker:
+class Accepting(Worker):
+    """A worker that gives each order a slot, which it keeps."""
+
+    def accepted(self, job: str) -> int:
+        return self._used[job]
+
+    async def _accept(self, messages: list[Any]) -> None:
+        for job in messages:
+            self._free -= 1
+            self._used[job] += 1
+
+    def free_all(self, slots: int) -> None:
+        self._free = slots
+        self._used.clear()
+
+
+def worker_of(*jobs: str, slots: int, **most: int) -> Accepting:
     app = App("test")
     for name in jobs:
         app.job(name, worker_concurrency=most.get(name))(lambda ctx: None)
     broker: Any = None
-    return Worker(app, broker, WorkerSettings(worker_slots=slots))
+    return Accepting(app, broker, WorkerSettings(worker_slots=slots))
 
 
 @pytest.mark.parametrize(
@@ -47,22 +64,28 @@ def worker_of(*jobs: str, slots: int, **most: int) -> Worker:
     ],
 )
 async def test_one_slot_is_left_to_each_other_job(jobs, slots, taken):
-    worker, orders = worker_of(*jobs, slots=slots), Orders()
-    assert len(await worker._fetch(orders, "a")) == taken
+    worker = worker_of(*jobs, slots=slots)
+    await worker._fetch(Orders("a"), "a")
+    assert worker.accepted("a") == taken
 
 
 async def test_a_jobs_own_limit_counts():
-    worker, orders = worker_of("a", "b", slots=10, a=3), Orders()
-    assert len(await worker._fetch(orders, "a")) == 3
+    worker = worker_of("a", "b", slots=10, a=3)
+    await worker._fetch(Orders("a"), "a")
+    assert worker.accepted("a") == 3
 
 
 async def test_concurrent_fetches_do_not_reserve_the_same_slots():
-    worker, first, second = worker_of("a", "b", slots=10), Orders(), Orders()
+    worker, first, second = worker_of("a", "b", slots=10), Orders("a"), Orders("b")
     first.may_come.clear()
     taking = asyncio.create_task(worker._fetch(first, "a"))
     while not first.batches:
         await asyncio.sleep(0)
-    assert await worker._fetch(second, "b") == ["order"]
+    assert worker.accepted("a") == 1, "the first order begins before more are taken"
+    await worker._fetch(second, "b")
     first.may_come.set()
-    assert len(await taking) == 9
-    assert len(await worker._fetch(second, "b")) == 9, "nothing is promised any more"
+    await taking
+    assert (worker.accepted("a"), worker.accepted("b")) == (9, 1)
+    worker.free_all(10)
+    await worker._fetch(second, "b")
+    assert worker.accepted("b") == 9, "nothing is promised any more"

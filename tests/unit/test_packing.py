@@ -72,6 +72,20 @@ class TestLeasesOfSeveralRuns:
         assert spread(5, waiting=waiting, slots=free) == runs
 
     @pytest.mark.parametrize(
+        ("waiting", "seconds", "runs"),
+        [
+            (300, 0.0001, 100),
+            (300, 0.001, 10),
+            (800, 0.001, 16),
+            (300, 0.02, 6),
+            (9000, 0.0001, 180),
+        ],
+    )
+    def test_very_short_runs_use_fewer_slots(self, waiting, seconds, runs):
+        size = lease_size(None, 0.0001)
+        assert spread(size, waiting=waiting, slots=50, seconds=seconds) == runs
+
+    @pytest.mark.parametrize(
         ("stated", "seconds", "runs"),
         [
             (None, None, 1),

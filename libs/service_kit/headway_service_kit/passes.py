@@ -83,6 +83,11 @@ class Wakeup:
             self._event.clear()
 
 
+def seconds_until(at: datetime | None, now: datetime) -> float | None:
+    """Return how long a pass may rest before a time; `None` without a time."""
+    return None if at is None else max(0.0, (at - now).total_seconds())
+
+
 @dataclass(eq=False)
 class Pass:
     """Runs a pass until cancelled, and answers for its health.

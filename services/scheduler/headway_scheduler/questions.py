@@ -12,6 +12,7 @@ from headway_contract import manifests as messages
 from headway_contract import subjects
 from headway_contract.work_queue import InputAnswer, InputQuestion, OriginAnswer, WorkQuestion
 from headway_decisions.capacity.keys import InvalidKey
+from headway_decisions.firing.manifest_state import hold_of
 from headway_decisions.timing import timing
 from headway_decisions.timing.timing import Timing
 from headway_decisions.wording import utc
@@ -22,7 +23,7 @@ from msgspec import UNSET, UnsetType
 from headway_scheduler.declare.plan import plan
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.explain.ledger_check import check_page
-from headway_scheduler.fire.decide import concurrency_key, hold_of
+from headway_scheduler.fire.decide import concurrency_key
 from headway_scheduler.fire.preview import note_of, previewed
 from headway_scheduler.lookup import aware, find_manifest, input_problem, queries, reading
 from headway_scheduler.settings import SchedulerSettings

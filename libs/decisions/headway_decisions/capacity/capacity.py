@@ -229,7 +229,7 @@ class Room:
                 leases = min(leases, sum(self._caps["group", group] for group in groups[job]))
                 leases = min(leases, self._all) if limit.counts_globally else leases
                 self._runs_of_a_lease[job] = packing.spread(
-                    limit.lease_size, waiting=count, slots=leases
+                    limit.lease_size, waiting=count, slots=leases, seconds=limit.seconds
                 )
 
     def answer(self, candidate: Candidate) -> Verdict:

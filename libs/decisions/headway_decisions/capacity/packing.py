@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 # The work in one lease, in seconds.
 LEASE_SECONDS = 0.075
+# Work below which a lease for another idle slot costs more time than it saves.
+SHORTEST_LEASE_SECONDS = 0.01
 # Most runs in a lease, unless the job states a number.
 MOST_RUNS = 250
 # Bytes of inputs in one lease: well under the largest message of a broker.
@@ -28,13 +30,20 @@ def lease_size(stated: int | None, seconds: float | None) -> int:
     """
     if seconds is None:
         return 1 if stated is None else stated
-    fitting = max(1, int(LEASE_SECONDS / max(seconds, LEASE_SECONDS / 10_000)))
-    return min(fitting, MOST_RUNS if stated is None else stated)
+    return min(_fitting(LEASE_SECONDS, seconds), MOST_RUNS if stated is None else stated)
 
 
-def spread(size: int, *, waiting: int, slots: int) -> int:
-    """Return the size of leases with which the waiting work uses every idle slot."""
-    return min(size, -(-waiting // slots)) if slots > 0 else size
+def spread(size: int, *, waiting: int, slots: int, seconds: float | None = None) -> int:
+    """Return the size of leases with which waiting work uses every idle slot that is worth it."""
+    if slots <= 0:
+        return size
+    least = 1 if seconds is None else _fitting(SHORTEST_LEASE_SECONDS, seconds)
+    return min(size, max(least, -(-waiting // slots)))
+
+
+def _fitting(within: float, seconds: float) -> int:
+    """Return how many runs of some seconds fit into a time; at least one."""
+    return max(1, int(within / max(seconds, LEASE_SECONDS / 10_000)))
 
 
 def typical_seconds(durations: Sequence[float]) -> float | None:

@@ -1,7 +1,7 @@
 """The policies and the state of a manifest, the verdict about it, and the ledger's reasons."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from msgspec import Meta, Struct, structs
@@ -143,3 +143,16 @@ def take_slot(view: ManifestView) -> tuple[ManifestView, int]:
     """Occupy the first free slot."""
     slot = next(number for number in range(len(view.slots) + 1) if number not in view.slots)
     return structs.replace(view, slots=(*view.slots, slot)), slot
+
+
+def hold_of(row: Any) -> Hold | None:
+    """Return what keeps the manifest of a row from firing: the widest reason, or `None`."""
+    if row["job_retired_at"] is not None:
+        return "job_retired"
+    if not row["group_enabled"]:
+        return "group_disabled"
+    if not row["enabled"]:
+        return "manifest_disabled"
+    if row["paused_at"] is not None and row["resumed_at"] is None:
+        return "paused"
+    return None if row["blocked_by"] is None else "blocked_by_dead_letter"

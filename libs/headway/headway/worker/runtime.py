@@ -194,7 +194,7 @@ class Worker:
                     self._slot_freed.clear()
                     await self._slot_freed.wait()
                 try:
-                    await self._accept(await self._fetch(puller, job))
+                    await self._fetch(puller, job)
                     failing_since = None
                 except (ConsumerMissing, BrokerUnavailable) as error:
                     # The dispatcher creates the consumer once the job is declared.
@@ -205,24 +205,26 @@ class Worker:
         finally:
             await puller.close()
 
-    async def _fetch(self, puller: Puller, job: str) -> list[Message]:
-        """Wait for one order, then take more that are ready and fit.
+    async def _fetch(self, puller: Puller, job: str) -> None:
+        """Wait for one order and begin it, then take more that are ready and fit.
 
         Never wait for more than one: orders that such a pull brings while the slots are in use
         would be stuck here, and no other worker could take them.
         """
         messages = await puller.fetch(1)
-        # One slot is for this order, and one for the pull of each other job.
-        share = min(self._free - self._reserved - len(self._jobs), self._room(job) - 1)
+        await self._accept(messages)
+        # One slot is for the pull of each other job.
+        share = min(self._free - self._reserved - len(self._jobs) + 1, self._room(job))
         if messages and share > 0:
             self._reserved += share
+            more: list[Message] = []
             try:
-                messages += await puller.take(share)
+                more = await puller.take(share)
             except (ConsumerMissing, BrokerUnavailable) as error:
                 log.debug("cannot take more orders", consumer=puller.name, error=error)
             finally:
                 self._reserved -= share
-        return messages
+            await self._accept(more)
 
     def _room(self, job: str) -> int:
         """Return how many more leases of a job may begin here."""

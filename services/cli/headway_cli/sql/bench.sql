@@ -25,7 +25,7 @@ FROM generate_series(1, $1::integer) AS number
 -- Whether the dispatcher has so much work that is not settled. $1 how much. Rows are counted only
 -- when all are sent, because this is asked while they are measured.
 SELECT CASE WHEN EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'waiting') THEN false
-            ELSE (SELECT count(*) >= $1 FROM dispatcher.work_queue WHERE state <> 'settled') END
+            ELSE (SELECT count(*) >= $1 FROM dispatcher.unsettled) END
 
 -- name: is_settled
 -- Whether the scheduler has sent all work and received every outcome.

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from headway_contract.fields import ManifestId, Name
+from headway_contract.operations import HistoryEvent
 from headway_history.store import Numbers
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct, structs
@@ -43,22 +44,9 @@ class EventFilter(Struct, frozen=True, kw_only=True):
         return [type_pattern(type_) for type_ in self.type] or None
 
 
-class EventRow(Struct, frozen=True, kw_only=True):
-    """One event, accepted or refused; manifest and job are known while the work is kept."""
+class EventRow(HistoryEvent, frozen=True, kw_only=True):
+    """One event with its manifest and job, which are known while the work is kept."""
 
-    number: int
-    id: str
-    type: str
-    subject: str
-    source: str
-    occurred_at: datetime
-    recorded_at: datetime
-    accepted: bool
-    refusal: str | None
-    work: UUID | None
-    run: UUID | None
-    lease: UUID | None
-    data: Any
     manifest: str | None = None
     job: str | None = None
 

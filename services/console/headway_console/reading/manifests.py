@@ -11,6 +11,7 @@ from headway_contract.manifests import ManifestAnswer, ManifestStatus
 from headway_contract.work import WorkTerms, stored_terms
 from headway_decisions.declaring.lookup import deleted_message, missing_message, stored_definition
 from headway_decisions.declaring.ownership import manifest_owners
+from headway_decisions.firing.manifest_state import hold_of
 from headway_decisions.timing import timing
 from headway_decisions.timing.timing import Timing
 from headway_errors import Invalid, NotFound
@@ -179,25 +180,12 @@ async def find_id(connection: Connection, external_id: str) -> UUID | None:
 async def read_family(connection: Connection, manifest: UUID) -> list[Relative]:
     """Return the tree of dependents of a manifest, at most `FAMILY` of them."""
     rows = await connection.fetch(queries["family"], manifest, FAMILY)
-    return [read_row(Relative, row, held_by=held_by(row)) for row in rows]
+    return [read_row(Relative, row, held_by=hold_of(row)) for row in rows]
 
 
 async def list_labels(connection: Connection) -> Sequence[Any]:
     """Return the rows of all labels: key, value and the number of their manifests."""
     return await connection.fetch(queries["labels"], _LABELS)
-
-
-def held_by(row: Any) -> str | None:
-    """Return the widest reason why a manifest does not fire; `None` if it fires."""
-    if row["job_retired_at"] is not None:
-        return "job_retired"
-    if not row["group_enabled"]:
-        return "group_disabled"
-    if not row["enabled"]:
-        return "manifest_disabled"
-    if row["paused_at"] is not None and row["resumed_at"] is None:
-        return "paused"
-    return None if row["blocked_by"] is None else "blocked_by_dead_letter"
 
 
 def manifest_row(row: Any) -> ManifestRow:
@@ -212,9 +200,9 @@ def manifest_row(row: Any) -> ManifestRow:
         cadence=_described(row["timing"]),
         zone=row["timing"].get("zone", "UTC"),
         declared=row["undeclared_at"] is None,
-        held_by=row["trouble"] or held_by(row),
+        held_by=row["trouble"] or hold_of(row),
         next_fire_at=row["wake_at"],
-        pause_reason=row["pause_reason"] if held_by(row) == "paused" else "",
+        pause_reason=row["pause_reason"] if hold_of(row) == "paused" else "",
         depends_on=row["parent"],
         last_run=last_run,
     )

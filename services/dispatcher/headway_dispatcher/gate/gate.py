@@ -23,6 +23,7 @@ from headway_decisions.capacity.limits import GroupLimit, JobLimit, Limits
 from headway_decisions.capacity.slots import Worker
 from headway_postgres_kit import Connection, Database, StatementBatch, json_array
 from headway_relay import OutboxMessage, stamped
+from headway_service_kit.passes import seconds_until
 from headway_tracing import span
 from msgspec import Struct
 
@@ -145,19 +146,21 @@ class Gate:
             async with self._database.acquire() as connection:
                 queue = await read_queue_state(connection, self._database)
             if queue.idle:
-                return GateResult(rest=_rest(queue.next_at, queue.times.schedule))
+                return GateResult(rest=seconds_until(queue.next_at, queue.times.schedule))
         batch = self._settings.gate_batch
         async with self._database.locked_transaction(GATE_LOCK) as connection:
             situation = await read_situation(connection, self._database, self._settings)
             queue, now, room = situation.queue, situation.now, situation.room()
             expired, ready_more, look_again_at = await _make_ready(connection, queue)
-            waiting = await self._candidates(connection, room, now)
+            waiting, locked_at = await self._candidates(connection, room, now)
             candidates = _as_candidates(waiting, situation)
             verdicts = capacity.admit(candidates, room, more=len(waiting) == batch)
             orders = orders_of(waiting, verdicts, self._settings)
             messages: list[OutboxMessage] = []
             if orders:
-                messages = await _record(connection, orders, room.rate_uses(), queue.times)
+                # After the lock: a run that has ended meanwhile may have freed this work.
+                times = await store.read_times(connection, self._database, real=locked_at)
+                messages = await _record(connection, orders, room.rate_uses(), times)
             without_key = _held(verdicts, "key")
             if without_key:
                 await connection.execute(gates["wait_for_key"], without_key)
@@ -176,8 +179,8 @@ class Gate:
         admitted = sum(len(works) for _, works in orders)
         more = ready_more or bool(without_key or disabled)
         more |= len(waiting) == batch and admitted > 0
-        times = (queue.next_at, room.rates_free_at(), look_again_at)
-        next_at = min((at for at in times if at is not None), default=None)
+        looks = (queue.next_at, room.rates_free_at(), look_again_at)
+        next_at = min((at for at in looks if at is not None), default=None)
         if next_at is not None and next_at <= now:
             # Another transaction has locked the row.
             next_at = now + _RETRY_LOCKED
@@ -185,17 +188,17 @@ class Gate:
             admitted=admitted,
             held=len(waiting) - admitted,
             expired=expired,
-            rest=0.0 if more else _rest(next_at, now),
+            rest=0.0 if more else seconds_until(next_at, now),
         )
 
     async def _candidates(
         self, connection: Connection, room: Room, now: datetime
-    ) -> list[WaitingWork]:
-        """Lock the first work of each lane with room, in the order of the gate."""
+    ) -> tuple[list[WaitingWork], datetime | None]:
+        """Lock the first work of each lane with room, in order; return also the time then."""
         batch = self._settings.gate_batch
         jobs, groups = room.jobs(most=batch), room.groups(most=batch)
         if not jobs:
-            return []
+            return [], None
         rows = await connection.fetch(
             gates["candidates"],
             list(groups),
@@ -210,7 +213,7 @@ class Gate:
             batch,
             group_step(self._settings),
         )
-        return [_waiting_work(row) for row in rows]
+        return [_waiting_work(row) for row in rows], rows[-1]["locked_at"] if rows else None
 
 
 async def _make_ready(
@@ -238,7 +241,7 @@ async def _make_ready(
 
 
 def _waiting_work(row: Any) -> WaitingWork:
-    values = list(row)
+    *values, _ = row
     given = values[_INPUT]
     values[_INPUT] = None if given is None else msgspec.Raw(given.encode())
     values[_TERMS] = _read_terms(values[_TERMS])
@@ -321,10 +324,6 @@ async def _record(
             )
         await writes.send(connection)
     return messages
-
-
-def _rest(moment: datetime | None, now: datetime) -> float | None:
-    return None if moment is None else max(0.0, (moment - now).total_seconds())
 
 
 def group_step(settings: DispatcherSettings) -> timedelta:

@@ -147,10 +147,17 @@ CREATE INDEX work_queue_key_active ON dispatcher.work_queue (concurrency_key)
     WHERE state = 'dispatched' AND concurrency_key IS NOT NULL;
 CREATE INDEX work_queue_cancelling ON dispatcher.work_queue (cancel_requested_at)
     WHERE cancel_requested_at IS NOT NULL AND state = 'dispatched';
-CREATE INDEX work_queue_unsettled ON dispatcher.work_queue (queued_at, id)
-    WHERE state <> 'settled';
-CREATE INDEX work_queue_settled ON dispatcher.work_queue (settled_at, id)
+-- Work that is dispatched has no entry here: it would be written anew with each new version of the row.
+CREATE INDEX work_queue_waiting ON dispatcher.work_queue (queued_at, id)
+    WHERE state IN ('queued', 'waiting');
+CREATE INDEX work_queue_settled ON dispatcher.work_queue (settled_at)
     WHERE state = 'settled';
+
+-- Work that has not ended, found by the indexes of waiting and of dispatched work.
+CREATE VIEW dispatcher.unsettled AS
+SELECT * FROM dispatcher.work_queue WHERE state IN ('queued', 'waiting')
+UNION ALL
+SELECT * FROM dispatcher.work_queue WHERE state = 'dispatched';
 
 -- Keys that may have become free, or that new work waits for. The gate reads and deletes them.
 -- Not unique, so that writers of the same key do not wait for each other.
@@ -371,14 +378,14 @@ CREATE UNIQUE INDEX metadata_one_live ON dispatcher.metadata (work_id)
     WHERE state IN ('pending', 'in_progress');
 CREATE INDEX metadata_lease ON dispatcher.metadata (lease_id);
 CREATE INDEX metadata_work ON dispatcher.metadata (work_id);
--- Lists of runs.
-CREATE INDEX metadata_created ON dispatcher.metadata (created_at, run_id);
-CREATE INDEX metadata_manifest ON dispatcher.metadata (manifest_id, created_at, run_id)
+-- Lists of runs, which sort the runs of one time by their ids: an id in each entry would cost more.
+CREATE INDEX metadata_created ON dispatcher.metadata (created_at);
+CREATE INDEX metadata_manifest ON dispatcher.metadata (manifest_id, created_at)
     WHERE manifest_id IS NOT NULL;
 -- Only ended runs, so a run writes one entry and only when it ends.
-CREATE INDEX metadata_job ON dispatcher.metadata (job, created_at, run_id)
+CREATE INDEX metadata_job ON dispatcher.metadata (job, created_at)
     WHERE finished_at IS NOT NULL;
-CREATE INDEX metadata_group ON dispatcher.metadata (group_name, created_at, run_id)
+CREATE INDEX metadata_group ON dispatcher.metadata (group_name, created_at)
     WHERE finished_at IS NOT NULL;
 -- Counts of ended runs, without reading the rows.
 CREATE INDEX metadata_finished ON dispatcher.metadata (finished_at, state)
@@ -698,9 +705,8 @@ CREATE TABLE dispatcher.outbox (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     message_id  text NOT NULL,
     subject     text NOT NULL,
-    -- Messages live for milliseconds, so compression costs more than it saves. Null for an order,
-    -- which is rebuilt from its lease if the handover to the relay is lost.
-    body        bytea STORAGE EXTERNAL,
+    -- Null for an order, which is rebuilt from its lease if the handover to the relay is lost.
+    body        bytea,
     traceparent text,
     created_at  timestamptz NOT NULL DEFAULT clock_timestamp()
 )
@@ -742,7 +748,7 @@ BEGIN
     EXECUTE format(
         'GRANT SELECT ON dispatcher.group_limit, dispatcher.job_limit, dispatcher.manifest_switch,'
         ' dispatcher.rate_use, dispatcher.job_duration, dispatcher.work_queue, dispatcher.closed_lane,'
-        ' dispatcher.ready_lane, dispatcher.waiting, dispatcher.metadata, dispatcher.run,'
+        ' dispatcher.ready_lane, dispatcher.waiting, dispatcher.unsettled, dispatcher.metadata, dispatcher.run,'
         ' dispatcher.run_report, dispatcher.run_log,'
         ' dispatcher.dead_letter, dispatcher.canary, dispatcher.worker, dispatcher.witness,'
         ' dispatcher.history, dispatcher.history_event, dispatcher.tombstone, dispatcher.migration TO %s', reader);

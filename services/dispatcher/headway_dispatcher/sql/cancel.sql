@@ -6,8 +6,8 @@ WHERE run_id = ANY($1::uuid[])
 
 -- name: of_group
 -- Return unsettled work of a group without a cancel request. $1 group, $2 limit.
-SELECT id FROM dispatcher.work_queue
-WHERE group_name = $1 AND state <> 'settled' AND cancel_requested_at IS NULL
+SELECT id FROM dispatcher.unsettled
+WHERE group_name = $1 AND cancel_requested_at IS NULL
 ORDER BY id
 LIMIT $2
 

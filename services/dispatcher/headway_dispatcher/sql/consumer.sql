@@ -3,8 +3,7 @@
 -- until its last work is settled. $1 jobs that have a consumer.
 SELECT job_limit.name, job_limit.consumer_error AS error,
        NOT job_limit.retired OR job_limit.name = ANY($1::text[]) AND EXISTS (
-           SELECT FROM dispatcher.work_queue
-           WHERE work_queue.job = job_limit.name AND work_queue.state <> 'settled') AS needed
+           SELECT FROM dispatcher.unsettled WHERE unsettled.job = job_limit.name) AS needed
 FROM dispatcher.job_limit
 ORDER BY job_limit.name
 

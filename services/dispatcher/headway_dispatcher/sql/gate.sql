@@ -213,7 +213,7 @@ SELECT work.id, work.round, work.manifest, work.group_name, work.job, work.input
                     AND active.state = 'dispatched')
             ELSE 0 END AS key_active,
        manifest_switch.manifest_id IS NOT NULL AND NOT work.explicit AS manifest_disabled,
-       work.exclusive_lease
+       work.exclusive_lease, clock_timestamp() AS locked_at
 FROM locked AS work
 LEFT JOIN dispatcher.group_limit ON group_limit.name = work.group_name
 LEFT JOIN dispatcher.manifest_switch

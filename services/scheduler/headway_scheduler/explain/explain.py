@@ -19,7 +19,7 @@ from headway_scheduler.declare import one_shots
 from headway_scheduler.explain import messages
 from headway_scheduler.explain.ledger_check import GRACE, Version, read_versions
 from headway_scheduler.explain.messages import Subject
-from headway_scheduler.fire.decide import Manifest, hold_of, read_manifests
+from headway_scheduler.fire.decide import Manifest, read_manifests
 from headway_scheduler.fire.preview import fires_at_of, first_ahead, note_of
 from headway_scheduler.lookup import queries
 from headway_scheduler.store import works
@@ -297,7 +297,7 @@ class _Explanation(Struct, frozen=True, kw_only=True):
         return found
 
     def _hold(self) -> str | None:
-        return hold_of(self.row) if self.view is None else due.pause(self.view)
+        return manifest_state.hold_of(self.row) if self.view is None else due.pause(self.view)
 
     def _oldest_kept(self) -> datetime:
         return self.now - timedelta(days=self.kept_days)

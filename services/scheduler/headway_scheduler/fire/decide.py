@@ -134,19 +134,6 @@ async def read_rows(connection: Connection, ids: Iterable[UUID]) -> list[driver.
     return await connection.fetch(manifests["views"], list(ids))
 
 
-def hold_of(row: Any) -> manifest_state.Hold | None:
-    """Return what keeps a manifest from firing: the widest reason, or `None`."""
-    if row["job_retired_at"] is not None:
-        return "job_retired"
-    if not row["group_enabled"]:
-        return "group_disabled"
-    if not row["enabled"]:
-        return "manifest_disabled"
-    if row["paused_at"] is not None and row["resumed_at"] is None:
-        return "paused"
-    return None if row["blocked_by"] is None else "blocked_by_dead_letter"
-
-
 def read_manifest(row: Any, *, now: datetime) -> Manifest | UnreadableManifest:
     """Decode one manifest."""
     try:
@@ -186,7 +173,7 @@ def _manifest(row: Any, now: datetime) -> Manifest:
         jitter_seconds=row["jitter_seconds"],
         misfire=_misfire(row["misfire"]),
         overlap=_overlap(row["overlap"]),
-        hold=hold_of(row),
+        hold=manifest_state.hold_of(row),
         also_disabled=not row["group_enabled"] and not row["enabled"],
         slots=tuple(row["slots"]),
         owed=tuple(

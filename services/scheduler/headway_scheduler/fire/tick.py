@@ -21,6 +21,7 @@ from headway_decisions.timing.cadence import Once
 from headway_jetstream_kit.tasks import end
 from headway_postgres_kit import Connection, Database, StatementBatch, driver, json_array, note
 from headway_relay import Handover, OutboxMessage, stamped
+from headway_service_kit.passes import seconds_until
 from headway_tracing import span
 from headway_tracing.log import get_logger
 from msgspec import Struct, structs
@@ -91,7 +92,9 @@ class Tick:
         seen = await self._look()
         # The first tick always takes the lead, so that users see the leader before any fire.
         if not seen.due and self._known:
-            return TickResult(led=True, next_at=seen.next_at, rest=_rest(seen.next_at, seen.at))
+            return TickResult(
+                led=True, next_at=seen.next_at, rest=seconds_until(seen.next_at, seen.at)
+            )
         try:
             result = await self._fire(seen, one_by_one=False)
         except _ROW_FAULTS:
@@ -123,15 +126,11 @@ class Tick:
                 now = await self.database.clock.now(connection)
                 advanced = await advance(connection, locked, now=now, one_by_one=one_by_one)
             next_at = earliest((seen.next_at, advanced.wake_at))
-            rest = _rest(next_at, await self.database.clock.now(connection))
+            rest = seconds_until(next_at, await self.database.clock.now(connection))
         advanced.hand_over(self.relay)
         return TickResult(
             led=True, fired=advanced.queued, skipped=advanced.skipped, next_at=next_at, rest=rest
         )
-
-
-def _rest(next_at: datetime | None, now: datetime) -> float | None:
-    return None if next_at is None else max(0.0, (next_at - now).total_seconds())
 
 
 class Advanced(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from headway_contract import Event
 from headway_contract.notifications import Digest, Trial
 from headway_decisions.retries.retries import after_failed_notification
 from headway_postgres_kit import Database, note
+from headway_service_kit.passes import seconds_until
 from headway_tracing.log import get_logger
 from msgspec import Struct
 
@@ -64,7 +65,7 @@ class Delivery:
         async with self.database.acquire() as connection:
             next_at = await connection.fetchval(notifications["next_attempt"])
             now = await self.database.clock.now(connection)
-        return None if next_at is None else max(0.0, (next_at - now).total_seconds())
+        return seconds_until(next_at, now)
 
     async def test(self, actor: str) -> str | None:
         """Send a test notification once; returns why it was not accepted, or `None`."""

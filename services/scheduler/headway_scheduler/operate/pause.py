@@ -28,7 +28,7 @@ from headway_decisions.timing.cadence import Spaced
 from headway_decisions.wording import counted, utc
 from headway_errors import Invalid
 from headway_postgres_kit import Connection, Database
-from headway_service_kit.passes import Wakeup
+from headway_service_kit.passes import Wakeup, seconds_until
 from headway_tracing.log import get_logger
 from msgspec import structs
 
@@ -181,7 +181,7 @@ class Windows:
             *over, later = await connection.fetch(manifests["windows_over"], now, _BATCH)
         if not over:
             next_at = later["paused_until"]
-            return None if next_at is None else max(0.0, (next_at - now).total_seconds())
+            return seconds_until(next_at, now)
         async with self.database.transaction() as connection:
             locked = await lock_manifests(connection, [row["id"] for row in over])
             now = await clock.now(connection)

@@ -6,10 +6,9 @@ SELECT work_queue.id, work_queue.round, work_queue.manifest, work_queue.group_na
        work_queue.priority, work_queue.attempts, work_queue.runs, work_queue.run_id,
        work_queue.due_at, work_queue.queued_at, work_queue.not_before, work_queue.settled_at,
        work_queue.cancel_requested_at, work_queue.cancel_reason
-FROM dispatcher.work_queue
+FROM dispatcher.unsettled AS work_queue
 LEFT JOIN dispatcher.waiting ON waiting.id = work_queue.id
-WHERE work_queue.state <> 'settled'
-  AND ($1::text IS NULL OR work_queue.state = $1)
+WHERE ($1::text IS NULL OR work_queue.state = $1)
   AND ($2::text IS NULL OR work_queue.group_name = $2)
   AND ($3::text IS NULL OR work_queue.job = $3)
   AND ($4::uuid IS NULL OR work_queue.manifest_id = $4)
