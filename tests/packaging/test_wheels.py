@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import sys
 import zipfile
 from email.parser import Parser
 from pathlib import Path
@@ -12,7 +13,7 @@ from headway_cli.serve.find_app import load_app
 
 from generators.versions import read_version
 
-from .conftest import OUTSIDE, ROOT, call, install
+from .conftest import OUTSIDE, ROOT, UV, call, install
 
 DISTRIBUTIONS = {"headway", "headway-server", "headway-testing"}
 # Commands that serve, or that read the database or the data folder of an `up`.
@@ -92,6 +93,20 @@ def test_up_runs_an_app_outside_of_the_checkout(wheels, outside, installer):
     report = json.loads(out.splitlines()[-1])
     assert report["runs_completed"] >= 1
     assert report["runs_failed"] == report["dead_letters"] == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("installer", ["uv", "pip"])
+def test_a_project_uses_a_checkout(outside, installer):
+    if installer == "uv":
+        call(UV, "init", "--quiet", "--bare", "--python", sys.executable, folder=outside)
+        call(UV, "add", "--quiet", "--editable", f"{ROOT}[server]", folder=outside)
+    else:
+        call(sys.executable, "-m", "venv", ".venv", folder=outside)
+        folders = (f"{ROOT}[server]", ROOT / "services")
+        call(".venv/bin/pip", "install", "--quiet", *folders, folder=outside)
+    headway = outside / ".venv" / "bin" / "headway"
+    assert "Run everything for APP" in call(headway, "up", "--help", folder=outside)
 
 
 @pytest.mark.thorough
