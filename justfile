@@ -61,6 +61,10 @@ deploy-check:
     {{uv}} pytest -q tests/deploy
     deploy/lint
 
+# Make the files of a release in dist: wheels, npm package, image, bills of materials, checksums
+release *arguments:
+    PYTHONPATH=docs {{uv}} python deploy/release.py "$@"
+
 # Build Jaeger by Go into .tools, for the test that reads a trace back from it (once, ten minutes)
 jaeger:
     @tests/jaeger/build

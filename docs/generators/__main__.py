@@ -15,6 +15,7 @@ from generators import (
     metrics_page,
     openapi,
     settings_page,
+    versions,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +27,7 @@ _MODULES = (
     metrics_page,
     openapi,
     settings_page,
+    versions,
 )
 
 

@@ -1,7 +1,7 @@
 """Questions and requests about groups, jobs, workers and the services themselves."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
@@ -126,3 +126,21 @@ class SettingsAnswer(Struct, frozen=True, kw_only=True):
 
 class NotifyTestRequest(Request, frozen=True, kw_only=True):
     """Send one test notification to the webhook now, and return the result."""
+
+
+class HistoryEvent(Struct, frozen=True, kw_only=True):
+    """One event of history as people read it, accepted or refused."""
+
+    number: int
+    id: str
+    type: str
+    subject: str
+    source: str
+    occurred_at: datetime
+    recorded_at: datetime
+    accepted: bool
+    refusal: str | None
+    work: UUID | None
+    run: UUID | None
+    lease: UUID | None
+    data: Any

@@ -58,6 +58,19 @@ def test_the_compose_file_follows_its_schema():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_workflows_follow_their_schema_and_run_recipes_that_exist():
+    workflows = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
+    schema = ["check-jsonschema", "--builtin-schema", "vendor.github-workflows"]
+    done = subprocess.run([*schema, *workflows], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    called = set(re.findall(r"\./justw ([\w-]+)", "".join(path.read_text() for path in workflows)))
+    assert called >= {"check", "test-all", "deploy-check", "release"}
+    recipes = set(
+        re.findall(r"^([\w-]+)[^:\n]*:(?!=)", (ROOT / "justfile").read_text(), re.MULTILINE)
+    )
+    assert called <= recipes
+
+
 def test_the_compose_file_names_what_exists(compose):
     started = 0
     for name, service in compose["services"].items():

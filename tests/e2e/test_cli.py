@@ -316,8 +316,18 @@ async def test_the_module_is_the_command(shell):
     assert (done.code, done.err) == (0, "")
     listed = re.findall(r"^  ([a-z][a-z-]+) +[A-Z]", done.out, re.MULTILINE)
     assert listed == [
-        *("up", "scheduler", "dispatcher", "console", "worker"),
-        *("migrate", "provision", "token", "sign-in", "settings", "doctor", "notify", "completion"),
+        *("up", "run", "scheduler", "dispatcher", "console", "worker"),
+        *(
+            "init",
+            "migrate",
+            "provision",
+            "token",
+            "sign-in",
+            "settings",
+            "doctor",
+            "notify",
+            "completion",
+        ),
         *(
             "top",
             "manifests",

@@ -16,6 +16,6 @@ def __getattr__(name: str) -> Any:
         importlib.import_module("headway_testing")
     except ModuleNotFoundError as error:
         raise ImportError(
-            "headway.testing needs the package 'headway-testing': add it to your test dependencies"
+            "headway.testing needs the package headway-testing: pip install 'headway[testing]'"
         ) from error
     return getattr(importlib.import_module("headway_testing.world"), name)

@@ -6,7 +6,6 @@ computes the rows with code that shares nothing with the statements that write t
 `compare` reports where the two differ. A snapshot replaces all earlier events of its work.
 """
 
-from headway_history.events import HistoryEvent as HistoryEvent
 from headway_history.events import StoredEvent as StoredEvent
 from headway_history.folding import fold as fold
 from headway_history.rows import Difference as Difference

@@ -21,24 +21,6 @@ RUNS_COMPLETED = "headway.runs.completed.v1"
 _WORKER = "worker/"
 
 
-class HistoryEvent(Struct, frozen=True, kw_only=True):
-    """One event as people read it, accepted or refused."""
-
-    number: int
-    id: str
-    type: str
-    subject: str
-    source: str
-    occurred_at: datetime
-    recorded_at: datetime
-    accepted: bool
-    refusal: str | None
-    work: UUID | None
-    run: UUID | None
-    lease: UUID | None
-    data: Any
-
-
 class StoredEvent(Struct, frozen=True, gc=False):
     """An accepted event, or the part of a packed event about one run; `data` is its JSON.
 

@@ -28,7 +28,7 @@ def log_to_stderr(*, debug: bool = False, form: LogForm = "auto") -> None:
     logging.basicConfig(
         level=logging.DEBUG if debug else logging.INFO, handlers=[handler], force=True
     )
-    for noisy in ("asyncio", "httpcore", "httpx", "nats", "opentelemetry", "urllib3"):
+    for noisy in ("asyncio", "httpcore", "httpx", "nats", "opentelemetry", "urllib3", "watchfiles"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 

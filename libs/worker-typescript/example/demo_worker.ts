@@ -2,8 +2,8 @@
 
 import { setTimeout as pause } from "node:timers/promises";
 
-import { Fatal, Worker } from "../src/index.js";
-import { startExporting } from "../src/telemetry.js";
+import { Fatal, Worker } from "headway-worker";
+import { startExporting } from "headway-worker/telemetry";
 
 const exporting = await startExporting("headway-worker-typescript");
 const worker = new Worker({ slots: 5 });

@@ -16,12 +16,14 @@ from headway_cli.terminal.options import debug_option, start_logging
 _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Run": {
         "up": ("up.up", "Run everything for APP on this machine until Ctrl-C."),
+        "run": ("work.foreground", "Run a job of your app once, here and without a schedule."),
         "scheduler": ("serve.services", "Run a scheduler, which decides when work is due."),
         "dispatcher": ("serve.services", "Run a dispatcher, which hands due work to workers."),
         "console": ("serve.services", "Run a console: the HTTP API and the web pages."),
         "worker": ("serve.worker", "Run a worker, which runs the jobs of your app."),
     },
     "Set up": {
+        "init": ("operate.init", "Write a small app, and files that belong to it."),
         "migrate": ("serve.services", "Bring the schemas in PostgreSQL up to date."),
         "provision": ("serve.services", "Create or update the streams and consumers in NATS."),
         "token": ("operate.set_up", "Create tokens for the API and the console."),

@@ -1,7 +1,5 @@
 """The names of the dispatcher that other packages may use, besides `wiring`."""
 
-from headway_history import HistoryEvent as HistoryEvent
-
 from headway_dispatcher.history.pages import export as export
 from headway_dispatcher.history.rebuild import Rebuilt as Rebuilt
 from headway_dispatcher.history.rebuild import ServicesRun as ServicesRun

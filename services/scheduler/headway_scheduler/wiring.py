@@ -53,11 +53,7 @@ async def start_scheduler(
             for database in (service.database, service.requests):
                 database.before_commit = partial(write_notifications, clock)
         if definitions is not None:
-            if settings.generation is not None:
-                definitions = replace(definitions, generation=settings.generation)
-            await apply_at_start(
-                service.database, definitions, policy=settings.prune, may_fire=settings.tick == "on"
-            )
+            await declare(service, settings, definitions)
         await _start_passes(service, settings, webhook)
         port = await service.answer_for_health(settings.health_address)
     except BaseException:
@@ -65,6 +61,14 @@ async def start_scheduler(
         raise
     log.info("scheduler started", health_port=port, tick=settings.tick)
     return service
+
+
+async def declare(service: Service, settings: SchedulerSettings, definitions: Definitions) -> None:
+    """Declare the application's definitions, at the start or while the service runs."""
+    if settings.generation is not None:
+        definitions = replace(definitions, generation=settings.generation)
+    may_fire = settings.tick == "on"
+    await apply_at_start(service.database, definitions, policy=settings.prune, may_fire=may_fire)
 
 
 async def _start_passes(

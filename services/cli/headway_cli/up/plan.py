@@ -48,6 +48,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     scheduler: SchedulerSettings
     dispatcher: DispatcherSettings
     console: ConsoleSettings
+    # Whether it follows changes of the app.
+    reload: bool = False
 
 
 def make_plan(

@@ -75,9 +75,15 @@ class WorkerProcess:
         await self._launch()
         self._keeping = asyncio.create_task(self._keep_running())
 
+    async def restart(self) -> None:
+        """Stop the program in order, and start it again."""
+        await self.stop()
+        await self.start()
+
     async def check(self) -> None:
         """Raise if it failed for good; its last output is shown by then."""
-        if self._keeping.done():
+        # Cancelled during a restart.
+        if self._keeping.done() and not self._keeping.cancelled():
             self._keeping.result()
 
     async def stop(self) -> None:

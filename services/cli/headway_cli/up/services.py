@@ -96,6 +96,8 @@ class Services(Struct, frozen=True):
     workers: list[WorkerProcess]
     console_address: ConsoleAddress
     credentials: Credentials
+    # The task that follows changes of the app, if there is one.
+    followers: list[asyncio.Task[None]] = []
 
     async def check(self) -> None:
         """Raise if a part has ended that must not end."""
@@ -103,6 +105,9 @@ class Services(Struct, frozen=True):
             check_runs(server.process, server.title, f"see {server.log}")
         for worker in self.workers:
             await worker.check()
+        for follower in self.followers:
+            if follower.done():
+                follower.result()
         for service in (self.scheduler, self.dispatcher, self.console):
             if service.broker.closed.is_set():
                 raise BrokerUnavailable(
@@ -162,8 +167,12 @@ async def start_services(
         words = [sys.executable, "-m", "headway_cli", "worker", "--app", plan.app]
         words += ["--slots", str(slots)] if slots is not None else []
         unbuffered = {"PYTHONUNBUFFERED": "1", **environment}
+        # With `reload`, the author of the app is about to fix it.
+        must_run = not plan.reload
         workers.append(
-            await _start_worker(stack, "the worker", words, unbuffered, show_line, must_run=True)
+            await _start_worker(
+                stack, "the worker", words, unbuffered, show_line, must_run=must_run
+            )
         )
     # Meanwhile the worker loads.
     console = await start_console(console_settings, local=_person(credentials), **patience)

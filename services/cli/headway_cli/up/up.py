@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from headway_clock import monotonic, utc_now
 from headway_console.public import sign_in_path
 from headway_embedded import write_secret
 from headway_errors import RequestFailed
+from headway_jetstream_kit.tasks import end
 from headway_service_kit.process import run, stop_on_signals
 from headway_tracing.log import get_logger
 
@@ -53,8 +55,10 @@ _PORT_HELP = "Port of the console; by default a free port, kept for the next sta
 @options.health_option
 @options.text("--console-port", "N", _PORT_HELP, type=click.IntRange(0, 65_535))
 @options.wait_option
+@options.flag("--reload", "Follow changes of the app: restart workers, declare it again.")
+@options.flag("--open", "Open the console in the browser, signed in.", "opens_browser")
 @options.debug_option
-def up(app: str, as_json: bool, **terms: Any) -> None:
+def up(app: str, as_json: bool, opens_browser: bool, **terms: Any) -> None:
     """Run everything for APP on this machine until Ctrl-C.
 
     APP is your file.py, module or module:name, or a YAML file whose jobs run in worker commands.
@@ -64,23 +68,29 @@ def up(app: str, as_json: bool, **terms: Any) -> None:
     A worker command is a program in any language that speaks the worker protocol. It finds NATS by
     HEADWAY_NATS_URL, is restarted when it ends, and gets a SIGTERM when 'up' ends.
     """
-    own = {name: terms.pop(name) for name in ("worker_commands", "data", "seconds", "wait")}
+    parts = ("worker_commands", "data", "seconds", "wait", "reload")
+    own = {name: terms.pop(name) for name in parts}
+    if own["reload"]:
+        # A file that changes twice within a second may match the bytecode of its last version.
+        sys.dont_write_bytecode = True
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     plan = make_plan(app, terms, **own)
     screen = Screen()
     with exporting("headway"):
-        report = run(_up(plan, screen))
+        report = run(_up(plan, screen, opens_browser=opens_browser))
     if as_json:
         click.echo(json.dumps(report))
     else:
         screen.say(report_text(report))
 
 
-async def _up(plan: Plan, screen: Screen) -> dict[str, Any]:
+async def _up(plan: Plan, screen: Screen, *, opens_browser: bool) -> dict[str, Any]:
     """Start, watch, settle, stop; returns the figures, read when all services have stopped."""
     stop = stop_on_signals()
     async with AsyncExitStack() as server_stack:
         servers = await unless_stopped(start_servers(server_stack, plan, screen.say), stop)
-        # Not above: it was loaded while the servers started.
+        # Not above: they were loaded while the servers started.
+        from headway_cli.up.reload import follow_changes, open_browser  # noqa: PLC0415
         from headway_cli.up.services import start_services  # noqa: PLC0415
 
         async with AsyncExitStack() as stack:
@@ -93,6 +103,10 @@ async def _up(plan: Plan, screen: Screen) -> dict[str, Any]:
             link = " ('headway sign-in' prints a link that signs you in)"
             link = sign_in_path(key, utc_now()) if screen.is_terminal else link
             screen.say(f"console: {url}{link}")
+            if opens_browser:
+                await open_browser(url + sign_in_path(key, utc_now()), screen.say)
+            if plan.reload:
+                stack.push_async_callback(end, [follow_changes(plan, services, screen.say)])
             running_since = await read_value(servers.database, queries["now"])
             await _watch(plan, services, stop, screen)
             screen.say(

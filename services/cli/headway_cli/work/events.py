@@ -11,7 +11,7 @@ import click
 import msgspec
 from headway.client.http_control import HttpControl
 from headway_contract.http import API
-from headway_dispatcher.public import HistoryEvent
+from headway_contract.operations import HistoryEvent
 from headway_errors import Unavailable
 from headway_service_kit.process import run as run_program
 from headway_service_kit.process import stop_on_signals

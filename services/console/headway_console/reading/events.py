@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from headway_contract.fields import ManifestId, Name
-from headway_history import HistoryEvent
+from headway_contract.operations import HistoryEvent
 from headway_history.store import Numbers
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct, structs

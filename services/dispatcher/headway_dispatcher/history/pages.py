@@ -8,7 +8,8 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from headway_history import HistoryEvent, LetterRow, RunRow, StoredEvent, WorkRow, WorkRows, fold
+from headway_contract.operations import HistoryEvent
+from headway_history import LetterRow, RunRow, StoredEvent, WorkRow, WorkRows, fold
 from headway_history.events import FORGOTTEN, SNAPSHOT, Forgotten, open_data
 from headway_history.rows import Absence, LetterRun
 from headway_history.store import PackedEvents
