@@ -1,0 +1,46 @@
+"""Stage the pages and build the site, or only stage them with --stage."""
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from generators.site.pages import stage
+
+ROOT = Path(__file__).parents[3]
+SITE = ROOT / ".site"
+# Material loads Mermaid from a content network unless a page brings it.
+MERMAID = Path("assets", "mermaid.js")
+
+
+def main(arguments: list[str]) -> int:
+    """Build the site into `.site/html`."""
+    shutil.rmtree(SITE / "pages", ignore_errors=True)
+    problems = stage(ROOT, SITE / "pages")
+    for problem in problems:
+        sys.stderr.write(f"{problem}\n")
+    if problems or "--stage" in arguments:
+        return 1 if problems else 0
+    copy_mermaid(SITE / "pages" / MERMAID)
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict"]
+    # Both projects print notices about each other; neither concerns this build.
+    quiet = {"NO_MKDOCS_2_WARNING": "1", "DISABLE_MKDOCS_2_WARNING": "true"}
+    code = subprocess.run(build, cwd=ROOT, env={**os.environ, **quiet}, check=False).returncode
+    if not code:
+        sys.stderr.write("the site is in .site/html: open .site/html/index.html\n")
+    return code
+
+
+def copy_mermaid(target: Path) -> None:
+    """Copy mermaid.js from the installed wheel of mmdc, of which only this file is used."""
+    found = find_spec("mmdc")
+    if found is None or not found.submodule_search_locations:
+        raise SystemExit("mmdc is not installed: run './justw docs', which installs it")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(Path(found.submodule_search_locations[0], "assets", "mermaid.js"), target)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
