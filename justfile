@@ -76,6 +76,10 @@ asyncapi:
 generate:
     PYTHONPATH=docs {{uv}} python -m generators
 
+# Build the documentation site into .site/html; a dead link or anchor fails
+docs:
+    PYTHONPATH=docs {{uv}} --group docs python -m generators.site
+
 # Format and mend what lint can mend
 format:
     {{uv}} ruff check --fix .

@@ -15,7 +15,7 @@ def test_generated_files_are_up_to_date(capsys):
 
 def test_stale_missing_and_superfluous_files_are_named_and_repaired(tmp_path, capsys):
     (tmp_path / "docs").mkdir()
-    for page in ("README.md", "docs/states.md"):
+    for page in ("docs/concepts.md", "docs/states.md"):
         shutil.copy(ROOT / page, tmp_path / page)
     assert main([], tmp_path) == main(["--check"], tmp_path) == 0
     schemas = tmp_path / "proto-schemas" / "schemas"
