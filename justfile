@@ -29,6 +29,7 @@ check:
     {{uv}} mypy
     {{uv}} lint-imports
     PYTHONPATH=docs {{uv}} python -m generators --check
+    PYTHONPATH=docs {{uv}} --group docs python -m generators.site
     {{uv}} pytest -q tests/unit tests/architecture
 
 # Unit and architecture tests, each promise, and one test for each behaviour, on the embedded servers

@@ -1,9 +1,11 @@
 """Stage the pages and build the site, or only stage them with --stage."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,6 +15,7 @@ ROOT = Path(__file__).parents[3]
 SITE = ROOT / ".site"
 # Material loads Mermaid from a content network unless a page brings it.
 MERMAID = Path("assets", "mermaid.js")
+_LOADED = re.compile(r"<(?:script|link|img|iframe)[^>]*?\b(?:src|href)=[\"']?(https?://[^\"' >]+)")
 
 
 def main(arguments: list[str]) -> int:
@@ -27,10 +30,26 @@ def main(arguments: list[str]) -> int:
     build = [sys.executable, "-m", "mkdocs", "build", "--strict"]
     # Both projects print notices about each other; neither concerns this build.
     quiet = {"NO_MKDOCS_2_WARNING": "1", "DISABLE_MKDOCS_2_WARNING": "true"}
-    code = subprocess.run(build, cwd=ROOT, env={**os.environ, **quiet}, check=False).returncode
-    if not code:
-        sys.stderr.write("the site is in .site/html: open .site/html/index.html\n")
-    return code
+    environment = {**os.environ, **quiet}
+    done = subprocess.run(build, cwd=ROOT, env=environment, check=False, capture_output=True)
+    if done.returncode:
+        sys.stderr.write(done.stderr.decode())
+        return done.returncode
+    if foreign := sorted({address for page in pages_of(SITE) for address in loaded(page)}):
+        sys.stderr.write(f"pages load from elsewhere: {', '.join(foreign)}\n")
+        return 1
+    sys.stderr.write("open .site/html/index.html\n")
+    return 0
+
+
+def pages_of(site: Path) -> Iterator[Path]:
+    """Return the built pages."""
+    return (site / "html").rglob("*.html")
+
+
+def loaded(page: Path) -> list[str]:
+    """Return the addresses on the network from which a browser would load parts of a page."""
+    return _LOADED.findall(page.read_text("utf-8"))
 
 
 def copy_mermaid(target: Path) -> None:

@@ -15,9 +15,8 @@ def text(_root: Path) -> str:
     for title, section in _SECTIONS.items():
         parts.append(f"## {title}")
         for name in section:
-            command = headway.get_command(root, name)
-            assert command is not None
-            parts += list(_described(command, click.Context(command, root, info_name=name), 3))
+            if command := headway.get_command(root, name):
+                parts += _described(command, click.Context(command, root, info_name=name), 3)
     return "\n\n".join(parts)
 
 

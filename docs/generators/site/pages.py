@@ -108,7 +108,8 @@ def source_page(found: Path, source: Path) -> str:
     """Return a page with the text of a file."""
     text = found.read_text("utf-8").rstrip("\n")
     fence = "`" * max(3, *(len(run) + 1 for run in [*re.findall("`+", text), ""]))
-    return f"# {source.name}\n\n`{source}`\n\n{fence}{_LANGUAGES.get(source.suffix, '')}\n{text}\n{fence}\n"
+    language = _LANGUAGES.get(source.suffix, "")
+    return f"# {source.name}\n\n`{source}`\n\n{fence}{language}\n{text}\n{fence}\n"
 
 
 def folder_page(found: Path, source: Path) -> str:

@@ -13,8 +13,8 @@ import headway.testing
 from headway_testing.world import Fire, Skip, World
 
 _DEFINE = (
-    "App", "Chain", "Item", "load_yaml", "Definitions", "InvalidDefinitions", "When", "cron", "every", "spaced",
-    "daily", "weekly", "monthly", "monthly_dow", "once", "manual", "Days", "Weeks", "Months",
+    "App", "Chain", "Item", "load_yaml", "Definitions", "InvalidDefinitions", "When", "cron", "every",
+    "spaced", "daily", "weekly", "monthly", "monthly_dow", "once", "manual", "Days", "Weeks", "Months",
     "LAST", "exclude_dates", "exclude_days", "exclude_range", "exclude_times", "retry", "allow",
     "catch_up", "fire_once", "skip_missed", "Rate",
 )  # fmt: skip
@@ -69,9 +69,8 @@ def _members(found: type) -> Iterator[tuple[str, Any]]:
         if member.startswith("_"):
             continue
         plain = value.__func__ if isinstance(value, classmethod | staticmethod) else value
-        if inspect.isfunction(plain) and plain.__module__.startswith("headway"):
-            yield member, plain
-        elif isinstance(plain, property):
+        of_headway = inspect.isfunction(plain) and plain.__module__.startswith("headway")
+        if of_headway or isinstance(plain, property):
             yield member, plain
 
 
@@ -86,9 +85,12 @@ def _signature(name: str, found: Any) -> str:
             return _written(name, ["message: str"], "")
         fields = [str(part) for part in inspect.signature(found).parameters.values()]
         return _written(name, fields, "")
-    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        raise TypeError(f"{name} is no function")
     returns = f" -> {ast.unparse(node.returns)}" if node.returns and name != "__init__" else ""
-    return _written(prefix + name, list(_parameters(node.args)), "" if inspect.isclass(found) else returns)
+    return _written(
+        prefix + name, list(_parameters(node.args)), "" if inspect.isclass(found) else returns
+    )
 
 
 def _written(name: str, parameters: list[str], returns: str) -> str:
