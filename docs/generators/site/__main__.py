@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     if foreign := sorted({address for page in pages_of(SITE) for address in loaded(page)}):
         sys.stderr.write(f"pages load from elsewhere: {', '.join(foreign)}\n")
         return 1
-    sys.stderr.write("open .site/html/index.html\n")
+    sys.stderr.write("built: python -m http.server -d .site/html\n")
     return 0
 
 

@@ -20,11 +20,11 @@ _PARTS: dict[str, Callable[[Path], str]] = {
 }
 _PART = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
 _LANGUAGES = {
-    ".css": "css", ".js": "js", ".json": "json", ".py": "python", ".sh": "bash", ".sql": "sql",
+    ".js": "js", ".json": "json", ".py": "python", ".sh": "bash", ".sql": "sql",
     ".toml": "toml", ".ts": "ts", ".yaml": "yaml",
 }  # fmt: skip
 # Files that a browser shows or stores, instead of a page with their text.
-_AS_THEY_ARE = {".svg", ".png", ".json"}
+_AS_THEY_ARE = {".css", ".svg", ".png", ".json"}
 _FENCED = re.compile(r"^(`{3,}).*?^\1$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
 # A fence with more than its language, as in `json heartbeat.request`.
@@ -41,7 +41,7 @@ class Staging:
 
     def __init__(self, root: Path, target: Path) -> None:
         self._root, self._target = root, target
-        pages = sorted((root / "docs").rglob("*.md"))
+        pages = [*(root / "docs").rglob("*.md"), *(root / "docs" / "assets").glob("*.css")]
         self._waiting = [*(page.relative_to(root) for page in pages), *map(Path, _OTHERS)]
         self._known = set(self._waiting)
         self._problems: list[str] = []

@@ -13,10 +13,10 @@ import headway.testing
 from headway_testing.world import Fire, Skip, World
 
 _DEFINE = (
-    "App", "Chain", "Item", "load_yaml", "Definitions", "InvalidDefinitions", "When", "cron", "every",
-    "spaced", "daily", "weekly", "monthly", "monthly_dow", "once", "manual", "Days", "Weeks", "Months",
-    "LAST", "exclude_dates", "exclude_days", "exclude_range", "exclude_times", "retry", "allow",
-    "catch_up", "fire_once", "skip_missed", "Rate",
+    "App", "Chain", "Item", "load_yaml", "Definitions", "InvalidDefinitions", "When", "cron",
+    "every", "spaced", "daily", "weekly", "monthly", "monthly_dow", "once", "manual", "Days",
+    "Weeks", "Months", "LAST", "exclude_dates", "exclude_days", "exclude_range", "exclude_times",
+    "retry", "allow", "catch_up", "fire_once", "skip_missed", "Rate",
 )  # fmt: skip
 _SECTIONS: dict[str, tuple[str, ...]] = {
     "Definitions": _DEFINE,
