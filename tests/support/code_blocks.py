@@ -1,6 +1,6 @@
 """The code blocks of the docs, and the commands in them.
 
-A block that no test can run says why on the line before it: `<!-- not run: REASON -->`.
+A block that no test can run says why before it: `<!-- not run: REASON -->`.
 """
 
 import re
@@ -55,7 +55,8 @@ def blocks_in(page: Path) -> Iterator[Block]:
     number = 0
     while number < len(lines):
         fence = _FENCE.match(lines[number])
-        mark = _MARK.match(lines[number - 1]) if number else None
+        before = next((line for line in reversed(lines[:number]) if line), "")
+        mark = _MARK.match(before)
         reason = mark[1] if mark else ""
         first = number + 1
         if fence:
