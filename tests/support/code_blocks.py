@@ -64,7 +64,11 @@ def blocks_in(page: Path) -> Iterator[Block]:
             body = [line.removeprefix(fence[1]) for line in lines[first:end]]
             yield Block(page, first, fence[2], "\n".join(body) + "\n", reason)
             number = end
-        elif lines[number].startswith("    ") and (number == 0 or not lines[number - 1]):
+        elif (
+            lines[number].startswith("    ")
+            and not lines[number - 1]
+            and not _MARK.match(lines[number])
+        ):
             end = number
             while end < len(lines) and (lines[end].startswith("    ") or not lines[end]):
                 end += 1
