@@ -1,6 +1,5 @@
-"""Stage the pages and build the site, or only stage them with --stage."""
+"""Stage the pages and build the site into `.site/html`."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -9,29 +8,22 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from generators.site.pages import stage
+from generators.site.pages import MERMAID, stage
 
 ROOT = Path(__file__).parents[3]
 SITE = ROOT / ".site"
-# Material loads Mermaid from a content network unless a page brings it.
-MERMAID = Path("assets", "mermaid.js")
 _LOADED = re.compile(r"<(?:script|link|img|iframe)[^>]*?\b(?:src|href)=[\"']?(https?://[^\"' >]+)")
 
 
-def main(arguments: list[str]) -> int:
-    """Build the site into `.site/html`."""
+def main() -> int:
+    """Build the site; return the exit code."""
     shutil.rmtree(SITE / "pages", ignore_errors=True)
-    problems = stage(ROOT, SITE / "pages")
-    for problem in problems:
-        sys.stderr.write(f"{problem}\n")
-    if problems or "--stage" in arguments:
-        return 1 if problems else 0
+    if problems := stage(ROOT, SITE / "pages"):
+        sys.stderr.write("".join(f"{problem}\n" for problem in problems))
+        return 1
     copy_mermaid(SITE / "pages" / MERMAID)
     build = [sys.executable, "-m", "mkdocs", "build", "--strict"]
-    # Both projects print notices about each other; neither concerns this build.
-    quiet = {"NO_MKDOCS_2_WARNING": "1", "DISABLE_MKDOCS_2_WARNING": "true"}
-    environment = {**os.environ, **quiet}
-    done = subprocess.run(build, cwd=ROOT, env=environment, check=False, capture_output=True)
+    done = subprocess.run(build, cwd=ROOT, check=False, capture_output=True)
     if done.returncode:
         sys.stderr.write(done.stderr.decode())
         return done.returncode
@@ -62,4 +54,4 @@ def copy_mermaid(target: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

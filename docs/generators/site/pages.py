@@ -9,6 +9,8 @@ from pathlib import Path, PurePosixPath
 
 from generators.site import commands, decisions, http_api, messages, python_api
 
+# Material loads Mermaid from a content network unless a page brings it.
+MERMAID = Path("assets", "mermaid.js")
 # Pages outside of `docs` that the site contains although no page links to them.
 _OTHERS = ("CONTRIBUTING.md", "CHANGELOG.md", "libs/testing/README.md", "libs/embedded/README.md")
 _PARTS: dict[str, Callable[[Path], str]] = {
@@ -75,6 +77,9 @@ class Staging:
             if code:
                 pieces.append(code[0])
                 end = code.end()
+        if "```mermaid" in written:
+            here = placed(source, self._root).parent
+            pieces.append(f'\n<script src="{os.path.relpath(MERMAID, here)}"></script>\n')
         return "".join(pieces)
 
     def _link(self, source: Path, link: str) -> str:
