@@ -29,6 +29,7 @@ check:
     {{uv}} mypy
     {{uv}} lint-imports
     PYTHONPATH=docs {{uv}} python -m generators --check
+    PYTHONPATH=docs {{uv}} --group docs python -m generators.site
     {{uv}} pytest -q tests/unit tests/architecture
 
 # Unit and architecture tests, each promise, and one test for each behaviour, on the embedded servers
@@ -79,6 +80,10 @@ asyncapi:
 # Write the generated files: JSON Schemas, AsyncAPI, OpenAPI, diagrams and pages of reference
 generate:
     PYTHONPATH=docs {{uv}} python -m generators
+
+# Build the documentation site into .site/html; a dead link or anchor fails
+docs:
+    PYTHONPATH=docs {{uv}} --group docs python -m generators.site
 
 # Format and mend what lint can mend
 format:

@@ -19,7 +19,7 @@ from headway_decisions.runs.transitions import (
     WORK_TRANSITIONS,
 )
 
-_PAGES = (Path("README.md"), Path("docs/states.md"))
+_PAGES = (Path("docs/concepts.md"), Path("docs/states.md"))
 
 
 def files(root: Path) -> dict[Path, str]:

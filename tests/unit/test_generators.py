@@ -15,7 +15,7 @@ def test_generated_files_are_up_to_date(capsys):
 
 
 def test_stale_missing_and_superfluous_files_are_named_and_repaired(tmp_path, capsys):
-    for page in ("README.md", "docs/states.md", "LICENSE", *COPIES):
+    for page in ("docs/concepts.md", "docs/states.md", "LICENSE", *COPIES):
         (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / page, tmp_path / page)
     assert main([], tmp_path) == main(["--check"], tmp_path) == 0

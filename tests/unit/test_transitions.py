@@ -66,7 +66,7 @@ def test_the_tables_tell_every_state_and_every_move():
     assert len(work_table().split("\n")) == states + len(WORK_TRANSITIONS) + heads + 1
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/states.md"])
+@pytest.mark.parametrize("page", ["docs/concepts.md", "docs/states.md"])
 def test_the_pages_are_as_the_tables_are(page):
     text = (Path(__file__).parents[2] / page).read_text()
     assert redraw(text) == text
