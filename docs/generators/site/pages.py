@@ -103,7 +103,9 @@ class Staging:
 
 def placed(source: Path, root: Path) -> Path:
     """Return the place of a file in the site: `docs` is its root, all else is in `source`."""
-    place = source.relative_to("docs") if source.is_relative_to("docs") else Path("source", source)
+    # MkDocs leaves out hidden files.
+    shown = Path("source", *(part.lstrip(".") for part in source.parts))
+    place = source.relative_to("docs") if source.is_relative_to("docs") else shown
     if source.suffix == ".md" or source.suffix in _AS_THEY_ARE:
         return place
     return place / "index.md" if (root / source).is_dir() else place.with_name(place.name + ".md")
