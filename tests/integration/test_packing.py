@@ -16,6 +16,7 @@ from support.batches import order, queue_many
 from support.bodies import Bodies
 from support.gates import Gates, SetClock, work
 from support.invariants import check_invariants
+from support.statements import sent_statements
 from support.works import queued
 
 SETTLED = "SELECT count(*) = $1 FROM dispatcher.work_queue WHERE state = 'settled'"
@@ -171,23 +172,33 @@ async def test_runs_behind_a_slow_one_are_handed_back_and_run_alone(world):
     await check_invariants(world.database)
 
 
-async def test_a_run_costs_no_more_rows_bytes_and_messages_than_its_budget(world):
+async def test_a_run_costs_no_more_than_its_budget(world, monkeypatch):
     """Without the scheduler's part. Raise a number only with a reason in the commit."""
     count = 2000
     await known_duration(world.database, "job", 0.0001)
+    with sent_statements(monkeypatch) as sent:
+        each = await cost_of_each(world, count, sent)
+    assert each["statements"] <= 0.15
+    assert each["rows"] <= 3.3
+    assert each["wal"] <= 2000
+    assert each["messages"] <= 0.1
+    assert each["history"] <= 0.1
+
+
+async def cost_of_each(world, count: int, sent: list[str]) -> dict[str, float]:
+    """Drain a queue; return what a run costs."""
     await world.dispatcher()
     await queue_at_once(world, count)
     await world.until("SELECT count(*) = $1 FROM dispatcher.work_queue", count)
     # PostgreSQL's sessions report their counts late; each work and its history were inserted.
     before = await counts(world, at_least=2 * count)
+    sent.clear()
     await world.worker(short_app())
     await world.until(SETTLED, count, within=60)
+    statements = [query for query in sent if query != SETTLED]
     after = await counts(world, at_least=before["rows"] + 3 * count)
     each = {name: (after[name] - before[name]) / count for name in after}
-    assert each["rows"] <= 3.6
-    assert each["wal"] <= 4000  # with whole pages after a checkpoint
-    assert each["messages"] <= 0.15
-    assert each["history"] <= 0.2
+    return each | {"statements": len(statements) / count}
 
 
 async def counts(world, *, at_least: int = 0) -> dict[str, int]:
