@@ -1,6 +1,7 @@
 """Query plans of the statements that every lease passes: none reads what has ended.
 
-With statistics, and with plans that were made before there were any.
+With statistics, with plans that were made before there were any, and with those of a time when
+nothing waited or ran.
 """
 
 import json
@@ -24,6 +25,11 @@ LIVE = 1_500
 GROWING = ("metadata", "work_queue", "lease", "history")
 
 NOW = utc_now()
+STEP = timedelta(minutes=32)
+DISPATCHED = """
+    SELECT array_agg(id ORDER BY id), array_agg(run_id ORDER BY id) FROM dispatcher.work_queue
+    WHERE state = 'dispatched'
+"""
 
 
 def live(what: str, number: int = 7) -> str:
@@ -39,7 +45,7 @@ def statements(lease: UUID, work: UUID, run: UUID) -> dict[str, tuple[str, list[
         *([work], [lease], [1]),
     ]
     ended = [
-        *([work], NOW, NOW, [run], [False], ["w"], ["h"], [NOW], [NOW], [NOW], [NOW], [None]),
+        *([work], NOW, NOW, [run], [None], ["w"], ["h"], [NOW], [NOW], [NOW], [NOW], [None]),
     ]
     made = ([uuid4()], ["t"], ["job-00"], NOW, NOW, [work], [uuid4()], [lease])
     return {
@@ -62,9 +68,25 @@ def statements(lease: UUID, work: UUID, run: UUID) -> dict[str, tuple[str, list[
     }
 
 
-@pytest.mark.parametrize("statistics", ["none", "fresh"])
+def statements_for_many(
+    works_: list[UUID], runs: list[UUID]
+) -> dict[str, tuple[str, list[Any], int]]:
+    """Return the statements that pass many works at once, and the rows that they may read."""
+    columns = [[None] * len(works_)] * 8
+    jobs = (["job-00"], [500], [500], [250])
+    return {
+        "settle many": (works["settle_completed"], [works_, NOW, NOW, runs, *columns], LIVE),
+        "candidates": (gates["candidates"], [[], [], [], [], *jobs, NOW, 20, STEP], LIVE),
+        "look": (gates["look"], [], FEW),
+    }
+
+
+@pytest.mark.parametrize("statistics", ["none", "stale", "fresh"])
 async def test_a_hot_statement_reads_no_ended_rows(database, statistics):
-    await fill(database, RUNS, now=NOW, letters=20, queued=500, analyzed=statistics == "fresh")
+    await fill(
+        database, RUNS, now=NOW, letters=20, queued=500,
+        analyzed=statistics == "fresh", stale=statistics == "stale",
+    )  # fmt: skip
     async with database.acquire() as connection:
         # As for a statement that was prepared long ago.
         await connection.execute("SET plan_cache_mode = force_generic_plan")
@@ -72,7 +94,9 @@ async def test_a_hot_statement_reads_no_ended_rows(database, statistics):
             found = await connection.fetchrow(
                 f"SELECT {live('live lease')}, {live('live')}, {live('live run')}"
             )
-            for name, (query, arguments, most) in statements(*found).items():
+            [many] = await connection.fetch(DISPATCHED)
+            hot = statements(*found) | statements_for_many(*many)
+            for name, (query, arguments, most) in hot.items():
                 plan = await explained(connection, query, arguments)
                 assert rows_read(plan) <= most, (name, outline(plan))
                 scanned = {table for table in GROWING if "Seq Scan" in scans_of(plan, table)}

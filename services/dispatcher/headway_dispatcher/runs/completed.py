@@ -5,7 +5,7 @@ run, of which nothing was written before, gets its row by the statement that set
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import chain
 from types import MappingProxyType
@@ -30,7 +30,7 @@ async def settle_completed(
     connection: Connection,
     completed: Mapping[UUID, Run],
     *,
-    new: Collection[UUID] = (),
+    new: Mapping[UUID, datetime] = MappingProxyType({}),
     times: Times,
     changes: Changes,
     writes: StatementBatch,
@@ -38,8 +38,8 @@ async def settle_completed(
 ) -> None:
     """Settle the work of completed runs, which are by work id; the work is locked.
 
-    `new` are the runs without a row, and `contexts` the traces in which the ends were projected.
-    It adds to `changes` and `writes`.
+    `new` are the runs without a row, with the times of their creation, and `contexts` the traces in
+    which the ends were projected. It adds to `changes` and `writes`.
     """
     rows = await _write(connection, completed, new, times)
     now, traced = times.schedule, is_recording()
@@ -66,7 +66,10 @@ async def settle_completed(
 
 
 async def _write(
-    connection: Connection, completed: Mapping[UUID, Run], new: Collection[UUID], times: Times
+    connection: Connection,
+    completed: Mapping[UUID, Run],
+    new: Mapping[UUID, datetime],
+    times: Times,
 ) -> Sequence[Any]:
     """Write the end of the work, and the new runs; returns the work."""
     runs = completed.values()
@@ -76,7 +79,7 @@ async def _write(
         times.schedule,
         times.real,
         [run.id for run in runs],
-        [run.id in new for run in runs],
+        [new.get(run.id) for run in runs],
         [run.worker for run in runs],
         [run.host for run in runs],
         [run.started_at for run in runs],

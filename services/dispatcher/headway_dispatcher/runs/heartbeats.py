@@ -36,6 +36,8 @@ from headway_dispatcher.store import workers
 
 log = get_logger(__name__)
 
+# A transaction for many heartbeats costs about the same as for one, and no reply is urgent.
+_LINGER_SECONDS = 0.02
 # A worker waits for its reply, so a slower database is not waited for.
 _RECORD_TIMEOUT = 1.0
 
@@ -76,10 +78,11 @@ class Heartbeats:
         self.arrived.call()
 
     async def run_once(self) -> float | None:
-        """Record and answer all heartbeats that have arrived."""
-        beats, self._waiting = self._waiting, []
-        if not beats:
+        """Record and answer all heartbeats that arrive within a short time."""
+        if not self._waiting:
             return None
+        await asyncio.sleep(_LINGER_SECONDS)
+        beats, self._waiting = self._waiting, []
         replies: Replies = {}
         try:
             replies = await self._record_in_time([heartbeat for _, heartbeat in beats])

@@ -117,7 +117,11 @@ async def _project(
         batch.work_of[run.id]: run for run in changed if run.ended and not before[run.id].ended
     }
     completed = {work: run for work, run in ended.items() if run.state == "completed"}
-    short = {run.id for run in completed.values() if batch.is_short(run)}
+    short = {
+        run.id: batch.created_at[batch.lease_of[run.id]]
+        for run in completed.values()
+        if batch.is_short(run)
+    }
     writes = StatementBatch()
     _write(writes, [run for run in changed if run.id not in short], batch, times.real)
     late = {batch.work_of[run.id] for run in changed if before[run.id].ended}

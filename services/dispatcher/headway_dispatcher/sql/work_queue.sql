@@ -180,8 +180,12 @@ SELECT id, round, manifest_id, manifest, group_name, job, input, terms, state, r
        (SELECT jsonb_agg(metadata.activations) FROM dispatcher.metadata
         WHERE metadata.work_id = work_queue.id AND metadata.round = work_queue.round
           AND metadata.activations IS NOT NULL) AS activations,
-       (SELECT count(*) FROM dispatcher.run
-        WHERE run.work_id = work_queue.id AND run.round = work_queue.round) AS round_runs
+       -- Its last run may have no row yet.
+       (SELECT count(*) FROM dispatcher.metadata
+        WHERE metadata.work_id = work_queue.id AND metadata.round = work_queue.round)
+           + (state = 'dispatched' AND NOT EXISTS (
+                  SELECT FROM dispatcher.metadata
+                  WHERE metadata.run_id = work_queue.run_id))::integer AS round_runs
 FROM dispatcher.work_queue
 WHERE id = ANY((SELECT $1::uuid[])::uuid[])
 ORDER BY id
@@ -197,22 +201,24 @@ FOR UPDATE
 -- name: settle_completed
 -- Settle locked work whose run completed, and insert the runs that have no row; returns the work as
 -- `lock` does. Activations of the only run of a piece of work are left out, because the caller has
--- them. $1 ids, $2 now, $3 real time, $4 runs, $5 whether to insert each, $6 workers, $7 hosts, $8
--- start times, $9 finish times, $10 and $11 the same by the workers' clocks, $12 outputs.
+-- them. The state is compared so that no plan reads the index of dispatched work, which is nearly
+-- empty by the statistics, and compares each row with each id. $1 ids, $2 now, $3 real time, $4 runs,
+-- $5 creation times of the runs to insert (null for others), $6 workers, $7 hosts, $8 start times, $9
+-- finish times, $10 and $11 the same by the workers' clocks, $12 outputs.
 WITH settled AS (
     UPDATE dispatcher.work_queue
     SET state = 'settled', outcome = 'completed', attempts = attempts + 1, settled_at = $2,
         wait_reason = NULL
-    FROM unnest($1::uuid[], $4::uuid[], $5::boolean[], $6::text[], $7::text[], $8::timestamptz[],
-                $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::jsonb[])
-             AS item (work_id, run_id, is_new, worker, host, started_at, finished_at,
-                      worker_started_at, worker_finished_at, output),
-         dispatcher.lease
+    FROM unnest($1::uuid[], $4::uuid[], $5::timestamptz[], $6::text[], $7::text[],
+                $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[],
+                $12::jsonb[])
+             AS item (work_id, run_id, created_at, worker, host, started_at, finished_at,
+                      worker_started_at, worker_finished_at, output)
     WHERE work_queue.id = item.work_id AND work_queue.run_id = item.run_id
-      AND work_queue.state = 'dispatched' AND lease.id = work_queue.lease_id
-    RETURNING work_queue.id, round, manifest_id, manifest, group_name, work_queue.job, runs,
-              attempts, work_queue.run_id, traceparent, due_at, concurrency_key, terms, lease_id,
-              ordered_at, item.is_new, item.worker, item.host, item.started_at, item.finished_at,
+      AND work_queue.state NOT IN ('queued', 'waiting', 'settled')
+    RETURNING work_queue.id, round, manifest_id, manifest, group_name, job, runs, attempts,
+              work_queue.run_id, traceparent, due_at, concurrency_key, terms, lease_id,
+              item.created_at, item.worker, item.host, item.started_at, item.finished_at,
               item.worker_started_at, item.worker_finished_at, item.output
 ), ran AS (
     INSERT INTO dispatcher.metadata
@@ -220,10 +226,10 @@ WITH settled AS (
          due_at, created_at, max_run_seconds, trace_id, state, worker, host, started_at,
          start_heard_at, finished_at, worker_started_at, worker_finished_at, output)
     SELECT run_id, id, lease_id, manifest_id, group_name, job, concurrency_key, round, attempts,
-           due_at, ordered_at, dispatcher.max_run_seconds(terms),
+           due_at, created_at, dispatcher.max_run_seconds(terms),
            dispatcher.trace_id(traceparent), 'completed', worker, host, started_at,
            $3::timestamptz, finished_at, worker_started_at, worker_finished_at, output
-    FROM settled WHERE is_new
+    FROM settled WHERE created_at IS NOT NULL
 )
 SELECT id, round, manifest_id, manifest, group_name, job, runs, attempts, run_id, traceparent,
        manifest_id IS NOT NULL
