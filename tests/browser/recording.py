@@ -26,7 +26,7 @@ from rich.text import Text
 
 ROOT = Path(__file__).parents[2]
 MANIFEST = "import-orders-every"
-COLUMNS, UPPER, LOWER = 104, 26, 9
+COLUMNS, UPPER, LOWER = 84, 28, 10
 _PATIENCE_SECONDS = 60
 # The screen of `up` follows within a second.
 _SCREEN_SECONDS = 1.5
@@ -218,11 +218,12 @@ def draw(frames: list[tuple[str, str, float]]) -> str:
             f"#f{number}{{animation:k{number} {total}s step-end infinite}}"
         )
         since += seconds
-    width, height = COLUMNS * _WIDTH + 2 * _MARGIN, second + _BAR + LOWER * _HEIGHT + 10
+    width, height = round(COLUMNS * _WIDTH) + 2 * _MARGIN, second + _BAR + LOWER * _HEIGHT + 10
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     last = len(frames) - 1
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.1f} {height}" role="img">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
             "<title>headway up shows a failure, headway explain says why</title>",
             # Without animations the last moment stays, which shows everything.
             f"<style>text{{font:{_FONT}px {_FONTS};white-space:pre}}"

@@ -16,12 +16,15 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from nightly import DISABLED, MANIFEST, ZONE, night, running_nightly
 from playwright.async_api import Browser, Page, async_playwright, expect
 from support.consoles import local_link
 
 ROOT = Path(__file__).parents[2]
+# Beside the recording of the terminal, which is as narrow.
+NIGHTLY = {"width": 1000, "height": 1000}
 WIDE, TALL = {"width": 1280, "height": 960}, {"width": 1280, "height": 1200}
 PHONE = {"width": 400, "height": 800}
 # Last action of Grace in the demo: everything else has happened before.
@@ -103,11 +106,21 @@ async def take_nightly(browser: Browser, folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="headway-nightly-") as data:
         async with running_nightly(Path(data)) as base:
             page = await open_page(browser, base + local_link())
-            await page.set_viewport_size(TALL)
+            await page.set_viewport_size(NIGHTLY)
             day = night(DISABLED[0]).date()
             await page.goto(f"{base}/manifests/{MANIFEST}?day={day}")
             await expect(page.locator("#day .why").first).to_contain_text("disabled")
-            await page.screenshot(path=folder / "nightly.png", animations="disabled")
+            box = await page.locator("#day").bounding_box()
+            assert box is not None
+            shown: Any = {
+                "x": 0,
+                "y": 0,
+                "width": NIGHTLY["width"],
+                "height": box["y"] + box["height"],
+            }
+            await page.screenshot(
+                path=folder / "nightly.png", animations="disabled", full_page=True, clip=shown
+            )
 
 
 async def take_demo(browser: Browser, base: str, data: Path, folder: Path) -> None:
