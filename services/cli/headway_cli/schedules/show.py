@@ -161,6 +161,8 @@ def _rate(value: Any) -> str:
 
 
 def _state(status: contract.ManifestStatus) -> str:
+    if status.held_by == "blocked_by_dead_letter":
+        return f"blocked by dead letter {status.blocked_by}"
     if status.held_by is not None:
         return status.held_by.replace("_", " ")
     if status.outstanding:
