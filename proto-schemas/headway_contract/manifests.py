@@ -107,6 +107,8 @@ class LedgerEntry(Struct, frozen=True, kw_only=True):
     outcome: str | None = None
     decided_at: datetime | None = None
     actor: str | None = None
+    not_before: datetime | None = None  # the end of its delay
+    brought_forward: UUID | None = None  # the work that goes first instead
 
 
 class ExplainAnswer(Struct, frozen=True, kw_only=True):
@@ -115,6 +117,7 @@ class ExplainAnswer(Struct, frozen=True, kw_only=True):
     manifest: str
     text: str
     entries: list[LedgerEntry] = []
+    works: list[UUID] = []  # work under way, or the failed work that blocks it
 
 
 class LedgerQuestion(Struct, frozen=True, kw_only=True):
@@ -183,7 +186,8 @@ class TriggerRequest(fields.KeyedRequest, frozen=True, kw_only=True):
 class TriggerAnswer(Struct, frozen=True, kw_only=True):
     """The result of a trigger; `text` describes it."""
 
-    # queued, owed (after the outstanding work), brought_forward (the waiting work), known (the key)
+    # queued, owed (after the outstanding work or the delay), brought_forward (the waiting work),
+    # known (the key); one that the overlap policy refuses is answered as a conflict
     result: str
     work: UUID | None = None
     text: str = ""

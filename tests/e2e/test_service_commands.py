@@ -125,6 +125,7 @@ async def test_work_is_explained(headway, world):
     assert any(re.match(r"no_worker +closed +- +0 live", gate) for gate in gates)
     explanation = json.loads((await headway("explain", "work", work, "--json")).out)
     assert explanation["reason"] == "no_worker"
+    assert (await headway("explain", work[:8])).out == done.out
     assert (await headway("explain", "work", "by-hand")).code == 2
     assert (await headway("explain", "work", work, "more")).code == 2
     assert (await headway("explain", "work", work, "--at", "03:15")).code == 2

@@ -53,6 +53,8 @@ _REASONS = {
     "of the job.",
 }
 
+_OUTSTANDING = manifest_state.STILL_OUTSTANDING
+_TRIGGER_AGAIN = "Trigger it again, or use overlap='queue_one' to let one wait."
 _RESOLVE = "Retry or acknowledge that dead letter."
 _SHORTER = "Make the job shorter than its cadence."
 _LET_WAIT = "Use overlap='queue_one' to let one wait, or make the job shorter than its cadence."
@@ -65,6 +67,7 @@ class Subject(Struct, frozen=True, kw_only=True):
     # The current policies and the group: `misfire`, `overlap`, `group`.
     policies: dict[str, str]
     timing: Timing
+    now: datetime
     working_since: datetime | None = None
     # Author and time of disabling the manifest and its group: at the decision, and now.
     switches: Mapping[str, str] = {}
@@ -87,10 +90,25 @@ def decided(
     cause = _cause(subject, entry)
     if entry.decision == "queued":
         return f"{cause} fired: {_work(subject, entry, under_way)}."
+    if entry.not_before is not None and entry.decision == "owed" and entry.not_before > subject.now:
+        return (
+            f"{cause} was delayed until {subject.at(entry.not_before)}: it runs then, or as soon "
+            "as work that is under way by then has ended."
+        )
     if entry.decision == "owed":
         when = _OWED.get(entry.reason or "", "it runs as soon as the work under way has ended")
         return f"{cause} waits for room: {when}."
     verb = "did not fire" if entry.first_due_at == entry.last_due_at else "was skipped"
+    if identity.kind_of(entry.cause) == "trigger" and entry.reason == _OUTSTANDING:
+        policy = f"its overlap policy was {then['overlap']!r}"
+        if entry.brought_forward is not None:
+            return (
+                f"{cause} made no work, and brought work {entry.brought_forward} forward: {policy}."
+            )
+        remedy = _changed(subject, "overlap", then["overlap"]) or _TRIGGER_AGAIN
+        return (
+            f"{cause} was refused: earlier work of it was still under way, and {policy}. {remedy}"
+        )
     return f"{cause} {verb}: {_reason(subject, entry.reason or '', then, made_up)}"
 
 
@@ -168,7 +186,7 @@ def hold(subject: Subject, why: str) -> str:
             )
         case "blocked_by_dead_letter":
             why = f"the dead letter {row['blocked_by']} blocks it"
-            return f"It is held: {why}. Retry or acknowledge that dead letter, and it goes on."
+            return f"It is held: {why}. Retry or acknowledge that, and it goes on."
         case manifest_state.STILL_OUTSTANDING | manifest_state.ONE_ALREADY_WAITS:
             since = f" since {subject.at(subject.working_since)}" if subject.working_since else ""
             waits = why == manifest_state.ONE_ALREADY_WAITS

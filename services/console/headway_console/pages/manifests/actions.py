@@ -85,9 +85,7 @@ async def run_now(request: HttpRequest, name: FromPath[str]) -> Response[Any]:
 
 
 def trigger_summary(answer: contract.TriggerAnswer) -> tuple[str, Kind]:
-    """Describe the result of a trigger; the overlap policy may have refused it."""
-    if answer.result == "brought_forward":
-        return f"Not queued. {answer.text}", "bad"
+    """Describe the result of a trigger; a service that refuses it raises `RequestFailed`."""
     return answer.text or answer.result, "good"
 
 
