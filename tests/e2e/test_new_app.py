@@ -116,7 +116,7 @@ async def test_a_job_runs_in_the_foreground(shell):
     [
         ("fail", "Fatal", "no money left"),
         ("leave", "SystemExit", "3"),
-        ("unsaid", "output_not_json", "Encoding objects of type object is unsupported"),
+        ("unsaid", "output_not_json", "the output holds a value of type object, which is not JSON"),
     ],
 )
 async def test_a_failure_is_the_exit_code(shell, job, kind, message):

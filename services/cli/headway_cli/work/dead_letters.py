@@ -13,7 +13,7 @@ from headway_contract import dead_letters as contract
 from msgspec import UNSET
 
 from headway_cli.serve.names import filters
-from headway_cli.serve.session import Session, command
+from headway_cli.serve.session import Session, asking, command, shows_itself
 from headway_cli.terminal import options, output
 from headway_cli.terminal.output import counted, counts_text, fields, first_line, json_text, table
 from headway_cli.terminal.times import age_text, read_past, shown
@@ -23,6 +23,7 @@ _DONE = ("retried", "waits", "acknowledged")
 _COUNTED = 1000
 _STATES = ("awaiting", "retried", "acknowledged", "all")
 _LISTED = 20
+_MOST = 50
 _HEADINGS = (
     *("DEAD LETTER", "AGE", "JOB", "MANIFEST", "ATTEMPTS", "FAILURE", "FINGERPRINT"),
     "STATUS",
@@ -45,14 +46,15 @@ _choosing = options.together(
 
 
 @click.group("dead-letters", invoke_without_command=True)
+@asking
 @click.pass_context
-def dead_letters(context: click.Context) -> None:
+def dead_letters(context: click.Context, session: Session) -> None:
     """List, show, retry or acknowledge dead letters.
 
     A dead letter is work that failed for good. Without a command it lists the open ones.
     """
-    if context.invoked_subcommand is None:
-        context.invoke(_list_command)
+    if shows_itself(context):
+        _print_letters(session, "awaiting", _MOST)
 
 
 @command("list", of=dead_letters)
@@ -61,6 +63,10 @@ def dead_letters(context: click.Context) -> None:
 @options.most_option
 def _list_command(session: Session, state: str, most: int, **given: Any) -> None:
     """List dead letters, the newest first."""
+    _print_letters(session, state, most, **given)
+
+
+def _print_letters(session: Session, state: str, most: int, **given: Any) -> None:
     now = utc_now()
     wanted: Any = None if state == "all" else state
     session.print_items(
