@@ -337,6 +337,8 @@ async def test_the_module_is_the_command(shell):
             "jobs",
             "work",
             "runs",
+            "logs",
+            "failing",
             "workers",
             "events",
         ),

@@ -234,7 +234,7 @@ CALLS = {
     "resume": ("m",), "dead_letters": (), "dead_letter": (ID,), "retry": (ID,),
     "retry_all": (LetterFilter(job="job"),), "acknowledge": (ID,),
     "acknowledge_all": (LetterFilter(job="job"),), "cancel": (ID,), "cancel_manifest": ("m",),
-    "cancel_group": ("ops",), "works": (), "work": (ID,), "runs": (), "run": (ID,),
+    "cancel_group": ("ops",), "works": (), "work": (ID,), "runs": (), "run": (ID,), "log": (ID,),
     "workers": (), "drain": ("w",), "occupancy": ("ops",), "once": ("job",),
     "schedule": ("m",), "schedule_many": ("m",), "backfill": ("m",), "change_many": ("m",),
 }  # fmt: skip
@@ -252,7 +252,7 @@ OPTIONS = {
     "acknowledge": {"note": "n"}, "cancel": {"reason": "r"}, "cancel_manifest": {"reason": "r"},
     "cancel_group": {"reason": "r"}, "works": {"state": "queued", "group": "g", "reason": "x"},
     "runs": {"state": "failed", "group": "g", "job": "j", "worker": "w", "since": NOW,
-             "until": NOW},
+             "until": NOW, "text": "t"}, "log": {"after": 1},
     "once": {"at": NOW}, "schedule": {"job": "job", "when": manual()},
     "schedule_many": {"job": "job", "when": manual(), "items": [("a", 1)]},
     "backfill": {"since": NOW, "until": NOW, "missed_only": True, "priority": 1, "dry_run": True},

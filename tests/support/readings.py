@@ -11,6 +11,7 @@ from headway_console.reading import (
     audit,
     dead_letters,
     events,
+    failing_jobs,
     groups,
     ids,
     manifests,
@@ -128,6 +129,9 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         **{n: lambda c, f=f: runs.page_of_runs(c, f) for n, f in run_lists.items()},
         "run in full, as it changes": lambda c: runs.read_run_changes(c, named(f"run {number}")),
         "log of a run": lambda c: runs.read_log(c, named(f"run {number}")),
+        "log of a run in full, as it grows": lambda c: runs.read_run_log(
+            c, named(f"run {number}"), after=1
+        ),
         "attempts of a work": lambda c: runs.read_attempts(c, named(f"work {number}")),
         "run in full": lambda c: runs.read_run(c, named(f"run {number}")),
         **{n: lambda c, f=f: manifests.page_of_manifests(c, f) for n, f in manifest_lists.items()},
@@ -146,6 +150,9 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "applications": applications.page_of_applications,
         "jobs": lambda c: applications.page_of_jobs(c, heard_since=heard),
         "jobs: text": lambda c: applications.page_of_jobs(c, heard_since=heard, text="07"),
+        "jobs: failing for a day": lambda c: failing_jobs.page_of_failing_jobs(
+            c, since=now - month / 30
+        ),
         "groups": groups.page_of_groups,
         "groups: one": lambda c: groups.page_of_groups(c, name="group-07"),
         "occupancy": groups.read_occupancy,

@@ -45,6 +45,8 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "jobs": ("schedules.show", "List jobs with their limits and workers."),
         "work": ("work.runs", "List work that is not settled, or show one piece of work."),
         "runs": ("work.runs", "List runs, the newest first, or show one run."),
+        "logs": ("work.logs", "Print the log of a run, or follow it."),
+        "failing": ("work.failing", "List the jobs that fail, by the share of failed runs."),
         "workers": ("work.runs", "List workers, or drain some."),
         "events": ("work.events", "Show past events, or follow new ones."),
         "audit": ("history.audit", "List changes with their actors, the newest first."),

@@ -13,7 +13,7 @@ from headway_decisions.capacity.rates import parse_rate
 from headway_errors import Conflict, Rejected
 
 from headway_cli.serve import names
-from headway_cli.serve.session import Session, asking, command
+from headway_cli.serve.session import Session, asking, command, shows_itself
 from headway_cli.terminal import options
 from headway_cli.terminal.output import confirm, counted, listed
 from headway_cli.terminal.times import age_text
@@ -225,7 +225,7 @@ def apps(context: click.Context, session: Session) -> None:
 
     The source of an application is code, which declares it at every start, or applied files.
     """
-    if context.invoked_subcommand is None:
+    if shows_itself(context):
         session.print_items(
             session.read_list("/apps"),
             ("APP", "SOURCE", "GENERATION", "MANIFESTS", "JOBS", "LAST DECLARED", "BY"),

@@ -51,7 +51,12 @@ def draw(
     title = [Text("headway", style="bold"), Text(f"{overview.now:%Y-%m-%d %H:%M:%S} UTC")]
     title += [Text(hint, style="dim")] if hint else []
     drawn = [Text("  ").join([*title, Text(where)])]
-    drawn += [_services(overview), _passes(overview), _throughput(overview), _counts(overview)]
+    drawn += [
+        _services(overview),
+        passes_line(overview),
+        throughput_line(overview),
+        counts_line(overview),
+    ]
     drawn += [Text(printable(note), style="bold red")] if note else []
     width = max((len(row.name) for row in overview.groups), default=0)
     drawings = {
@@ -108,7 +113,8 @@ def _services(overview: Overview) -> Text:
     return Text(" · ").join(parts)
 
 
-def _passes(overview: Overview) -> Text:
+def passes_line(overview: Overview) -> Text:
+    """Describe the passes that do not keep up."""
     late = [
         (backlog, state)
         for backlog in overview.health.backlogs
@@ -120,7 +126,8 @@ def _passes(overview: Overview) -> Text:
     return Text(f"passes: {', '.join(words)}", style="bold red")
 
 
-def _throughput(overview: Overview) -> Text:
+def throughput_line(overview: Overview) -> Text:
+    """Describe the runs that ended lately."""
     lately = overview.lately
     ended = lately.completed + lately.failed + lately.cancelled
     return Text.assemble(
@@ -139,14 +146,15 @@ def bars(numbers: Sequence[int]) -> str:
     return "".join(_BARS[-(-number * 8 // most) if most else 0] for number in sums)
 
 
-def line_of(state: State) -> str:
+def line_of(overview: Overview, running: int) -> str:
     """Describe the state in one line, for output that is no terminal."""
-    lately = state.overview.lately
+    lately = overview.lately
     counts = f"{lately.completed} completed and {lately.failed} failed in {_MINUTES} min"
-    return f"{_counts(state.overview).plain} · {len(state.runs)} running · {counts}"
+    return f"{counts_line(overview).plain} · {running} running · {counts}"
 
 
-def _counts(overview: Overview) -> Text:
+def counts_line(overview: Overview) -> Text:
+    """Describe the manifests, what is wrong with them, and waiting work."""
     counts = overview.counts
     others = (
         (counts.disabled, "disabled", ""),

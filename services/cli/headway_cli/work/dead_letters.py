@@ -23,6 +23,7 @@ _DONE = ("retried", "waits", "acknowledged")
 _COUNTED = 1000
 _STATES = ("awaiting", "retried", "acknowledged", "all")
 _LISTED = 20
+_MOST = 50
 _HEADINGS = (
     *("DEAD LETTER", "AGE", "JOB", "MANIFEST", "ATTEMPTS", "FAILURE", "FINGERPRINT"),
     "STATUS",
@@ -66,6 +67,10 @@ def dead_letters() -> None:
 @options.most_option
 def _list_command(session: Session, state: str, most: int, **given: Any) -> None:
     """List dead letters, the newest first."""
+    _print_letters(session, state, most, **given)
+
+
+def _print_letters(session: Session, state: str, most: int, **given: Any) -> None:
     now = utc_now()
     wanted: Any = None if state == "all" else state
     session.print_items(

@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import msgspec
 from headway_contract.fields import ManifestId, Name, Text
 from headway_contract.lifecycle import Failure
-from headway_contract.work_queue import RunAnswer, RunState, RunStatus
+from headway_contract.work_queue import RunAnswer, RunLogAnswer, RunState, RunStatus
 from headway_contract.worker_protocol import LogLine
 from headway_errors import NotFound
 from headway_postgres_kit import Connection, Queries
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from headway_console.reading.events import EventRow, event_row
 from headway_console.reading.lists import Listing, Page, SearchText, like, read_row
@@ -133,9 +133,7 @@ async def read_run(connection: Connection, run: UUID, *, lines: int = 500) -> Ru
     """Return a run with the first lines of its log; raises `NotFound`."""
     row = await connection.fetchrow(queries["run"], run)
     if row is None:
-        raise NotFound(
-            f"there is no run {run}: it may be older than the kept history; see 'headway runs'"
-        )
+        raise _unknown(run)
     events = await connection.fetch(queries["events"], row["work_id"], _EVENTS)
     status = _run_row(row)
     return read_row(
@@ -162,6 +160,30 @@ async def read_log(
     """Return log lines of a run after a number."""
     rows = await connection.fetch(queries["log"], run, after, limit)
     return [LogLine(**dict(row)) for row in rows]
+
+
+async def read_run_log(
+    connection: Connection, run: UUID, *, after: Annotated[int, Meta(ge=0)] = 0
+) -> RunLogAnswer:
+    """Show log lines of a run after a number, and its state and progress."""
+    row = await read_run_changes(connection, run)
+    if row is None:
+        raise _unknown(run)
+    progress = msgspec.json.decode(row["progress"] or "{}")
+    return RunLogAnswer(
+        run=run,
+        state=row["state"],
+        percent=progress.get("percent"),
+        message=progress.get("message"),
+        lines=await read_log(connection, run, after=after),
+        dropped=row["log_dropped"],
+    )
+
+
+def _unknown(run: UUID) -> NotFound:
+    return NotFound(
+        f"there is no run {run}: it may be older than the kept history; see 'headway runs'"
+    )
 
 
 async def read_run_changes(connection: Connection, run: UUID) -> Any:

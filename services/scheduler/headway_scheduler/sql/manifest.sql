@@ -503,3 +503,11 @@ WITH RECURSIVE line AS (
 SELECT external_id, (SELECT parent.external_id FROM scheduler.manifest AS parent
                      WHERE parent.id = line.depends_on) AS parent
 FROM line
+
+-- name: blocked
+-- Manifests that a dead letter blocks, with the number of all of them. $1 limit.
+SELECT external_id AS manifest, blocked_by AS dead_letter, count(*) OVER () AS manifests
+FROM scheduler.manifest
+WHERE blocked_by IS NOT NULL AND pruning_at IS NULL
+ORDER BY external_id
+LIMIT $1
