@@ -216,5 +216,5 @@ def test_every_command_prints_json():
 
 
 def test_an_option_in_front_of_a_command_is_not_ignored(capsys):
-    assert run(["dead-letters", "--url", "http://x", "retry", "abcd"]) == 2
-    assert "write --url behind retry" in capsys.readouterr().err
+    assert run(["workers", "--url", "http://x", "drain", "abcd"]) == 2
+    assert "write --url behind drain" in capsys.readouterr().err
