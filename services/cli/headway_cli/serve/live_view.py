@@ -3,9 +3,11 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 from headway.client.http_control import HttpControl
 from headway_console.public import GroupRow, Overview, RunRow, state_of
+from headway_contract.manifests import PauseStatus
 from msgspec import Struct
 from rich.text import Text
 
@@ -51,6 +53,7 @@ def draw(
     title = [Text("headway", style="bold"), Text(f"{overview.now:%Y-%m-%d %H:%M:%S} UTC")]
     title += [Text(hint, style="dim")] if hint else []
     drawn = [Text("  ").join([*title, Text(where)])]
+    drawn += [_paused(pause, overview.now) for pause in overview.paused]
     drawn += [_services(overview), _passes(overview), _throughput(overview), _counts(overview)]
     drawn += [Text(printable(note), style="bold red")] if note else []
     width = max((len(row.name) for row in overview.groups), default=0)
@@ -90,6 +93,14 @@ def shares(wanted: Sequence[int], room: int | None) -> list[int]:
                 given[index] += 1
                 room -= 1
     return given
+
+
+def _paused(pause: PauseStatus, now: datetime) -> Text:
+    """Draw a pause of all manifests, with the time that is left."""
+    left = "until resumed" if pause.until is None else f"for {age_text(now, pause.until)} more"
+    why = f", reason: {pause.reason}" if pause.reason else ""
+    text = f"PAUSED: all manifests {left}, by {pause.by}{why} · headway resume {pause.id}"
+    return Text(printable(text), style="bold black on yellow")
 
 
 def _services(overview: Overview) -> Text:
@@ -143,7 +154,8 @@ def line_of(state: State) -> str:
     """Describe the state in one line, for output that is no terminal."""
     lately = state.overview.lately
     counts = f"{lately.completed} completed and {lately.failed} failed in {_MINUTES} min"
-    return f"{_counts(state.overview).plain} · {len(state.runs)} running · {counts}"
+    paused = "all manifests are paused · " if state.overview.paused else ""
+    return f"{paused}{_counts(state.overview).plain} · {len(state.runs)} running · {counts}"
 
 
 def _counts(overview: Overview) -> Text:
