@@ -332,6 +332,7 @@ async def test_the_module_is_the_command(shell):
             "top",
             "manifests",
             "manifest",
+            "pauses",
             "groups",
             "apps",
             "jobs",

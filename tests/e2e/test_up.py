@@ -114,7 +114,7 @@ async def check_data_for_every_page(connection) -> None:
     }
     assert await found("SELECT reason FROM dispatcher.waiting") >= {"group_disabled", "no_worker"}
     assert f"operator/{getpass.getuser()}" in await found("SELECT source FROM scheduler.history")
-    assert await found("SELECT external_id FROM scheduler.manifest WHERE paused_at IS NOT NULL")
+    assert await found("SELECT external_id FROM scheduler.manifest WHERE paused")
     assert await found("SELECT depends_on FROM scheduler.manifest WHERE depends_on IS NOT NULL")
     assert await found("SELECT run_id FROM dispatcher.run_log")
 

@@ -225,7 +225,7 @@ def document_paths() -> dict[tuple[str, str], set[str]]:
 ID = UUID(int=1)
 NOW = datetime(2027, 1, 1, tzinfo=UTC)
 CALLS = {
-    "manifests": (), "manifest": ("m",), "groups": (), "preview": ("m", 3),
+    "manifests": (), "manifest": ("m",), "pauses": (), "groups": (), "preview": ("m", 3),
     "explain": ("m",), "explain_work": (ID,), "ledger": ("m",), "plan": (Definitions(owner="x"),),
     "apply": (Definitions(owner="x"),), "trigger": ("m",), "enqueue": ("job", 1), "enqueued": (),
     "dismiss": (ID,), "enable": ("m",), "disable": ("m",), "change": ("m",), "delete": ("m",),
@@ -246,7 +246,7 @@ OPTIONS = {
     "enqueued": {"refused_only": True}, "change": {"attempts": 2, "interval": 1.0, "jitter": 1.0},
     "change_group": {"max_active": 1, "priority": 1, "enabled": True, "rate": "1/second"},
     "change_job": {"max_active": None, "rate": None}, "delete": {"key": "k"},
-    "pause": {"until": NOW, "reason": "r"}, "resume": {"dry_run": True},
+    "pause": {"until": NOW, "reason": "r"}, "resume": {"dry_run": True, "pauses": [ID]},
     "dead_letters": {"group": "g", "job": "j", "manifest": "m", "fingerprint": "f",
                      "created_after": NOW, "created_before": NOW},
     "acknowledge": {"note": "n"}, "cancel": {"reason": "r"}, "cancel_manifest": {"reason": "r"},

@@ -236,7 +236,7 @@ class TestLists:
         await client.pause("fine-1", reason="new disks")
         assert await found(state="paused") == ["fine-1"]
         [held] = (await page_of_manifests(reader, ManifestFilter(state="paused"))).items
-        assert (held.held_by, held.pause_reason) == ("paused", "new disks")
+        assert (held.held_by, [p.reason for p in held.pauses]) == ("paused", ["new disks"])
         assert "slow-1" in await found(state="outstanding")
         assert await found(job="slow", owner="test") == ["slow-1"]
         assert await found(owner="nobody") == []

@@ -37,6 +37,7 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "top": ("top.command", "Show the live state of the system."),
         "manifests": ("schedules.show", "List manifests and their state."),
         "manifest": ("schedules.show", "Show one manifest with its definition."),
+        "pauses": ("schedules.pause", "List the pauses in force."),
         "groups": ("schedules.show", "List groups with their limits."),
         "apps": (
             "schedules.change",
@@ -57,8 +58,8 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "trigger": ("schedules.operate", "Run manifests now, in addition to their schedules."),
         "cancel": ("work.runs", "Cancel runs or work."),
         "dead-letters": ("work.dead_letters", "List, show, retry or acknowledge dead letters."),
-        "pause": ("schedules.operate", "Pause manifests for a while."),
-        "resume": ("schedules.operate", "Resume paused manifests."),
+        "pause": ("schedules.pause", "Pause manifests for a while."),
+        "resume": ("schedules.pause", "End pauses, so that their manifests resume."),
         "enable": ("schedules.change", "Enable manifests."),
         "disable": ("schedules.change", "Disable manifests."),
         "change": ("schedules.change", "Change the operator settings of a manifest."),

@@ -15,6 +15,7 @@ from headway_contract.manifests import (
     LedgerAnswer,
     ManifestAnswer,
     ManifestStatus,
+    PauseStatus,
     PreviewAnswer,
 )
 from headway_contract.operations import GroupOccupancy, GroupStatus, OccupancyAnswer, WorkerStatus
@@ -59,6 +60,10 @@ class Reads:
     async def manifest(self, external_id: str) -> ManifestAnswer:
         """Return a manifest: its status, its definition, and the changes of operators."""
         return await self._console.show(f"/manifests/{segment(external_id)}", ManifestAnswer)
+
+    async def pauses(self) -> list[PauseStatus]:
+        """List the pauses in force, the oldest first."""
+        return await self._console.list("/pauses", {}, PauseStatus)
 
     async def groups(self) -> list[GroupStatus]:
         """List all groups with their settings, by name."""

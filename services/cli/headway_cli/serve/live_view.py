@@ -3,9 +3,11 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 from headway.client.http_control import HttpControl
 from headway_console.public import GroupRow, Overview, RunRow, state_of
+from headway_contract.manifests import PauseStatus
 from msgspec import Struct
 from rich.text import Text
 
@@ -51,6 +53,7 @@ def draw(
     title = [Text("headway", style="bold"), Text(f"{overview.now:%Y-%m-%d %H:%M:%S} UTC")]
     title += [Text(hint, style="dim")] if hint else []
     drawn = [Text("  ").join([*title, Text(where)])]
+    drawn += [_paused(pause, overview.now) for pause in overview.paused]
     drawn += [
         _services(overview),
         passes_line(overview),
@@ -95,6 +98,14 @@ def shares(wanted: Sequence[int], room: int | None) -> list[int]:
                 given[index] += 1
                 room -= 1
     return given
+
+
+def _paused(pause: PauseStatus, now: datetime) -> Text:
+    """Draw a pause of all manifests, with the time that is left."""
+    left = "until resumed" if pause.until is None else f"for {age_text(now, pause.until)} more"
+    why = f", reason: {pause.reason}" if pause.reason else ""
+    text = f"PAUSED: all manifests {left}, by {pause.by}{why} · headway resume {pause.id}"
+    return Text(printable(text), style="bold black on yellow")
 
 
 def _services(overview: Overview) -> Text:
@@ -150,7 +161,8 @@ def line_of(overview: Overview, running: int) -> str:
     """Describe the state in one line, for output that is no terminal."""
     lately = overview.lately
     counts = f"{lately.completed} completed and {lately.failed} failed in {_MINUTES} min"
-    return f"{counts_line(overview).plain} · {running} running · {counts}"
+    paused = "all manifests are paused · " if overview.paused else ""
+    return f"{paused}{counts_line(overview).plain} · {running} running · {counts}"
 
 
 def counts_line(overview: Overview) -> Text:

@@ -15,6 +15,7 @@ from headway_console.pages import (
     inputs,
     live,
     overview,
+    pauses,
     plan,
     runs,
     sign_in,
@@ -50,7 +51,7 @@ PAGES = (
 )
 _MODULES = (
     *(sign_in, live, inputs, overview, detail, actions, groups, work_queue, runs, dead_letters),
-    *(workers, events, plan, audit, system),
+    *(workers, events, plan, audit, system, pauses),
 )
 HANDLERS = [
     value

@@ -100,6 +100,7 @@ def _frame(request: HttpRequest) -> dict[str, Any]:
         "may": {role: bool(person and may(person, role)) for role in ROLES},
         "csrf": csrf_token(seal, person.session) if person else "",
         "navigation": request.app.state.navigation,
+        "paused": request.state.get("paused", []),
         "path": request.url.path,
         "query": request.url.query,
         "now": utc_now(),

@@ -9,7 +9,7 @@ from headway_postgres_kit import Connection, Queries
 
 queries = Queries("headway_console.reading", "sql/ids.sql")
 
-Kind = Literal["work", "run", "dead letter", "canary"]
+Kind = Literal["work", "run", "dead letter", "canary", "pause"]
 
 # Ids that a message lists.
 _LISTED = 5

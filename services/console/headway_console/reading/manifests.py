@@ -11,7 +11,8 @@ from headway_contract.manifests import ManifestAnswer, ManifestStatus
 from headway_contract.work import WorkTerms, stored_terms
 from headway_decisions.declaring.lookup import deleted_message, missing_message, stored_definition
 from headway_decisions.declaring.ownership import manifest_owners
-from headway_decisions.firing.manifest_state import hold_of
+from headway_decisions.firing.manifest_state import Window, hold_of
+from headway_decisions.firing.pauses import held_until, open_windows
 from headway_decisions.timing import timing
 from headway_decisions.timing.timing import Timing
 from headway_errors import Invalid, NotFound
@@ -59,14 +60,17 @@ class LastRun(Struct, frozen=True, kw_only=True):
 
 
 class ManifestRow(ManifestStatus, frozen=True, kw_only=True):
-    """A manifest in a list; `held_by` is the reason why it does not fire."""
+    """A manifest in a list; `held_by` is the reason why it does not fire.
+
+    `pauses` are those that hold it, until `paused_until` if all of them end by themselves.
+    """
 
     id: UUID
     title: str
     labels: dict[str, str]
     disabled_by: str | None
+    pauses: list[Window]
     paused_until: datetime | None
-    pause_reason: str
     last_run: LastRun | None
 
 
@@ -194,6 +198,7 @@ def manifest_row(row: Any) -> ManifestRow:
     if row["run"] is not None:
         names = LastRun.__struct_fields__[1:]
         last_run = LastRun(run=row["run"], **{name: row[f"run_{name}"] for name in names})
+    pauses = open_windows(msgspec.convert(row["pauses"], tuple[Window, ...]))
     return read_row(
         ManifestRow,
         row,
@@ -202,7 +207,8 @@ def manifest_row(row: Any) -> ManifestRow:
         declared=row["undeclared_at"] is None,
         held_by=row["trouble"] or hold_of(row),
         next_fire_at=row["wake_at"],
-        pause_reason=row["pause_reason"] if hold_of(row) == "paused" else "",
+        pauses=pauses,
+        paused_until=held_until(pauses),
         depends_on=row["parent"],
         last_run=last_run,
     )

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
 
+from headway_contract.manifests import PauseStatus
 from headway_contract.operations import WorkerStatus
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
@@ -12,6 +13,7 @@ from msgspec import Struct
 from headway_console.reading.dead_letters import FailureGroup, page_of_failures
 from headway_console.reading.groups import GroupRow, page_of_groups
 from headway_console.reading.lists import Listing, Page, read_row
+from headway_console.reading.pauses import list_pauses_of_all
 
 queries = Queries("headway_console.reading", "sql/overview.sql", "sql/system.sql")
 
@@ -193,6 +195,8 @@ class Overview(Struct, frozen=True, kw_only=True):
     failing: list[Failing]
     failures: list[FailureGroup]
     groups: list[GroupRow]
+    # The pauses in force of all manifests.
+    paused: list[PauseStatus] = []
 
 
 async def read_overview(
@@ -214,6 +218,7 @@ async def read_overview(
         failing=[Failing(**dict(row)) for row in failing],
         failures=failures.items,
         groups=(await page_of_groups(connection, limit=_GROUPS)).items,
+        paused=await list_pauses_of_all(connection),
     )
 
 

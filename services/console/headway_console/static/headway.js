@@ -21,13 +21,20 @@
     return relative.format(Math.trunc(seconds / size), unit);
   }
 
+  // "7:05", "1:07:05", "2d 1:07:05"
+  function countdown(at, now) {
+    const left = Math.max(0, Math.ceil((at - now) / 1000)), two = (number) => String(number).padStart(2, "0");
+    const days = Math.floor(left / 86400), hours = Math.floor(left / 3600) % 24, minutes = Math.floor(left / 60) % 60;
+    return `${days ? `${days}d ` : ""}${days || hours ? `${hours}:${two(minutes)}` : minutes}:${two(left % 60)}`;
+  }
+
   function writeTimes(root) {
     const now = Date.now();
     for (const time of root.querySelectorAll("time[datetime]:not([data-fixed])")) {
       const at = new Date(time.dateTime);
       if (isNaN(at)) continue;
       if (!time.title) time.title = `${exact.format(at)} (${at.toISOString()})`;
-      const text = "clock" in time.dataset ? clock.format(at) : "exact" in time.dataset ? plain.format(at) : relativeTime(at, now);
+      const text = "countdown" in time.dataset ? countdown(at, now) : "clock" in time.dataset ? clock.format(at) : "exact" in time.dataset ? plain.format(at) : relativeTime(at, now);
       if (time.textContent !== text) time.textContent = text;
     }
   }
@@ -86,7 +93,7 @@
     if (!question || form.dataset.confirmed) return;
     event.preventDefault();
     const dialog = document.getElementById("confirm");
-    document.getElementById("confirm-text").textContent = question.replace("{checked}", () => checkedRows(form));
+    document.getElementById("confirm-text").textContent = question.replace("{checked}", () => checkedRows(form)).replace("{choice}", () => form.querySelector("select").selectedOptions[0].text);
     document.getElementById("confirm-yes").textContent = (button || form.querySelector("button")).textContent;
     dialog.addEventListener("close", () => {
       if (dialog.returnValue !== "yes") return;
@@ -116,7 +123,8 @@
   });
 
   // Live: every element with an id and `data-live` is replaced when something has changed, with
-  // the same element of a fresh page. An element that is being edited is left alone.
+  // the same element of a fresh page. An element that is being edited is left alone. One with
+  // `data-follows` is replaced along with them.
   const QUIET = 1500;
   let fetchedAt = Date.now(), scheduled = false, fetching = false;
 
@@ -162,7 +170,7 @@
       if (answer.status === 401) location.reload();
       if (!answer.ok) return;
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-      for (const old of document.querySelectorAll("[data-live][id]")) {
+      for (const old of document.querySelectorAll("[data-live][id], [data-follows][id]")) {
         const element = fresh.getElementById(old.id);
         if (!element || isEdited(old)) continue;
         const adopted = document.adoptNode(element);

@@ -7,11 +7,14 @@ from typing import Any
 from headway_contract.manifests import LedgerEntry
 from headway_decisions import wording
 from headway_decisions.firing import identity, manifest_state
+from headway_decisions.firing.pauses import open_windows, pause_text
 from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Manual, Spaced
 from headway_decisions.timing.timing import Timing
 from headway_decisions.wording import utc
 from msgspec import Struct
+
+from headway_scheduler.fire.pauses import windows_of
 
 # Up to this delay a fire is not called late.
 _PUNCTUAL_SECONDS = 2.0
@@ -55,6 +58,10 @@ _REASONS = {
 
 _OUTSTANDING = manifest_state.STILL_OUTSTANDING
 _TRIGGER_AGAIN = "Trigger it again, or use overlap='queue_one' to let one wait."
+_UNTIL_RESUMED = (
+    "No work of it starts, and times that come due are decided when it resumes, by its misfire "
+    "policy {misfire!r}."
+)
 _RESOLVE = "Retry or acknowledge that dead letter."
 _SHORTER = "Make the job shorter than its cadence."
 _LET_WAIT = "Use overlap='queue_one' to let one wait, or make the job shorter than its cadence."
@@ -179,11 +186,7 @@ def hold(subject: Subject, why: str) -> str:
         case "manifest_disabled":
             return _disabled_now(subject)
         case manifest_state.PAUSED:
-            return (
-                f"It is paused{_pause(row)}: no work of it starts, and times that come due are "
-                f"decided when the pause ends, by its misfire policy {misfire!r}. Resume it with "
-                f"'headway resume {row['external_id']}'."
-            )
+            return f"{_pauses(row)} {_UNTIL_RESUMED.format(misfire=misfire)}"
         case "blocked_by_dead_letter":
             why = f"the dead letter {row['blocked_by']} blocks it"
             return f"It is held: {why}. Retry or acknowledge that, and it goes on."
@@ -274,14 +277,17 @@ def _enable(subject: Subject) -> str:
     return f"Enable it with 'headway enable {subject.row['external_id']}'."
 
 
-def _pause(row: Any) -> str:
-    until, by, why = row["paused_until"], row["paused_by"], row["pause_reason"]
-    return (
-        f" since {utc(row['paused_at'])}"
-        + (f" until {utc(until)}" if until is not None else "")
-        + (f" by {by}" if by else "")
-        + (f" ({why})" if why else "")
+def _pauses(row: Any) -> str:
+    """Name each pause that holds a manifest, with the command that ends it."""
+    held = open_windows(windows_of(row))
+    each = "; ".join(
+        f"pause {window.pause} ({pause_text(window)}), which 'headway resume {window.pause}' ends"
+        for window in held
     )
+    since = utc(min(window.since for window in held))
+    if len(held) == 1:
+        return f"It is paused since {since} by {each}."
+    return f"It is paused since {since} by {len(held)} pauses, until the last of them ends: {each}."
 
 
 def _made_up(misfire: str, made_up: bool) -> str:

@@ -41,8 +41,7 @@ WITH ended AS MATERIALIZED (
                 OR (manifest.pruning_at IS NULL AND manifest.trouble IS NULL
                     AND manifest.depends_on IS NULL
                     AND manifest.enabled AND manifest_group.enabled AND job.retired_at IS NULL
-                    AND manifest.blocked_by IS NULL
-                    AND (manifest.paused_at IS NULL OR manifest.resumed_at IS NOT NULL)
+                    AND manifest.blocked_by IS NULL AND NOT manifest.paused
                     AND manifest.timing -> 'cadence' ->> 'type' <> 'spaced'
                     AND (manifest.next_due_at IS NULL
                          OR (manifest.next_due_at > ended.settled_at

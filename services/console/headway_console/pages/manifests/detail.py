@@ -113,11 +113,15 @@ async def _preview(
 
 
 async def _resuming(request: HttpRequest, found: ManifestDetails) -> str:
-    """Describe the effect of a resume."""
+    """Describe the effect on this manifest if its pauses end now."""
     if found.status.held_by != "paused":
         return ""
     try:
-        message = ResumeRequest(manifests=[found.status.external_id], dry_run=True)
+        message = ResumeRequest(
+            pauses=[pause.pause for pause in found.status.pauses],
+            manifests=[found.status.external_id],
+            dry_run=True,
+        )
         answer = await ask(request, subjects.RESUME_REQUEST, message, ResumeAnswer)
     except RequestFailed as error:
         return str(error)

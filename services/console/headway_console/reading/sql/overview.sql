@@ -43,8 +43,7 @@ FROM (
     WHERE manifest.wake_at IS NULL AND manifest.next_due_at IS NOT NULL
       AND manifest.next_due_at > clock_timestamp()
       AND manifest.enabled AND manifest_group.enabled AND manifest.blocked_by IS NULL
-      AND manifest.pruning_at IS NULL
-      AND (manifest.paused_at IS NULL OR manifest.resumed_at IS NOT NULL)
+      AND manifest.pruning_at IS NULL AND NOT manifest.paused
 ) AS coming
 ORDER BY coming.fires_at
 LIMIT $1
