@@ -28,7 +28,9 @@ _FIELDS = ("max_active", "priority", "enabled", "rate")
 @get("/groups", opt=needs("viewer"))
 async def groups(request: HttpRequest) -> Response[str]:
     """List groups."""
-    return await show_list(request, "groups.html", page_of_groups, rate_of=rate_of)
+    return await show_list(
+        request, "groups.html", page_of_groups, rate_of=rate_of, waits_for=waits_for
+    )
 
 
 @get("/groups/{name:str}", opt=needs("viewer"))

@@ -186,7 +186,7 @@ async def read_family(connection: Connection, manifest: UUID) -> list[Relative]:
 
 
 async def list_connected(connection: Connection) -> list[list[Relative]]:
-    """Return the trees of all dependencies, the largest first, of at most `CONNECTED` manifests."""
+    """Return the trees of all dependencies, the longest first, of at most `CONNECTED` manifests."""
     rows = {row["id"]: row for row in await connection.fetch(queries["connected"], CONNECTED)}
     trees: defaultdict[UUID, list[Relative]] = defaultdict(list)
     for row in rows.values():
@@ -198,7 +198,7 @@ async def list_connected(connection: Connection) -> list[list[Relative]]:
     ordered = [
         sorted(tree, key=lambda node: (node.depth, node.external_id)) for tree in trees.values()
     ]
-    return sorted(ordered, key=lambda tree: (-len(tree), tree[0].external_id))
+    return sorted(ordered, key=lambda tree: (-tree[-1].depth, -len(tree), tree[0].external_id))
 
 
 async def list_labels(connection: Connection) -> Sequence[Any]:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from headway_console.reading.manifests import Relative
 
 _BOX_WIDTH, _BOX_HEIGHT = 190, 40
-_ACROSS, _DOWN = 60, 14
+_ACROSS, _DOWN = 36, 10
 _MARGIN = 6
 
 
