@@ -143,7 +143,7 @@ async def test_a_wrong_command_is_answered_with_one_line(incident):
         (["cancel", "--manifest", "a", "--group", "b"], "or --manifest, or --group"),
         (["cancel", str(uuid4())], "there is no work and no run"),
         (["cancel", "--manifest", "import-9"], "did you mean 'import-"),
-        (["job", "import"], "nothing to change: give --max-active, --rate or --give-back"),
+        (["job", "import"], "nothing to change: give --max-active, --rate or --reset"),
         (["job", "import", "--rate", "often"], "100/minute"),
         (["job", "nobody", "--max-active", "3"], "there is no job 'nobody': declared are import"),
         (["cancel", "--group", "nobody"], "there is no group 'nobody': see 'headway groups'"),

@@ -253,7 +253,7 @@ async def test_operators_limit_jobs(headway):
     )
     [count, hello] = json.loads((await headway("jobs", "--json")).out)
     assert (count["touched"], hello["max_active"]) == (["max_active", "rate"], None)
-    done = await headway("job", "count", "--give-back", "max-active", "--give-back", "rate")
+    done = await headway("job", "count", "--reset", "max-active", "--reset", "rate")
     assert done.out == "job count: any number at once, at any rate\n"
     done = await headway("job", "nobody", "--max-active", "3")
     assert (done.code, done.out) == (2, "")

@@ -17,6 +17,7 @@ from headway_console.reading import (
     manifests,
     occurrences,
     runs,
+    search,
     system,
     works,
 )
@@ -55,6 +56,15 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "runs: of a manifest": RunFilter(manifest_id=named("manifest 17")),
         "runs: of a worker": RunFilter(worker="worker-7"),
         "runs: of a worker (none)": RunFilter(worker="nobody"),
+        "runs: that ended in a slot": RunFilter(
+            ended_since=now - month / 2, ended_before=now - month / 2 + month / 1440
+        ),
+        "runs: that ended in the last slot": RunFilter(
+            ended_since=now - month / 1440, ended_before=now, state="failed"
+        ),
+        "runs: that ended in a slot (none)": RunFilter(
+            ended_since=now + month, ended_before=now + 2 * month
+        ),
         "runs: of a work": RunFilter(work=named(f"work {number}")),
         "runs: of a work (none)": RunFilter(work=UUID(int=0)),
         "runs: of a day": RunFilter(since=now - month / 2, before=now - month / 2 + month / 30),
@@ -145,6 +155,7 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "id in full, by its beginning": lambda c: ids.find_id(
             c, named(f"run {number}").hex[:20], ("work", "run", "dead letter", "canary")
         ),
+        "ids by their beginning": lambda c: ids.ids_from(c, "0", ("work", "run"), 8),
         "family of a manifest": lambda c: manifests.read_family(c, named("manifest 17")),
         "labels": manifests.list_labels,
         "applications": applications.page_of_applications,
@@ -153,6 +164,15 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "jobs: failing for a day": lambda c: failing_jobs.page_of_failing_jobs(
             c, since=now - month / 30
         ),
+        "jobs: one": lambda c: applications.page_of_jobs(c, heard_since=heard, name="job-07"),
+        "jobs: figures of a list": lambda c: applications.read_job_figures(
+            c, [f"job-{job:02}" for job in range(20)], among=100
+        ),
+        "jobs: figures of one": lambda c: applications.read_job_figures(c, ["job-07"], among=1000),
+        "jobs: of a group": lambda c: applications.list_jobs_of_group(c, "group-07"),
+        "search": lambda c: search.search(c, "manifest 000"),
+        "search: an id": lambda c: search.search(c, named(f"run {number}").hex[:12]),
+        "dependencies": manifests.list_connected,
         "groups": groups.page_of_groups,
         "groups: one": lambda c: groups.page_of_groups(c, name="group-07"),
         "occupancy": groups.read_occupancy,
@@ -176,6 +196,9 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         ),
         "a look at workers": system.read_heartbeats,
         "workers: alive": lambda c: system.page_of_workers(c, heard_since=heard, alive_only=True),
+        "workers: one": lambda c: system.page_of_workers(c, heard_since=heard, name="worker-7"),
+        "workers: of a job": lambda c: system.page_of_workers(c, heard_since=heard, job="job-07"),
+        "leases of a worker": lambda c: system.list_leases(c, "worker-7"),
         "workers": lambda c: system.page_of_workers(c, heard_since=heard),
         **{n: lambda c, f=f: events.page_of_events(c, f) for n, f in event_lists.items()},
         **{n: lambda c, f=f: audit.page_of_audit(c, f) for n, f in audit_lists.items()},
@@ -191,10 +214,10 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         ),
         "figures of a manifest": lambda c: occurrences.latest_figures(c, named("manifest 17")),
         "throughput of a day": lambda c: system.read_throughput(
-            c, since=now - timedelta(days=1), until=now, width=timedelta(minutes=30)
+            c, until=now, width=timedelta(minutes=30)
         ),
         "throughput of three days": lambda c: system.read_throughput(
-            c, since=now - timedelta(days=3), until=now, width=timedelta(hours=1)
+            c, until=now, width=timedelta(hours=1), slots=72
         ),
         "overview": lambda c: system.read_overview(c, now=now, heard_since=heard),
         "health": lambda c: system.read_health(c, now=now),

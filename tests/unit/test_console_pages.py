@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from headway.define.definitions import InvalidDefinitions
 from headway_console.api.definitions import read_yaml
-from headway_console.pages import charts, filters
+from headway_console.pages import charts, filters, throughput
 from headway_console.pages.manifests import graph, month
 from headway_console.pages.overview import begins_now
 from headway_console.pages.plan import fire_text, fires_summary
@@ -20,6 +20,7 @@ from msgspec import structs
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2027, 3, 10, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
 EMPTY = Past(days=[], stretches=[], in_full=True)
 
 
@@ -140,15 +141,53 @@ class TestCharts:
     def test_bars_stay_inside_and_small_values_are_visible(self):
         stretches = [
             Throughput(at=NOW, completed=1000, failed=1, cancelled=0),
-            Throughput(at=NOW, completed=0, failed=0, cancelled=0),
+            Throughput(at=NOW + HOUR, completed=0, failed=0, cancelled=0),
         ]
-        drawn = charts.throughput(stretches, BERLIN)
+        drawn = throughput.draw(stretches, width=HOUR, zone=BERLIN)
         assert [tint for tint, _, _ in drawn.bars[0].parts] == ["bad", "good"]
         for _, top, height in drawn.bars[0].parts:
             assert height >= 1
             assert top >= 0
-            assert top + height <= drawn.height + 2
-        assert drawn.bars[1].parts == []
+            assert top + height <= drawn.base + 2
+        assert drawn.bars[0].to == (
+            "/runs?ended_since=2027-03-10T13%3A00&ended_before=2027-03-10T14%3A00"
+            "&zone=Europe%2FBerlin"
+        )
+        assert (drawn.bars[1].parts, drawn.bars[1].to) == ([], "")
+
+    @pytest.mark.parametrize(
+        ("most", "counts"),
+        [
+            (0, "0 1 2 3 4"),
+            (3, "0 1 2 3 4"),
+            (5, "0 2 4 6 8"),
+            (18, "0 5 10 15 20"),
+            (1000, "0 500 1\u202f000 1\u202f500 2\u202f000"),
+        ],
+    )
+    def test_counts_of_the_axis_are_round_and_include_the_highest_bar(self, most, counts):
+        slot = Throughput(at=NOW, completed=most, failed=0, cancelled=0)
+        drawn = throughput.draw([slot], width=HOUR, zone=BERLIN)
+        assert [label for _, label in drawn.counts] == counts.split(" ")
+        assert all(top >= 0 for _, top, _ in drawn.bars[0].parts)
+
+    @pytest.mark.parametrize(
+        ("since", "slots", "width", "labels"),
+        [
+            (NOW, 60, HOUR / 60, "13:00 13:10 13:20 13:30 13:40 13:50 14:00"),
+            (NOW + HOUR / 4, 48, HOUR / 2, "16:00 20:00 00:00 04:00 08:00 12:00"),
+            # The clocks change at 02:00 on 28 March.
+            (NOW + 18 * 24 * HOUR - 16 * HOUR, 24, HOUR / 2, "00:00 04:00 08:00"),
+        ],
+    )
+    def test_times_of_the_axis_are_round_in_the_zone(self, since, slots, width, labels):
+        empty = [
+            Throughput(at=since + index * width, completed=0, failed=0, cancelled=0)
+            for index in range(slots)
+        ]
+        drawn = throughput.draw(empty, width=width, zone=BERLIN)
+        assert " ".join(label for _, label in drawn.times) == labels
+        assert sorted(drawn.times) == drawn.times
 
     def test_dots_are_over_time_and_runs_that_never_began_are_left_out(self):
         figures = [

@@ -43,7 +43,7 @@ DEAD_LETTERS = counter(
 )
 START_LATENESS = histogram(
     "headway_dispatcher_start_lateness_seconds",
-    "Time from the due time of a schedule to the start of the body, of first attempts; includes "
+    "Time from the due time of a manifest to the start of the body, of first attempts; includes "
     "jitter.",
     "group",
 )

@@ -144,7 +144,7 @@ async def _show(
 ) -> Response[str]:
     status, problem = (200, "") if refusal is None else (refusal.status, refusal.detail)
     row = found.status
-    content = {"letter": found, "row": row, "given": given, "problem": problem}
+    content: dict[str, Any] = {"letter": found, "row": row, "given": given, "problem": problem}
     content["manifest_id"] = await read(request, reading.manifest_of, row.dead_letter)
     return show(request, "letter.html", status=status, **content)
 

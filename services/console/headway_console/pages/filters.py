@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
 
 from headway_decisions.firing.identity import kind_of
 
@@ -83,8 +84,13 @@ def tint(value: object) -> str:
 
 
 def utc(value: datetime) -> str:
-    """Write a time in UTC, for pages without scripts."""
-    return value.strftime("%Y-%m-%d %H:%M:%S") + " UTC"
+    """Write a time in UTC."""
+    return clock(value)
+
+
+def clock(value: datetime, zone: str = "UTC") -> str:
+    """Write a time in a zone."""
+    return f"{value.astimezone(ZoneInfo(zone)):%Y-%m-%d %H:%M:%S %Z}"
 
 
 def pretty(value: Any) -> str:
@@ -155,5 +161,5 @@ _SETTINGS: dict[str, Callable[[dict[str, Any]], str]] = {
     "misfire": _misfire,
     "labels": _labels,
 }
-_TEXTS = (seconds, size, count, noun, cause, words, tint, utc, pretty, compact, query)
+_TEXTS = (seconds, size, count, noun, cause, words, tint, utc, clock, pretty, compact, query)
 FILTERS = {text.__name__: text for text in (*_TEXTS, setting_label, setting_text)}

@@ -1,5 +1,6 @@
 """Manifests: as a list, and one in full with its dependencies."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
@@ -27,6 +28,7 @@ ManifestState = Literal["enabled", "disabled", "paused", "blocked", "outstanding
 
 _MANIFESTS = Listing("manifests", None, "external_id")
 FAMILY = 500
+CONNECTED = 1000
 _LABELS = 1000
 # Number of names that are compared to find a similar one.
 _COMPARED_NAMES = 2000
@@ -185,6 +187,22 @@ async def read_family(connection: Connection, manifest: UUID) -> list[Relative]:
     """Return the tree of dependents of a manifest, at most `FAMILY` of them."""
     rows = await connection.fetch(queries["family"], manifest, FAMILY)
     return [read_row(Relative, row, held_by=hold_of(row)) for row in rows]
+
+
+async def list_connected(connection: Connection) -> list[list[Relative]]:
+    """Return the trees of all dependencies, the longest first, of at most `CONNECTED` manifests."""
+    rows = {row["id"]: row for row in await connection.fetch(queries["connected"], CONNECTED)}
+    trees: defaultdict[UUID, list[Relative]] = defaultdict(list)
+    for row in rows.values():
+        root, depth = row, 0
+        while root["depends_on"] in rows and depth < len(rows):
+            root, depth = rows[root["depends_on"]], depth + 1
+        relative = read_row(Relative, row, held_by=hold_of(row), depth=depth)
+        trees[root["id"]].append(relative)
+    ordered = [
+        sorted(tree, key=lambda node: (node.depth, node.external_id)) for tree in trees.values()
+    ]
+    return sorted(ordered, key=lambda tree: (-tree[-1].depth, -len(tree), tree[0].external_id))
 
 
 async def list_labels(connection: Connection) -> Sequence[Any]:

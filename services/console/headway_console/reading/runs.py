@@ -36,6 +36,7 @@ class RunFilter(Struct, frozen=True, kw_only=True):
 
     `text` is searched in the error and in the input, or in one of them. Text and worker are
     searched among the newest runs that match the other filters; only failed runs have an error.
+    `since` and `before` are about the creation of a run, `ended_since` and `ended_before` its end.
     """
 
     state: RunState | None = None
@@ -47,6 +48,8 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     worker: Text | None = None
     since: datetime | None = None
     before: datetime | None = None
+    ended_since: datetime | None = None
+    ended_before: datetime | None = None
     text: SearchText | None = None
     text_in: Literal["anywhere", "error", "input"] = "anywhere"
 
@@ -98,11 +101,13 @@ async def page_of_runs(
     state = "failed" if in_error else filters.state
     where = (filters.group, filters.job, manifest)
     times = (filters.since, filters.before, *place)
+    ended_in = (filters.ended_since, filters.ended_before)
     pattern = like(filters.text)
     live: Sequence[Any] = ()
     ended: Sequence[Any] = ()
     reached = None
-    if filters.state in (None, *_LIVE) and not in_error:  # a live run has no error yet
+    # A live run has no error and no end yet.
+    if filters.state in (None, *_LIVE) and not in_error and not any(ended_in):
         live = await connection.fetch(
             queries["live"],
             *(filters.state, *where, filters.worker, *times, pattern, limit + 1, filters.work),
@@ -113,11 +118,12 @@ async def page_of_runs(
             *(state, *where, filters.worker, *times),
             pattern if filters.text_in != "input" else None,
             pattern if filters.text_in != "error" else None,
-            *(filters.among or limit + 1, limit + 1, filters.work),
+            *(filters.among or limit + 1, limit + 1, filters.work, *ended_in),
         )
         if filters.among is not None and len(ended) <= limit:
             reached = await connection.fetchrow(
-                queries["reached"], state, *where, *times, filters.among, filters.work
+                *(queries["reached"], state, *where, *times, filters.among, filters.work),
+                *ended_in,
             )
     if reached is not None:  # older runs belong to the next page
         live = [row for row in live if _newest_first(row) >= _newest_first(reached)]

@@ -1,15 +1,26 @@
 // Enhancements of the pages; each page works without them.
 "use strict";
 (() => {
-  // Times: relative in the time zone of the browser, exact on hover.
+  // Times: relative, and exact on hover, in the zone that the person chose; without one in that of
+  // the browser. Times of a manifest may name its own.
   const UNITS = [["year", 31557600], ["month", 2629800], ["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
   const relative = new Intl.RelativeTimeFormat("en", { numeric: "always", style: "narrow" });
-  const exact = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
-  const clock = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
-  const plain = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
+  const FORMATS = {
+    exact: { dateStyle: "medium", timeStyle: "long" },
+    clock: { timeStyle: "medium" },
+    plain: { dateStyle: "medium", timeStyle: "short" },
+  };
+  const formats = new Map();
+  const ownZone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
 
-  // The server reads times in filters in the time zone of the browser.
-  const zone = encodeURIComponent(Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC");
+  function write(kind, at, time) {
+    const timeZone = time.dataset.zone || document.body.dataset.zone || ownZone, key = `${kind} ${timeZone}`;
+    if (!formats.has(key)) formats.set(key, new Intl.DateTimeFormat("en-GB", { ...FORMATS[kind], timeZone }));
+    return formats.get(key).format(at);
+  }
+
+  // The server writes and reads times in the zone of the browser too.
+  const zone = encodeURIComponent(ownZone);
   if (!document.cookie.split("; ").includes(`headway-zone=${zone}`)) {
     document.cookie = `headway-zone=${zone}; path=/; max-age=31536000; samesite=lax${location.protocol === "https:" ? "; secure" : ""}`;
   }
@@ -33,8 +44,8 @@
     for (const time of root.querySelectorAll("time[datetime]:not([data-fixed])")) {
       const at = new Date(time.dateTime);
       if (isNaN(at)) continue;
-      if (!time.title) time.title = `${exact.format(at)} (${at.toISOString()})`;
-      const text = "countdown" in time.dataset ? countdown(at, now) : "clock" in time.dataset ? clock.format(at) : "exact" in time.dataset ? plain.format(at) : relativeTime(at, now);
+      if (!time.title) time.title = `${write("exact", at, time)} (${at.toISOString()})`;
+      const text = "countdown" in time.dataset ? countdown(at, now) : "clock" in time.dataset ? write("clock", at, time) : "exact" in time.dataset ? write("plain", at, time) : relativeTime(at, now);
       if (time.textContent !== text) time.textContent = text;
     }
   }
@@ -118,7 +129,8 @@
     if (event.key === "g") going = Date.now();
     else if (event.key === "/") {
       const search = document.querySelector("[data-search]");
-      if (search) { event.preventDefault(); search.focus(); search.select(); }
+      event.preventDefault();
+      if (search) { search.focus(); search.select(); } else document.querySelector("[data-find]")?.click();
     } else if (event.key === "?") document.getElementById("shortcuts")?.showModal();
   });
 
@@ -204,14 +216,11 @@
     countChecked();
   }
 
-  // On a phone the navigation is one line that scrolls sideways.
-  function scrollToCurrentPage() {
-    const link = document.querySelector(".top nav [aria-current]"), nav = link?.parentElement;
-    if (nav) nav.scrollLeft = link.offsetLeft - nav.offsetLeft - (nav.clientWidth - link.clientWidth) / 2;
-  }
+  // The first page of a new browser was rendered before its zone was known.
+  const choice = document.querySelector("#times option[value=browser]");
+  if (choice) choice.textContent = ownZone;
 
   prepare();
-  scrollToCurrentPage();
   listen();
   setInterval(() => writeTimes(document), 1000);
   document.addEventListener("htmx:afterSwap", prepare);

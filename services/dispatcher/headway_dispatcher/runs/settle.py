@@ -35,7 +35,7 @@ from headway_dispatcher.store import HISTORY, OUTBOX, works
 
 # Reasons of outcomes.
 PRUNED = "manifest was pruned"
-EXPIRED = "it had not begun by the time that was set for it"
+EXPIRED = "it did not start before its deadline (start_by)"
 
 
 class Changes(Struct):

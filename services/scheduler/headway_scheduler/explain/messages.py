@@ -189,7 +189,7 @@ def hold(subject: Subject, why: str) -> str:
             return f"{_pauses(row)} {_UNTIL_RESUMED.format(misfire=misfire)}"
         case "blocked_by_dead_letter":
             why = f"the dead letter {row['blocked_by']} blocks it"
-            return f"It is held: {why}. Retry or acknowledge that, and it goes on."
+            return f"It is held: {why}. Retry or acknowledge that dead letter to resume it."
         case manifest_state.STILL_OUTSTANDING | manifest_state.ONE_ALREADY_WAITS:
             since = f" since {subject.at(subject.working_since)}" if subject.working_since else ""
             waits = why == manifest_state.ONE_ALREADY_WAITS
@@ -205,7 +205,7 @@ def owed_success(parent: str, number: int | None, why: str) -> str:
         manifest_state.PAUSED: "it is resumed",
         "blocked_by_dead_letter": "that dead letter is resolved",
     }.get(why, "that work has ended")
-    return f"Success number {number} of {parent!r} is owed: one run follows when {until}."
+    return f"Success number {number} of {parent!r} is pending: one run follows when {until}."
 
 
 def _while_under_way(subject: Subject) -> str:

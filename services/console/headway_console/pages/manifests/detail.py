@@ -78,6 +78,7 @@ async def show_manifest(
         request,
         "manifests/detail.html",
         status=422 if problem else 200,
+        own_zone=manifest.zone,
         found=found,
         manifest=manifest,
         month=month.grid(first, zone, _with_pause(past, found, now), coming.fires, today=today),

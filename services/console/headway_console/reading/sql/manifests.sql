@@ -128,6 +128,22 @@ LEFT JOIN scheduler.job ON job.name = manifest.job
 WHERE manifest.pruning_at IS NULL
 ORDER BY tree.depth, manifest.external_id
 
+-- name: connected
+-- Manifests that depend on another or have dependents, by name. $1 limit.
+SELECT manifest.id, manifest.external_id, manifest.group_name, manifest.enabled,
+       manifest.blocked_by, manifest.dormant, manifest.depends_on, manifest.last_outcome,
+       manifest.next_due_at, manifest.paused_at, manifest.resumed_at,
+       manifest_group.enabled AS group_enabled, job.retired_at AS job_retired_at
+FROM scheduler.manifest
+JOIN scheduler.manifest_group ON manifest_group.name = manifest.group_name
+LEFT JOIN scheduler.job ON job.name = manifest.job
+WHERE manifest.pruning_at IS NULL
+  AND (manifest.depends_on IS NOT NULL
+       OR EXISTS (SELECT FROM scheduler.manifest AS child
+                  WHERE child.depends_on = manifest.id AND child.pruning_at IS NULL))
+ORDER BY manifest.external_id
+LIMIT $1
+
 -- name: labels
 -- The labels of manifests, with the number of manifests of each. $1 limit.
 SELECT label.key, label.value, count(*) AS manifests

@@ -33,7 +33,7 @@ LIMIT $11
 -- search a bounded number of the runs that match. $1 state, $2 group, $3 job, $4 manifest, $5
 -- worker (each null for any), $6 created since, $7 created before, $8 and $9 time and id of the
 -- cursor, $10 text in the error (a pattern), $11 text in the input, $12 number of runs to search,
--- $13 limit, $14 work (null for any).
+-- $13 limit, $14 work (null for any), $15 ended since, $16 ended before.
 SELECT page.run_id, page.work_id, page.round, page.attempt, page.group_name, page.job, page.state,
        page.worker, page.host, page.due_at, page.created_at, page.started_at, page.finished_at,
        page.failure ->> 'kind' AS failure_kind,
@@ -51,6 +51,9 @@ FROM (
           AND ($7::timestamptz IS NULL OR metadata.created_at < $7)
           AND ($8::timestamptz IS NULL OR (metadata.created_at, metadata.run_id) < ($8, $9::uuid))
           AND ($14::uuid IS NULL OR metadata.work_id = $14)
+          AND ($15::timestamptz IS NULL OR metadata.finished_at >= $15)
+          AND ($16::timestamptz IS NULL
+               OR (metadata.finished_at < $16 AND metadata.created_at < $16))
         ORDER BY metadata.created_at DESC, metadata.run_id DESC
         LIMIT $12
     ) AS searched
@@ -68,7 +71,7 @@ ORDER BY page.created_at DESC, page.run_id DESC
 -- name: reached
 -- The last run that the same search has read; no row if it has read everything. $1 state, $2 group,
 -- $3 job, $4 manifest, $5 created since, $6 created before, $7 and $8 time and id of the cursor, $9
--- number of runs to search, $10 work (null for any).
+-- number of runs to search, $10 work (null for any), $11 ended since, $12 ended before.
 SELECT created_at, run_id FROM dispatcher.metadata
 WHERE metadata.finished_at IS NOT NULL
   AND ($1::text IS NULL OR metadata.state = $1)
@@ -79,6 +82,9 @@ WHERE metadata.finished_at IS NOT NULL
   AND ($6::timestamptz IS NULL OR metadata.created_at < $6)
   AND ($7::timestamptz IS NULL OR (metadata.created_at, metadata.run_id) < ($7, $8::uuid))
   AND ($10::uuid IS NULL OR metadata.work_id = $10)
+  AND ($11::timestamptz IS NULL OR metadata.finished_at >= $11)
+  AND ($12::timestamptz IS NULL
+       OR (metadata.finished_at < $12 AND metadata.created_at < $12))
 ORDER BY metadata.created_at DESC, metadata.run_id DESC
 OFFSET $9 - 1
 LIMIT 1
