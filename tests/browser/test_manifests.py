@@ -57,7 +57,7 @@ async def test_run_now_asks_for_what_the_job_takes(system: System, page: Page):
     await expect(page.locator("#status")).to_contain_text("completed")
     [greeted] = system.shown.greeted
     assert (greeted.name, greeted.times, greeted.loud) == ("Grace", 2, True)
-    await expect(page.locator("#durations circle")).to_have_count(1)
+    await expect(page.locator(".durations rect.good")).to_have_count(1)
     await look_closely(page, "schedule")
 
 

@@ -71,6 +71,23 @@ FROM (
 GROUP BY 1, 2, 3
 ORDER BY 1, 2, 3
 
+-- name: buckets
+-- The number of single fires of a manifest by result and by a short time. $1 manifest, $2 since,
+-- where the first bucket begins, $3 until, $4 width of a bucket, $5 number of the latest fires to
+-- count.
+SELECT date_bin($4, latest.first_due_at, $2) AS at,
+       CASE WHEN latest.decision <> 'queued' THEN latest.decision
+            ELSE coalesce(latest.outcome, 'under_way') END AS state,
+       count(*) AS fires
+FROM (
+    SELECT first_due_at, decision, outcome FROM scheduler.occurrence
+    WHERE manifest_id = $1 AND first_due_at >= $2 AND first_due_at < $3
+      AND first_due_at = last_due_at
+    ORDER BY first_due_at DESC
+    LIMIT $5
+) AS latest
+GROUP BY 1, 2
+
 -- name: stretches
 -- Stretches of due times that were skipped for one reason and overlap a span. $1 manifest, $2
 -- since, $3 until, $4 limit of stretches in the span, and of those before it that are searched.
