@@ -211,7 +211,7 @@ class TestHeat:
         rows = self.rows(date(2027, 3, 10))
         assert [row.label for row in rows[:2]] == ["00:00", "01:00"]
         mixed, bad = rows[0].cells[:2]
-        assert (mixed.tint, mixed.is_whole, mixed.fires) == ("bad", False, 60)
+        assert (mixed.tint, mixed.is_whole, mixed.worst, mixed.fires) == ("bad", False, 1, 60)
         assert mixed.label == "00:00 to 00:05: 59 completed, 1 failed"
         assert (bad.tint, bad.is_whole) == ("bad", True)
         assert [cell.tint for cell in rows[2].cells[:3]] == ["warn", "warn", ""]
@@ -232,6 +232,8 @@ class TestHeat:
         assert [row.label for row in rows if row.is_chosen] == ["01:00"]
         cells = [cell.minute for row in rows for cell in row.cells if cell.is_chosen]
         assert cells == [65]
+        rows = self.rows(date(2027, 3, 10), chosen=(begin, begin + heat.HOUR))
+        assert not any(cell.is_chosen for row in rows for cell in row.cells)
 
 
 def test_a_pass_is_judged_by_the_oldest_that_waits():

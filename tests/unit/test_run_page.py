@@ -138,7 +138,7 @@ class TestWhatFollows:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0.0 ms"), (0.0004, "0.4 ms"), (0.0512, "51.2 ms"), (1.24, "1\u202f240 ms"), (75, "1.2 min")],
+    [(0, "0.0 ms"), (0.0004, "0.4 ms"), (0.0512, "51.2 ms"), (1.24, "1\u202f240 ms"), (69.214, "69.21 s"), (4500, "1.2 h")],
 )  # fmt: skip
 def test_short_durations_are_exact(value, text):
     assert filters.milliseconds(value) == text

@@ -11,6 +11,7 @@ from headway_decisions.firing.identity import kind_of
 from markupsafe import Markup, escape
 
 _UNITS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
+_LONG = 600.0
 _SECONDS = "_seconds"
 _SIZES = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
 
@@ -56,10 +57,10 @@ def seconds(value: float | None) -> str:
 
 
 def milliseconds(value: float) -> str:
-    """Write a short duration exactly: `0.4 ms`, `51.2 ms`, `1 240 ms`; longer ones as `seconds`."""
+    """Write a duration exactly: `0.4 ms`, `1 240 ms`, `69.21 s`; a long one as `seconds` does."""
     exact = value * 1000
     if exact >= 10_000:
-        return seconds(value)
+        return f"{value:.2f} s" if value < _LONG else seconds(value)
     return f"{exact:.1f} ms" if exact < 100 else f"{count(round(exact))} ms"
 
 

@@ -92,10 +92,19 @@ class RunFigure(Struct, frozen=True, kw_only=True):
 
 
 async def read_span(
-    connection: Connection, manifest: UUID, *, since: datetime, until: datetime, limit: int = 5000
+    connection: Connection,
+    manifest: UUID,
+    *,
+    since: datetime,
+    until: datetime,
+    limit: int = 5000,
+    troubled: bool = False,
 ) -> tuple[list[Occurrence], bool]:
-    """Return decisions about a manifest, the oldest first, and whether there are more."""
-    rows = await connection.fetch(queries["between"], manifest, since, until, limit + 1)
+    """Return decisions about a manifest, the oldest first, and whether there are more.
+
+    With `troubled`, those of which the work completed or has not ended are left out.
+    """
+    rows = await connection.fetch(queries["between"], manifest, since, until, limit + 1, troubled)
     return [_occurrence(row) for row in rows[:limit]], len(rows) > limit
 
 

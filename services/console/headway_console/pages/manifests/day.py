@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from uuid import UUID
@@ -49,13 +50,15 @@ class Line(Struct, frozen=True, kw_only=True):
 
 
 class DayDetails(Struct, frozen=True, kw_only=True):
-    """A day; with many fires it has a map, and lists the part that is chosen there.
+    """A day; with many fires it has a map, and lists five minutes that are chosen there.
 
-    `explained` is a time to explain, and `answer` its explanation.
+    A day or an hour with many fires lists only those without a success (`troubled`). `explained` is
+    a time to explain, and `answer` its explanation.
     """
 
     day: date
     part: str
+    troubled: bool
     hours: list[Row]
     lines: list[Line]
     more: bool
@@ -81,9 +84,9 @@ async def read_day(
         request, read_buckets, found.status.id, since=since, until=until, width=heat.WIDTH
     )
     is_dense = counted.fires + len(fires) > _SPARSE
-    lines, more = await _lines(request, found, part, fires, now) if part else ([], False)
-    if not is_dense and not part:
-        lines, more = await _lines(request, found, (since, until), fires, now)
+    begin, end = part or (since, until)
+    troubled = is_dense and end - begin > heat.WIDTH
+    lines, more = await _lines(request, found, (begin, end), fires, now=now, troubled=troubled)
     hours = heat.lay_out(
         *(since, until, zone),
         counts=counted.counts,
@@ -95,6 +98,7 @@ async def read_day(
     return DayDetails(
         day=day,
         part=" to ".join(f"{at.astimezone(zone):%H:%M}" for at in part or ()),
+        troubled=troubled,
         hours=hours if is_dense else [],
         lines=lines,
         more=more,
@@ -121,26 +125,23 @@ async def _lines(
     found: ManifestDetails,
     span: tuple[datetime, datetime],
     fires: Sequence[contract.FireTime],
+    *,
     now: datetime,
+    troubled: bool,
 ) -> tuple[list[Line], bool]:
-    """Return the entries of a span, and whether there are more."""
-    (since, until), status = span, found.status
-    zone = ZoneInfo(status.zone)
-    past, more = await read(request, read_span, status.id, since=since, until=until, limit=_SHOWN)
+    """Return the entries of a span with explanations, and whether there are more."""
+    (since, until), zone = span, ZoneInfo(found.status.zone)
+    read_entries = functools.partial(read_span, since=since, until=until, limit=_SHOWN)
+    past, more = await read(request, read_entries, found.status.id, troubled=troubled)
     lines = [_line(occurrence, zone) for occurrence in past]
     lines += [
-        Line(
-            at=fire.due_at,
-            local=_local(fire.due_at, fire.due_at, zone),
-            state="to_come" if fire.due_at > now else "not_fired",
-            reason=f"excluded: {fire.excluded}" if fire.excluded else status.held_by or "",
-        )
+        _undecided_line(fire, found, zone, now)
         for fire in fires
-        if since <= fire.due_at < until
+        if since <= fire.due_at < until and not (troubled and fire.due_at > now)
     ]
     more, lines = more or len(lines) > _SHOWN, lines[:_SHOWN]
     with contextlib.suppress(Unavailable):
-        lines = await _explained(request, status.external_id, lines)
+        lines = await _explained(request, found.status.external_id, lines)
     return lines, more
 
 
@@ -197,6 +198,18 @@ async def preview(
     question = contract.PreviewQuestion(manifest=name, count=count, after=after, each=each)
     subject = subjects.PREVIEW_QUESTION
     return await ask(request, subject, question, contract.PreviewAnswer, slow=True)
+
+
+def _undecided_line(
+    fire: contract.FireTime, found: ManifestDetails, zone: ZoneInfo, now: datetime
+) -> Line:
+    held_by = found.status.held_by or ""
+    return Line(
+        at=fire.due_at,
+        local=_local(fire.due_at, fire.due_at, zone),
+        state="to_come" if fire.due_at > now else "not_fired",
+        reason=f"excluded: {fire.excluded}" if fire.excluded else held_by,
+    )
 
 
 def _line(occurrence: Occurrence, zone: ZoneInfo) -> Line:

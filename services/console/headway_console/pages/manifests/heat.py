@@ -18,12 +18,13 @@ _ORDER = ("bad", "warn", "busy", "good", "")
 
 
 class Cell(Struct, frozen=True, kw_only=True):
-    """Five minutes, from `minute` of the day on; `is_whole` if all of it has the worst result."""
+    """Five minutes, from `minute` of the day on; `worst` of the fires have the colour."""
 
     minute: int
     label: str
     tint: str
     fires: int
+    worst: int
     is_whole: bool
     is_chosen: bool
 
@@ -67,7 +68,7 @@ def lay_out(
                         zone,
                         results[start],
                         stretches,
-                        is_chosen=begin <= start < end,
+                        is_chosen=begin <= start < end <= begin + WIDTH,
                     )
                     for start in starts
                 ],
@@ -107,12 +108,14 @@ def _cell(
         if stretch.first_due_at < end and start <= stretch.last_due_at:
             parts.append(f"{words(stretch.state)} ({words(stretch.reason)})")
             tints.add(tint(stretch.state))
+    worst = min(tints, key=_ORDER.index, default="")
     local = f"{start.astimezone(zone):%H:%M} to {end.astimezone(zone):%H:%M}"
     return Cell(
         minute=minute,
         label=f"{local}: {', '.join(parts)}" if parts else "",
-        tint=min(tints, key=_ORDER.index, default=""),
+        tint=worst,
         fires=results.total(),
+        worst=sum(fires for state, fires in results.items() if tint(state) == worst),
         is_whole=len(tints) == 1,
         is_chosen=is_chosen,
     )

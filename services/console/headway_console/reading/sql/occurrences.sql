@@ -1,7 +1,7 @@
 -- name: between
 -- Decisions about the due times of a manifest in a span, the oldest first, with a stretch that
 -- began before it. The ledger has the outcome of work; its latest run has the progress. $1
--- manifest, $2 since, $3 until, $4 limit.
+-- manifest, $2 since, $3 until, $4 limit, $5 true for decisions without a success only.
 SELECT entry.cause, entry.first_due_at, entry.last_due_at, entry.decision, entry.reason,
        entry.work_id, entry.outcome, entry.decided_at, entry.actor, latest.run_id AS run,
        latest.state AS run_state, latest.started_at, latest.finished_at
@@ -9,6 +9,7 @@ FROM (
     SELECT * FROM (
         (SELECT * FROM scheduler.occurrence
          WHERE manifest_id = $1 AND first_due_at >= $2 AND first_due_at < $3
+           AND (NOT $5 OR decision <> 'queued' OR outcome <> 'completed')
          ORDER BY first_due_at
          LIMIT $4)
         UNION ALL
