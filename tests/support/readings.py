@@ -193,6 +193,9 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "calendar of a month": lambda c: occurrences.read_span(
             c, named("manifest 17"), since=now - month, until=now, limit=1000
         ),
+        "day without its successes": lambda c: occurrences.read_span(
+            c, named("manifest 17"), since=now - month / 30, until=now, limit=200, troubled=True
+        ),
         "figures of a manifest": lambda c: occurrences.latest_figures(c, named("manifest 17")),
         "throughput of a day": lambda c: system.read_throughput(
             c, since=now - timedelta(days=1), until=now, width=timedelta(minutes=30)

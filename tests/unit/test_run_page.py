@@ -91,6 +91,10 @@ def test_a_later_attempt_begins_where_the_one_before_ended():
     second = attempt(2, 5000, state="completed", started_at=at(5020), finished_at=at(5040))
     run = run_of(second, attempts=[first, second])
     assert drawn(run)[:2] == [("Attempt 1 ended", 0, None), ("Admitted", 4900, 4900)]
+    retried = run_of(second, attempts=[first, second], not_before=at(4100))
+    assert drawn(retried)[:3] == [
+        ("Attempt 1 ended", 0, None), ("Ready", 4000, 4000), ("Admitted", 4900, 900),
+    ]  # fmt: skip
     again = run_of(second, attempts=[first, second], queued_at=at(4000))
     assert drawn(again)[:2] == [("Queued again", 0, None), ("Admitted", 1000, 1000)]
 

@@ -66,7 +66,10 @@ def steps_of(run: RunDetails, *, now: datetime) -> list[Step]:
 def _moments(run: RunDetails) -> list[_Moment]:
     """Return the known moments in order, and the one that is awaited."""
     row, claimed_at = run.status, _claimed_at(run)
-    found = [*_origin(run), _Moment("Admitted", row.created_at, "waited for room")]
+    found = _origin(run)
+    if (found[-1].at or row.created_at) < run.not_before <= row.created_at:
+        found.append(_Moment("Ready", run.not_before, "waited for its time"))
+    found.append(_Moment("Admitted", row.created_at, "waited for room"))
     if claimed_at or (row.started_at is None and row.finished_at is None):
         found.append(_Moment("Claimed", claimed_at, "waited for a worker"))
     if row.started_at or (claimed_at and row.finished_at is None):
