@@ -64,13 +64,40 @@ async def test_a_run_tells_its_progress_and_its_log_as_they_come(page: Page, sys
     await expect(page.get_by_role("log")).to_contain_text("first line <img")
     system.shown.say("second line")
     await expect(page.get_by_role("log")).to_contain_text("second line")
+    await expect(page.locator(".waterfall tbody tr.open th")).to_have_text("Ended")
     await look_closely(page, "run-live")
     system.shown.release()
     await expect(page.get_by_role("heading", level=1)).to_contain_text("completed")
-    await expect(page.get_by_role("heading", name="Output")).to_be_hidden()
-    await page.reload()
     await expect(page.get_by_role("heading", name="Output")).to_be_visible()
+    await expect(page.locator(".waterfall tbody th")).to_have_text(
+        ["Decided", "Queued", "Admitted", "Claimed", "Started", "Ended"]
+    )
     await look_closely(page, "run-completed")
+
+
+async def test_the_log_follows_its_end_until_somebody_scrolls_up(page: Page, system: System):
+    system.shown.hold()
+    triggered = await ask(system, "trigger", "archive")
+    run = await run_of(system, triggered.work)
+    await page.goto(f"/runs/{run}")
+    for number in range(40):
+        system.shown.say(f"line {number}")
+    log, follow = page.get_by_role("log"), page.get_by_label("Follow")
+    await expect(log).to_contain_text("line 39")
+    hidden = "(log) => log.scrollHeight - log.scrollTop - log.clientHeight"
+    assert await log.evaluate(hidden) < 2
+    # A line that is there stays the same element, so that a selection in it survives.
+    await log.locator(".line").first.evaluate("(line) => { line.dataset.kept = 'yes'; }")
+    await log.evaluate("(log) => { log.scrollTop = 0; }")
+    await expect(follow).not_to_be_checked()
+    system.shown.say("one more")
+    await expect(log).to_contain_text("one more")
+    assert await log.evaluate("(log) => log.scrollTop") == 0
+    await expect(log.locator("[data-kept]")).to_have_count(1)
+    await follow.check()
+    assert await log.evaluate(hidden) < 2
+    system.shown.release()
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("completed")
 
 
 async def test_runs_are_found_and_their_attempts_stand_side_by_side(page: Page, system: System):
@@ -98,6 +125,13 @@ async def test_runs_are_found_and_their_attempts_stand_side_by_side(page: Page, 
     await expect(page.locator("pre").filter(has_text="troubled_app.py")).to_be_visible()
     await expect(page.locator("#input")).to_contain_text('"pieces": 7')
     await look_closely(page, "run-failed")
+    await expect(page.locator("#follows")).to_contain_text("It became a dead letter")
+    await page.locator(".attempt").first.click()
+    await expect(page.locator("#follows")).to_contain_text("Attempt 2 followed")
+    await page.goto("/work?state=settled")
+    await page.get_by_label("Text").fill("needle")
+    await page.get_by_role("button", name="Filter").click()
+    await expect(page.locator("#list tbody tr")).to_have_count(1)
 
 
 async def test_a_search_without_an_index_says_how_far_it_looked(page: Page):

@@ -102,6 +102,10 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
             state="settled", manifest_id=named("manifest 17")
         ),
         "work: settled": WorkFilter(state="settled"),
+        "work: text": WorkFilter(text="order"),
+        "work: text (none)": WorkFilter(text="nobody"),
+        "work: text of a group (none)": WorkFilter(text="nobody", group="group-07"),
+        "work: settled, text (none)": WorkFilter(state="settled", text="nobody"),
         "work: settled (none)": WorkFilter(state="settled", group="nobody"),
     }
     event_lists = {
@@ -206,11 +210,21 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "days of a month": lambda c: occurrences.read_past(
             c, named("manifest 17"), since=now - month, until=now, zone="Europe/Berlin"
         ),
+        "hours of a day": lambda c: occurrences.read_buckets(
+            c,
+            named("manifest 17"),
+            since=now - month / 30,
+            until=now,
+            width=timedelta(minutes=5),
+        ),
         "pulse": events.read_pulse,
         "where news begins": lambda c: events.read_position(c, now=now),
         "news": lambda c: _news(c, now),
         "calendar of a month": lambda c: occurrences.read_span(
             c, named("manifest 17"), since=now - month, until=now, limit=1000
+        ),
+        "day without its successes": lambda c: occurrences.read_span(
+            c, named("manifest 17"), since=now - month / 30, until=now, limit=200, troubled=True
         ),
         "figures of a manifest": lambda c: occurrences.latest_figures(c, named("manifest 17")),
         "throughput of a day": lambda c: system.read_throughput(

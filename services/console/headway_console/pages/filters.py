@@ -1,6 +1,7 @@
 """Values as text: template filters, and settings of manifests."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
@@ -8,8 +9,10 @@ from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
 from headway_decisions.firing.identity import kind_of
+from markupsafe import Markup, escape
 
 _UNITS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
+_LONG = 600.0
 _SECONDS = "_seconds"
 _SIZES = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
 
@@ -35,6 +38,10 @@ _CAUSES = {
     "replay": "retried",
     "enqueue": "enqueued",
 }
+_PATHS = {"work": "/work", "run": "/runs", "dead letter": "/dead-letters"}
+_NAMED = re.compile(
+    rf"\b({'|'.join(_PATHS)}) ([0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})\b"
+)
 TINT_OF = {state: tint for tint, states in TINTS.items() for state in states}
 
 
@@ -48,6 +55,14 @@ def seconds(value: float | None) -> str:
     if value >= 10:
         return f"{value:.0f} s"
     return f"{value:.1f} s" if value >= 0.1 else f"{value * 1000:.0f} ms"
+
+
+def milliseconds(value: float) -> str:
+    """Write a duration exactly: `0.4 ms`, `1 240 ms`, `69.21 s`; a long one as `seconds` does."""
+    exact = value * 1000
+    if exact >= 10_000:
+        return f"{value:.2f} s" if value < _LONG else seconds(value)
+    return f"{exact:.1f} ms" if exact < 100 else f"{count(round(exact))} ms"
 
 
 def size(value: float) -> str:
@@ -76,6 +91,16 @@ def cause(value: str) -> str:
 def words(value: object) -> str:
     """Write a state as words: `dead_lettered` becomes `dead lettered`."""
     return str(value).replace("_", " ")
+
+
+def linked(text: str) -> Markup:
+    """Escape a text, and link the work, runs and dead letters that it names."""
+
+    def link(match: re.Match[str]) -> str:
+        kind, identity = match[1], match[2]
+        return f'{kind} <a href="{_PATHS[kind]}/{identity}"><code>{identity[:8]}</code></a>'
+
+    return Markup(_NAMED.sub(link, str(escape(text))))  # noqa: S704 (escaped above)
 
 
 def tint(value: object) -> str:
@@ -161,5 +186,20 @@ _SETTINGS: dict[str, Callable[[dict[str, Any]], str]] = {
     "misfire": _misfire,
     "labels": _labels,
 }
-_TEXTS = (seconds, size, count, noun, cause, words, tint, utc, clock, pretty, compact, query)
+_TEXTS = (
+    seconds,
+    milliseconds,
+    size,
+    count,
+    noun,
+    cause,
+    words,
+    linked,
+    tint,
+    utc,
+    clock,
+    pretty,
+    compact,
+    query,
+)
 FILTERS = {text.__name__: text for text in (*_TEXTS, setting_label, setting_text)}

@@ -28,6 +28,7 @@ SEARCHED_FOR_TEXT = 4_000
 _LIVE = ("pending", "in_progress")
 _RUNS = Listing("runs", "created_at", "run_id")
 _ATTEMPTS = 100
+_LEASE_RUNS = 20
 _EVENTS = 500
 
 
@@ -72,8 +73,9 @@ class RunRow(RunStatus, frozen=True, kw_only=True):
 class RunDetails(RunAnswer, frozen=True, kw_only=True):
     """One run in full.
 
-    `timeline` has the events of its work, other attempts included. `reissued` and
-    `begun_elsewhere` count known repeated starts of its body.
+    `timeline` has the events of its work, other attempts included, and `lease_runs` the other runs
+    of its lease. `reissued` and `begun_elsewhere` count known repeated starts of its body. The
+    dead letter is that of its round, or else the latest of its work.
     """
 
     status: RunRow
@@ -83,11 +85,18 @@ class RunDetails(RunAnswer, frozen=True, kw_only=True):
     work_state: str
     work_outcome: str | None
     wait_reason: str | None
+    decided_at: datetime | None
     queued_at: datetime
+    received_at: datetime
+    not_before: datetime
     retry: dict[str, Any]
     timeout_seconds: float
+    on_dead_letter: str | None
     dead_letter: UUID | None
+    letter_state: str | None
+    letter_round: int | None
     attempts: list[RunRow]
+    lease_runs: list[RunRow]
     timeline: list[EventRow]
 
 
@@ -135,12 +144,13 @@ def _newest_first(row: Any) -> tuple[datetime, UUID]:
     return row["created_at"], row["run_id"]
 
 
-async def read_run(connection: Connection, run: UUID, *, lines: int = 500) -> RunDetails:
+async def read_run(connection: Connection, run: UUID, *, lines: int = 1000) -> RunDetails:
     """Return a run with the first lines of its log; raises `NotFound`."""
     row = await connection.fetchrow(queries["run"], run)
     if row is None:
         raise _unknown(run)
     events = await connection.fetch(queries["events"], row["work_id"], _EVENTS)
+    siblings = await connection.fetch(queries["lease_runs"], row["lease_id"], run, _LEASE_RUNS)
     status = _run_row(row)
     return read_row(
         RunDetails,
@@ -151,6 +161,7 @@ async def read_run(connection: Connection, run: UUID, *, lines: int = 500) -> Ru
         failure=msgspec.convert(row["failure"], Failure | None),
         log=await read_log(connection, run, limit=lines),
         attempts=await read_attempts(connection, row["work_id"]),
+        lease_runs=[_run_row(sibling) for sibling in siblings],
         timeline=[event_row(event) for event in events],
     )
 

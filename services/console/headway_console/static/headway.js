@@ -188,6 +188,9 @@
         const adopted = document.adoptNode(element);
         writeTimes(adopted);
         if (adopted.isEqualNode(old)) continue;
+        // A script of the page may take over only what is new.
+        const notice = new CustomEvent("live:replace", { bubbles: true, cancelable: true, detail: adopted });
+        if (!old.dispatchEvent(notice)) continue;
         replace(old, adopted);
       }
       prepare();

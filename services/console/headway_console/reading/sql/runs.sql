@@ -103,16 +103,24 @@ SELECT run.run_id, run.work_id, run.round, run.attempt, run.group_name,
        work_queue.state AS work_state, work_queue.outcome AS work_outcome,
        coalesce(work_queue.terms -> 'retry', '{}') AS retry,
        coalesce((work_queue.terms -> 'timeout_seconds')::double precision, 0) AS timeout_seconds,
-       work_queue.queued_at,
+       work_queue.queued_at, work_queue.received_at, work_queue.not_before,
+       work_queue.terms ->> 'on_dead_letter' AS on_dead_letter,
+       (SELECT occurrence.decided_at FROM scheduler.occurrence
+        WHERE occurrence.manifest_id = work_queue.manifest_id
+          AND occurrence.cause = work_queue.cause) AS decided_at,
        (SELECT waiting.reason FROM dispatcher.waiting WHERE waiting.id = work_queue.id)
            AS wait_reason,
-       (SELECT dead_letter.id FROM dispatcher.dead_letter
-        WHERE dead_letter.work_id = work_queue.id ORDER BY dead_letter.round DESC LIMIT 1)
-           AS dead_letter
+       letter.id AS dead_letter, letter.state AS letter_state, letter.round AS letter_round
 FROM dispatcher.run
 JOIN dispatcher.work_queue ON work_queue.id = run.work_id
 LEFT JOIN dispatcher.run_report ON run_report.run_id = run.run_id
 LEFT JOIN dispatcher.lease ON lease.id = run.lease_id
+LEFT JOIN LATERAL (
+    SELECT dead_letter.id, dead_letter.state, dead_letter.round FROM dispatcher.dead_letter
+    WHERE dead_letter.work_id = work_queue.id
+    ORDER BY dead_letter.round = run.round DESC, dead_letter.round DESC
+    LIMIT 1
+) AS letter ON true
 WHERE run.run_id = $1
 
 -- name: attempts
@@ -132,6 +140,20 @@ SELECT * FROM (
     LIMIT $2
 ) AS latest
 ORDER BY created_at, run_id
+
+-- name: lease_runs
+-- Other runs of a lease, the oldest first. $1 lease, $2 the run that is not listed, $3 limit.
+SELECT run.run_id, run.work_id, run.round, run.attempt, run.group_name, run.job, run.state,
+       run.worker, run.host, run.due_at, run.created_at, run.started_at, run.finished_at,
+       run.failure ->> 'kind' AS failure_kind, NULL AS failure_message, run.cancel_reason,
+       NULL::jsonb AS progress, work_queue.manifest, work_queue.cause
+FROM (
+    SELECT * FROM dispatcher.run
+    WHERE run.lease_id = $1 AND run.run_id <> $2
+    LIMIT $3
+) AS run
+JOIN dispatcher.work_queue ON work_queue.id = run.work_id
+ORDER BY run.started_at, run.created_at, run.run_id
 
 -- name: events
 -- The events of a piece of work and of the leases of its runs, the oldest first. Events of a lease
