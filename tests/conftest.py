@@ -17,7 +17,7 @@ from hypothesis import settings
 from support.consoles import LOCAL, Console, run_console
 from support.invariants import broken_invariants
 from support.promises import promised_tests
-from support.servers import TestPostgres, run_nats, run_postgres
+from support.servers import TestNats, TestPostgres, run_nats, run_postgres
 from support.world import World
 
 # How long an example takes says something about the machine, and nothing about the code.
@@ -122,11 +122,18 @@ async def database(database_url: str) -> AsyncIterator[Database]:
     await pool.close()
 
 
+@pytest_asyncio.fixture(scope="session")
+async def nats() -> AsyncIterator[TestNats]:
+    """NATS for the session."""
+    with tempfile.TemporaryDirectory(prefix="headway-test-") as folder:
+        async with run_nats(Path(folder)) as server:
+            yield server
+
+
 @pytest_asyncio.fixture
-async def nats_url(tmp_path: Path) -> AsyncIterator[str]:
+async def nats_url(nats: TestNats) -> str:
     """An empty NATS."""
-    async with run_nats(tmp_path / "nats") as url:
-        yield url
+    return await nats.empty_account()
 
 
 @pytest_asyncio.fixture
