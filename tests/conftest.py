@@ -55,7 +55,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark the tests that the docs name, and leave out long ones unless HEADWAY_LONG is set."""
     promised = promised_tests()
     for item in items:
-        if item.nodeid.partition("[")[0] in promised:
+        if item.nodeid.partition("[")[0] in promised and not _is_thorough_case(item):
             item.add_marker("promised")
     if os.environ.get("HEADWAY_LONG"):
         return
@@ -63,6 +63,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if long:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in set(long)]
+
+
+def _is_thorough_case(item: pytest.Item) -> bool:
+    """Whether one case of a parametrized test is marked, and not the test."""
+    marks = item.callspec.marks if hasattr(item, "callspec") else ()
+    return any(mark.name == "thorough" for mark in marks)
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

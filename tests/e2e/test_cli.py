@@ -183,6 +183,7 @@ async def test_up_fails_if_nats_is_unreachable(shell, database_url):
     assert re.search(r"NATS is not reachable .*HEADWAY_NATS_URL\)", done.complaints[-1])
 
 
+@pytest.mark.thorough
 async def test_services_retry_connections_and_stop_on_a_signal(shell):
     services = [("scheduler",), ("dispatcher",), ("worker", "--app", "good.py")]
     settings = ["HEADWAY_DATABASE_URL", "HEADWAY_DATABASE_URL", "HEADWAY_NATS_URL"]

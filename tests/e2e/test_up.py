@@ -18,6 +18,7 @@ import pytest
 import pytest_asyncio
 from headway_embedded import free_port
 from support.invariants import check_invariants
+from support.tiers import first_in_each_tier
 from support.up import CLEAN, IMPORTS_ONCE, OTHER, Place, get
 from support.world import until
 
@@ -141,6 +142,7 @@ async def test_twice_in_a_row_on_one_folder(place):
     assert len(consoles) == 1
 
 
+@pytest.mark.thorough
 async def test_a_terminal_shows_a_live_view_and_gets_its_cursor_back(used_place):
     ours, theirs = pty.openpty()
     process = await asyncio.create_subprocess_exec(
@@ -175,7 +177,7 @@ def read_terminal(descriptor: int) -> str:
     return drawn.decode()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", first_in_each_tier([signal.SIGINT, signal.SIGTERM]))
 async def test_a_signal_stops_it_cleanly(used_place, number):
     address = f"127.0.0.1:{free_port()}"
     async with used_place.up("--json", "--health-address", address) as up:
@@ -266,6 +268,7 @@ async def test_a_worker_that_dies_is_an_error(place, database_url, nats_url):
     assert "Traceback" not in up.log
 
 
+@pytest.mark.thorough
 async def test_a_server_that_dies_is_an_error(used_place):
     async with used_place.up() as up:
         await up.until_logged("hello from a job")
@@ -307,6 +310,7 @@ manifests:
 """
 
 
+@pytest.mark.thorough
 async def test_an_app_in_yaml_needs_a_worker_command(place, world):
     place.app = place.folder / "foreign.yaml"
     place.app.write_text(FOREIGN)
