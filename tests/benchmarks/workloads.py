@@ -12,8 +12,6 @@ from datetime import timedelta
 from pathlib import Path
 
 from headway import once
-from headway_cli.bench import command as scenarios
-from headway_cli.bench.servers import Bench, queries
 from headway_cli.serve.running import PartEnded
 from headway_clock import monotonic, utc_now
 from headway_contract import subjects
@@ -23,7 +21,8 @@ from headway_jetstream_kit import Broker
 from headway_jetstream_kit.ask import ask
 from support import filled
 
-from benchmarks import scheduling
+from benchmarks import scenarios, scheduling
+from benchmarks.servers import Bench, queries
 
 MANIFESTS = 10_000
 WORKERS = 1_000

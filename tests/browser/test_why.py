@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
+import pytest
 from playwright.async_api import Page, expect
 from support.browsers import System, check_accessible, look_closely, three_clicks
 
@@ -28,6 +29,7 @@ async def test_why_did_the_report_not_run_at_half_past_two(system: System, page:
     await look_closely(page, "why")
 
 
+@pytest.mark.thorough
 async def test_the_same_from_the_list_of_schedules(system: System, page: Page):
     """A person who does not see it on the overview finds it by its name."""
     due = last_half_past_two()

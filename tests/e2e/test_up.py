@@ -18,6 +18,7 @@ import pytest
 import pytest_asyncio
 from headway_embedded import free_port
 from support.invariants import check_invariants
+from support.tiers import first_in_each_tier
 from support.up import CLEAN, FAILING, IMPORTS_ONCE, OTHER, Place, get
 from support.world import until
 
@@ -171,6 +172,7 @@ def plain_colours(drawn: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", drawn)
 
 
+@pytest.mark.thorough
 async def test_a_terminal_shows_a_live_view_and_gets_its_cursor_back(used_place):
     ours, theirs = pty.openpty()
     process = await asyncio.create_subprocess_exec(
@@ -206,7 +208,7 @@ def read_terminal(descriptor: int) -> str:
     return drawn.decode()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", first_in_each_tier([signal.SIGINT, signal.SIGTERM]))
 async def test_a_signal_stops_it_cleanly(used_place, number):
     address = f"127.0.0.1:{free_port()}"
     async with used_place.up("--json", "--health-address", address) as up:
@@ -297,6 +299,7 @@ async def test_a_worker_that_dies_is_an_error(place, database_url, nats_url):
     assert "Traceback" not in up.log
 
 
+@pytest.mark.thorough
 async def test_a_server_that_dies_is_an_error(used_place):
     async with used_place.up() as up:
         await up.until_logged("hello from a job")
@@ -338,6 +341,7 @@ manifests:
 """
 
 
+@pytest.mark.thorough
 async def test_an_app_in_yaml_needs_a_worker_command(place, world):
     place.app = place.folder / "foreign.yaml"
     place.app.write_text(FOREIGN)

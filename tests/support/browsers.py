@@ -82,7 +82,8 @@ async def run_system(
 ) -> AsyncIterator[System]:
     """A scheduler, a dispatcher, a worker and a console on servers of their own."""
     database_url = await postgres.new_database()
-    async with run_nats(folder / "nats") as nats_url:
+    async with run_nats(folder / "nats") as nats:
+        nats_url = await nats.empty_account()
         database = await Database.connect(database_url, name="test")
         broker = await Broker.connect(nats_url, name="test")
         world = World(database_url, nats_url, database, broker)

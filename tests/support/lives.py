@@ -24,6 +24,7 @@ class Life:
         self.attempts = 0
         self.round = 1
         self.run: UUID | None = None
+        self.kept: dict[str, Any] = {}
 
     def emit(
         self, type_: str, data: Any, *, source="headway/dispatcher", run=None, lease=None
@@ -62,6 +63,8 @@ class Life:
             "terms": {"retry": {"attempts": 3}, "timeout_seconds": 60},
         }
         self.emit("work.queued", data | fields, source="headway/scheduler")
+        # A retry repeats them.
+        self.kept = {name: (data | fields).get(name) for name in ("input", "concurrency_key")}
 
     def dispatch(self) -> None:
         self.runs += 1
@@ -157,7 +160,9 @@ class Life:
     def retry(self, **columns: Any) -> None:
         letter = uuid5(WORK, f"letter {self.round}")
         self.round, self.attempts, self.run = self.round + 1, 0, None
+        self.kept |= {name: columns[name] for name in self.kept.keys() & columns.keys()}
         data = {
+            **self.kept,
             "dead_letter": letter,
             "round": self.round,
             "actor": "me",

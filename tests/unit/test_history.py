@@ -23,7 +23,7 @@ from headway_history.folding import fold_any
 from headway_history.rows import Snapshot
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import UNSET, structs
+from msgspec import structs
 from support.lives import FAILURE, START, WORK, Life, lives
 
 
@@ -190,40 +190,14 @@ class TestAStory:
         [letter] = fold(life.events).letters.values()
         assert letter.runs[0].started_at == life.events[-1].occurred_at
 
-    def test_a_snapshot_from_before_letters_had_their_runs_and_edits(self):
-        life = Life()
-        life.queue()
-        life.dispatch()
-        life.say("run.failed", failure=FAILURE)
-        life.settle("dead_lettered")
-        life.letter()
-        life.retry(edit=[1])
-        then = fold(life.events)
-        data = msgspec.to_builtins(
-            Snapshot(
-                covers=len(life.events),
-                work=then.work,
-                runs=list(then.runs.values()),
-                letters=list(then.letters.values()),
-            )
-        )
-        for letter in data["letters"]:
-            del letter["runs"], letter["edit"]
-        life.emit(SNAPSHOT, data)
-        [letter] = fold(life.events).letters.values()
-        assert len(letter.runs) == 1
-        assert letter.edit is UNSET
-
-    @pytest.mark.parametrize(
-        ("fields", "expected"), [({}, UNSET), ({"edit": []}, None), ({"edit": [1]}, [1])]
-    )
-    def test_an_edit_of_which_history_does_not_tell_is_unset(self, fields, expected):
+    @pytest.mark.parametrize(("edit", "expected"), [([], None), ([1], [1])])
+    def test_an_empty_edit_is_none(self, edit, expected):
         life = Life()
         life.queue()
         life.dispatch()
         life.settle("dead_lettered")
         life.letter()
-        life.retry(**fields)
+        life.retry(edit=edit)
         folded = fold(life.events)
         [letter] = folded.letters.values()
         assert letter.edit == expected
@@ -232,9 +206,7 @@ class TestAStory:
             runs=folded.runs,
             letters={letter.id: structs.replace(letter, edit="x")},
         )
-        assert [difference.column for difference in compare(folded, found)] == (
-            [] if expected is UNSET else ["edit"]
-        )
+        assert [difference.column for difference in compare(folded, found)] == ["edit"]
 
     def test_bringing_forward_before_a_retry_does_not_affect_it(self):
         life = Life()

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType, field, structs
+from msgspec import Struct, field, structs
 
 from headway_history.rows import LetterRow, RunRow, Snapshot, WorkRow, read_terms
 
@@ -110,9 +110,9 @@ class LetterResolved(Struct, frozen=True, kw_only=True):
 
     dead_letter: UUID
     round: int
-    input: Any = UNSET
-    edit: Any = UNSET
-    concurrency_key: str | UnsetType | None = UNSET
+    input: Any = None
+    edit: Any = None
+    concurrency_key: str | None = None
     queued_at: datetime | None = None
     not_before: datetime | None = None
     rank: datetime | None = None

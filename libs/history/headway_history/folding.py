@@ -12,7 +12,6 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET
 
 from headway_history.events import (
     LEASE_CLAIMED,
@@ -214,7 +213,7 @@ def _open_round(work: WorkRow, history: _WorkEvents) -> None:
     work.cancel_requested_at, work.cancel_reason = None, None
     work.concurrency_key = _key_in(work.round, work.concurrency_key, history)
     for retry in history.retries:
-        work.input = work.input if retry.input is UNSET else retry.input
+        work.input = retry.input
         work.queued_at = retry.queued_at or work.queued_at
         work.not_before = retry.not_before or work.not_before
         work.rank = retry.rank or work.rank
@@ -224,7 +223,7 @@ def _key_in(number: int, first_key: str | None, history: _WorkEvents) -> str | N
     """Return the concurrency key of a round; a retry with an edited input may change it."""
     key = first_key
     for retry in history.retries:
-        if retry.round <= number and retry.concurrency_key is not UNSET:
+        if retry.round <= number:
             key = retry.concurrency_key
     return key
 

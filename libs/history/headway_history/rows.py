@@ -116,8 +116,7 @@ class LetterRun(Struct, frozen=True, kw_only=True, rename={"run_id": "run"}):
 class LetterRow(Struct, gc=False):
     """A row of `dead_letter`.
 
-    `runs` are the runs of its round in order. `edit` is `None` if the input was not edited, and
-    unset if the history is too old to say.
+    `runs` are the runs of its round in order. `edit` is `None` if the input was not edited.
     """
 
     table: ClassVar[str] = "dead_letter"
@@ -141,7 +140,7 @@ class LetterRow(Struct, gc=False):
     fingerprint: str = ""
     code_version: str = ""
     runs: list[LetterRun] = []
-    edit: Any = UNSET
+    edit: Any = None
 
 
 Row = WorkRow | RunRow | LetterRow
@@ -222,7 +221,6 @@ def _compare_columns(key: UUID, wanted: Row, actual: Row) -> Iterable[Difference
         expected, found = getattr(wanted, column), getattr(actual, column)
         if pending and found is None and column in ("worker", "host"):
             continue
-        # History does not say anything about unset columns.
-        if expected != found and expected is not UNSET and column not in NOT_COMPARED:
+        if expected != found and column not in NOT_COMPARED:
             values = {"column": column, "expected": expected, "found": found}
             yield Difference(table=wanted.table, row=key, kind="different", **values)
