@@ -79,6 +79,7 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "verify": ("history.tables", "Verify the ledger and the tables; print differences."),
         "history": ("history.tables", "Export history from the database."),
         "rebuild": ("history.tables", "Rebuild the tables from history."),
+        "bench": ("bench.command", "Measure Headway on this machine."),
     },
 }
 COMMANDS = {name: command for section in _SECTIONS.values() for name, command in section.items()}
