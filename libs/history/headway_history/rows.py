@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 Kind = Literal["different", "missing", "unknown", "undecided"]
 Absence = Literal["must_not", "may", "must"]
