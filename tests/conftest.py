@@ -17,7 +17,7 @@ from hypothesis import settings
 from support.consoles import LOCAL, Console, run_console
 from support.invariants import broken_invariants
 from support.promises import promised_tests
-from support.servers import TestPostgres, run_nats, run_postgres
+from support.servers import TestNats, TestPostgres, run_nats, run_postgres
 from support.world import World
 
 # How long an example takes says something about the machine, and nothing about the code.
@@ -55,7 +55,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark the tests that the docs name, and leave out long ones unless HEADWAY_LONG is set."""
     promised = promised_tests()
     for item in items:
-        if item.nodeid.partition("[")[0] in promised:
+        if item.nodeid.partition("[")[0] in promised and not _is_thorough_case(item):
             item.add_marker("promised")
     if os.environ.get("HEADWAY_LONG"):
         return
@@ -63,6 +63,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if long:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in set(long)]
+
+
+def _is_thorough_case(item: pytest.Item) -> bool:
+    """Whether one case of a parametrized test is marked, and not the test."""
+    marks = item.callspec.marks if hasattr(item, "callspec") else ()
+    return any(mark.name == "thorough" for mark in marks)
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -122,11 +128,18 @@ async def database(database_url: str) -> AsyncIterator[Database]:
     await pool.close()
 
 
+@pytest_asyncio.fixture(scope="session")
+async def nats() -> AsyncIterator[TestNats]:
+    """NATS for the session."""
+    with tempfile.TemporaryDirectory(prefix="headway-test-") as folder:
+        async with run_nats(Path(folder)) as server:
+            yield server
+
+
 @pytest_asyncio.fixture
-async def nats_url(tmp_path: Path) -> AsyncIterator[str]:
+async def nats_url(nats: TestNats) -> str:
     """An empty NATS."""
-    async with run_nats(tmp_path / "nats") as url:
-        yield url
+    return await nats.empty_account()
 
 
 @pytest_asyncio.fixture

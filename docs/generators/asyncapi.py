@@ -12,10 +12,11 @@ from uuid import UUID
 
 from headway_contract import lifecycle, orders, settled, subjects, work, worker_protocol
 from headway_contract.envelope import EventData
-from headway_contract.registry import CONTROL, EVENTS, REQUESTS, request_names
+from headway_contract.registry import EVENTS, REQUESTS
 from msgspec import Struct
 
 from generators.asyncapi_headers import REFUSAL, TRAITS, Json, refusal, trait
+from generators.message_names import CONTROL, request_names
 
 _VERSION = "3.0.0"
 _SCHEMA_FORMAT = "application/schema+json;version=draft-2020-12"

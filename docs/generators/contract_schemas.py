@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from headway_contract.registry import CONTROL, EVENTS, NOTIFICATIONS
+from headway_contract.registry import EVENTS, NOTIFICATIONS
 from msgspec import Struct
 
 from generators import asyncapi
 from generators.field_comments import describe_fields
 from generators.json_text import clean, formatted
+from generators.message_names import CONTROL
 
 FOLDER = Path("proto-schemas/schemas")
 DOCUMENT = Path("proto-schemas/asyncapi.json")

@@ -9,15 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from headway_decisions.runs.transitions import (
-    RUN_MOVES,
-    RUN_STATES,
-    RUN_TRANSITIONS,
-    TERMINAL,
-    WORK_MOVES,
-    WORK_STATES,
-    WORK_TRANSITIONS,
-)
+from headway_decisions.runs.transitions import RUN_TRANSITIONS, TERMINAL, WORK_TRANSITIONS
+
+from generators.meanings import RUN_MOVES, RUN_STATES, WORK_MOVES, WORK_STATES
 
 _PAGES = (Path("docs/concepts.md"), Path("docs/states.md"))
 

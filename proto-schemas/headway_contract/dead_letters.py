@@ -25,8 +25,8 @@ class LetterFilter(Struct, frozen=True, kw_only=True):
     manifest: fields.ManifestId | None = None
     fingerprint: fields.Text | None = None  # matches every code version if it does not end with one
     state: LetterState | None = None
-    created_after: datetime | None = None
-    created_before: datetime | None = None
+    created_after: fields.Moment | None = None
+    created_before: fields.Moment | None = None
 
 
 class DeadLetterStatus(Struct, frozen=True, kw_only=True):

@@ -1,6 +1,5 @@
 """Every type on the wire."""
 
-import re
 from types import ModuleType
 
 from msgspec import Struct
@@ -82,27 +81,3 @@ REQUESTS: dict[str, tuple[type[Struct], type[Struct]]] = {
         work_queue.CancelAnswer,
     ),
 }
-# Their messages are named after the subject, the others after the struct.
-_NAMED_BY_SUBJECT = (work_queue.WorkQuestion, manifests.ManyChanged)
-
-
-def request_names(subject: str) -> tuple[str, str]:
-    """Return the names of a request and its answer: `stop_canary.request`, `changed.answer`."""
-    request, answer = REQUESTS[subject]
-    return _name(subject, request, "request"), _name(subject, answer, "answer")
-
-
-def _name(subject: str, struct: type[Struct], kind: str) -> str:
-    words = re.findall("[A-Z][a-z]+", struct.__name__)
-    if words[-1] in ("Request", "Question", "Answer", "Reply"):
-        kind = words.pop().lower()
-    verb = subject.rpartition(".")[2]
-    return f"{verb if struct in _NAMED_BY_SUBJECT else '_'.join(words).lower()}.{kind}"
-
-
-CONTROL: dict[str, type[Struct]] = {
-    "cancel.push": worker_protocol.CancelPush,
-    "progress": worker_protocol.Progress,
-}
-for _subject, _structs in REQUESTS.items():
-    CONTROL.update(zip(request_names(_subject), _structs, strict=True))

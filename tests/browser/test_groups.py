@@ -1,5 +1,6 @@
 """Groups: their limits changed and given back, switched off and on."""
 
+import pytest
 from playwright.async_api import Page, expect
 from support.browsers import System, look_closely
 
@@ -45,6 +46,7 @@ async def test_a_group_is_held_and_let_go(system: System, page: Page):
     assert await system.world.value(stored) is True
 
 
+@pytest.mark.thorough
 async def test_what_is_active_shows_without_a_reload(system: System, page: Page):
     system.shown.hold()
     await page.goto("/groups")

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, Route, expect
 from support.browsers import System, look_closely, run_system
@@ -103,6 +104,7 @@ async def test_checked_letters_are_retried_and_put_away_with_a_note(page: Page, 
     await expect(page.get_by_text("known <b>trouble</b>").first).to_be_visible()
 
 
+@pytest.mark.thorough
 async def test_a_canary_goes_through_all_of_them_once_the_failure_is_gone(
     page: Page, system: System
 ):
@@ -136,6 +138,7 @@ async def test_a_canary_stops_by_itself_when_the_failure_comes_back(page: Page, 
     await expect(page.get_by_role("heading", level=1)).to_contain_text("stopped")
 
 
+@pytest.mark.thorough
 async def test_all_of_a_failure_are_retried_at_once(page: Page, system: System):
     await fail(system, 2)
     system.shown.broken = False

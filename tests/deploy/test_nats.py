@@ -62,7 +62,7 @@ async def test_nobody_comes_in_without_a_password(urls):
     for login in ("", "services:guess@", "worker:guess@"):
         with pytest.raises(BrokerUnavailable, match="Authorization Violation"):
             await Broker.connect(
-                f"nats://{login}{address.hostname}:{address.port}", name="test", timeout=2
+                f"nats://{login}{address.hostname}:{address.port}", name="test", timeout=0.5
             )
 
 

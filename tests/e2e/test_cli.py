@@ -183,6 +183,7 @@ async def test_up_fails_if_nats_is_unreachable(shell, database_url):
     assert re.search(r"NATS is not reachable .*HEADWAY_NATS_URL\)", done.complaints[-1])
 
 
+@pytest.mark.thorough
 async def test_services_retry_connections_and_stop_on_a_signal(shell):
     services = [("scheduler",), ("dispatcher",), ("worker", "--app", "good.py")]
     settings = ["HEADWAY_DATABASE_URL", "HEADWAY_DATABASE_URL", "HEADWAY_NATS_URL"]
@@ -332,11 +333,14 @@ async def test_the_module_is_the_command(shell):
             "top",
             "manifests",
             "manifest",
+            "pauses",
             "groups",
             "apps",
             "jobs",
             "work",
             "runs",
+            "logs",
+            "failing",
             "workers",
             "events",
         ),
@@ -344,7 +348,7 @@ async def test_the_module_is_the_command(shell):
         *("trigger", "cancel", "dead-letters", "pause", "resume", "enable", "disable", "change"),
         *("group", "job", "delete", "enqueue", "enqueued", "dismiss"),
         *("plan", "apply", "schedule"),
-        *("verify", "history", "rebuild", "bench"),
+        *("verify", "history", "rebuild"),
     ]
 
 

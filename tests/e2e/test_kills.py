@@ -76,6 +76,7 @@ async def test_killing_the_scheduler(scene):
     await scene.end(within=4 + 30)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("processes", [PATIENT], indirect=True)
 async def test_killing_the_dispatcher(scene):
     await scene.begin()

@@ -12,6 +12,7 @@ from headway_jetstream_kit import Broker
 from support import typescript
 from support.processes import Processes
 from support.servers import needs_embedded
+from support.tiers import first_in_each_tier
 from support.work_events import queue
 from support.world import World, until
 
@@ -89,7 +90,7 @@ async def restricted(database_url, database, tmp_path) -> AsyncIterator[Restrict
         await server.stop()
 
 
-@pytest.mark.parametrize("language", ["python", "typescript"])
+@pytest.mark.parametrize("language", first_in_each_tier(["python", "typescript"]))
 async def test_the_published_permissions_are_enough(restricted, tmp_path, language):
     world, processes = restricted.world, restricted.processes
     await world.dispatcher()

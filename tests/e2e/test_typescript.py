@@ -13,6 +13,7 @@ from support.collector import Collector
 from support.drawing import Drawn
 from support.invariants import check_invariants
 from support.processes import TESTS
+from support.tiers import first_in_each_tier
 from support.typescript import HEARD, start
 from support.work_events import WorkPublisher
 from support.world import STREAMS, until
@@ -146,7 +147,7 @@ async def test_failures_are_retried_and_fatal_failures_are_not(world, processes,
     await check_invariants(world.database)
 
 
-@pytest.mark.parametrize("job", ["ts-slow", "ts-stubborn"])
+@pytest.mark.parametrize("job", first_in_each_tier(["ts-slow", "ts-stubborn"]))
 async def test_a_cancel_stops_a_body_or_stops_waiting_for_it(world, processes, publisher, job):
     await start(world, processes)
     work = await publisher.queue(job, cancel_grace_seconds=1)

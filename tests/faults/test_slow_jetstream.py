@@ -3,6 +3,7 @@
 import asyncio
 
 import msgspec
+import pytest
 import pytest_asyncio
 from headway_clock import monotonic
 from headway_contract import subjects
@@ -19,6 +20,7 @@ async def proxy(nats_url):
     await made.stop()
 
 
+@pytest.mark.thorough
 async def test_heartbeats_are_answered_and_consumers_made_once_it_answers(world, proxy):
     """As with a frozen disk: every request about a consumer is heard, and none is answered."""
     await world.broker.client.subscribe("$NO.API.>")

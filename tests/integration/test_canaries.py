@@ -83,6 +83,7 @@ async def test_nothing_to_retry_is_a_canary_that_has_finished(world, app):
     assert (canary.state, [step.fates for step in canary.steps]) == ("finished", [{}, {}, {}])
 
 
+@pytest.mark.thorough
 async def test_another_dispatcher_continues_it(world):
     app = TroubledApp()
     first = await world.dispatcher()

@@ -14,6 +14,7 @@ from headway_contract.work import RetryPolicy, WorkBroughtForward
 from headway_contract.worker_protocol import CancelPush
 from headway_jetstream_kit.provisioning import stream_info
 from support.invariants import check_invariants
+from support.tiers import first_in_each_tier
 from support.work_events import WorkPublisher, app_with
 from support.world import until
 
@@ -120,7 +121,7 @@ async def test_a_long_async_body_is_stopped(world, scheduler):
     await check_invariants(world.database)
 
 
-@pytest.mark.parametrize("stops", [True, False], ids=["stops", "ignores-it"])
+@pytest.mark.parametrize("stops", first_in_each_tier([True, False]), ids=["stops", "ignores-it"])
 async def test_a_plain_function_is_asked_to_stop_and_abandoned_after_its_grace(
     world, scheduler, stops
 ):

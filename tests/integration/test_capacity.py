@@ -133,6 +133,7 @@ async def test_a_trigger_may_limit_its_start_delay(world, client):
     )
 
 
+@pytest.mark.thorough
 async def test_the_operators_rate_of_a_group_overrides_the_code(world, client):
     app = App("test")
     app.group("g", rate="100/minute")
@@ -212,6 +213,7 @@ async def test_a_fire_whose_input_makes_no_key_is_skipped_with_that_reason(world
     assert reason.startswith("invalid_key: concurrency_key: {input.id} is missing")
 
 
+@pytest.mark.thorough
 async def test_limits_of_a_job_that_are_dropped_from_the_code_are_lifted(world):
     def app_with(**limits) -> App:
         app = App("test")

@@ -205,6 +205,7 @@ def test_every_post_that_changes_something_takes_a_key():
     assert {endpoint.name for endpoint in posts if not endpoint.takes_key} == questions | idempotent
 
 
+@pytest.mark.thorough
 async def test_a_second_retry_with_a_key_takes_no_further_letters(world, console):
     ops = Ops(world, Client(console.url))
     await world.serve(ops.app)

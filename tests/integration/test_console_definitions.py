@@ -6,6 +6,7 @@ import pytest
 from headway import Client, manual
 from headway_errors import Conflict
 from support.consoles import FILE, an_app
+from support.tiers import first_in_each_tier
 
 
 async def test_manifests_of_code_are_not_changed_over_the_api(world, console):
@@ -62,7 +63,9 @@ manifests:
 """
 
 
-@pytest.mark.parametrize("text", [CODES, "app: shop\n"], ids=["re-timed", "empty"])
+@pytest.mark.parametrize(
+    "text", first_in_each_tier([CODES, "app: shop\n"]), ids=["re-timed", "empty"]
+)
 async def test_a_file_changes_an_application_of_code_only_if_an_admin_takes_it_over(
     world, console, text
 ):

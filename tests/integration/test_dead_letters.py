@@ -14,6 +14,7 @@ from headway_contract.dead_letters import LetterFilter
 from headway_contract.work import JobChanged, RetryPolicy
 from headway_dispatcher.letters.letters import purge_letters
 from support.invariants import check_invariants
+from support.tiers import first_in_each_tier
 
 
 @pytest.mark.breaks_tables("deletes runs, as no clean-up would before their work")
@@ -107,6 +108,7 @@ async def test_an_edited_input_is_checked_and_kept_as_a_difference(ops):
     ops.mended.set()
     [result] = await ops.client.retry(letter, input={"order": 8, "new": [1]})
     assert result.result == "retried"
+    assert result.text.endswith("with the edited input")
     await ops.until_outcome(work, "completed")
     assert ops.inputs[-1] == {"order": 8, "new": [1]}
     found = await ops.client.dead_letter(letter)
@@ -129,7 +131,7 @@ async def test_an_edited_input_is_for_one_letter_only(ops):
         await ops.client.retry(first, second, input={})
 
 
-@pytest.mark.parametrize("acts", ["retries", "both"])
+@pytest.mark.parametrize("acts", first_in_each_tier(["both", "retries"]))
 async def test_concurrent_requests_resolve_a_letter_once(ops, acts):
     await ops.world.dispatcher()
     work, letter = await ops.letter()
@@ -251,6 +253,7 @@ async def test_only_resolved_letters_are_purged(ops):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_under_concurrent_actions_two_rounds_never_overlap(ops, seed):
     """Queue, fail, retry, acknowledge and cancel work concurrently."""

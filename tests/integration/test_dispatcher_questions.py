@@ -125,6 +125,7 @@ ANALYZE;
 
 @pytest.mark.breaks_tables("fills tables by hand")
 class TestPlans:
+    @pytest.mark.thorough
     async def test_settling_finds_waiting_letters_by_an_index(self, database):
         async with database.acquire() as connection:
             await connection.execute(FILL)

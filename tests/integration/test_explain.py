@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
+import pytest
 from headway import App, daily, every, exclude_times, manual
 
 HOUR = timedelta(hours=1)
@@ -79,6 +80,7 @@ REASONS = {
 }
 
 
+@pytest.mark.thorough
 async def test_every_reason_is_a_sentence(world):
     last = await declare(world)
     for reason, words in REASONS.items():

@@ -18,6 +18,7 @@ from headway_dispatcher.intake import work_intake
 from headway_dispatcher.store import GATE_LOCK, HISTORY
 from support.gates import Gates, many_pools, work
 from support.invariants import VIOLATIONS
+from support.tiers import first_in_each_tier
 from support.world import until
 
 pytestmark = pytest.mark.thorough
@@ -56,7 +57,7 @@ async def race_gates(gates: Gates, pools, total: int, *, failing=None, within=60
         await asyncio.gather(*passes)
 
 
-@pytest.mark.parametrize("cap", ["global", "group", "job", "key"])
+@pytest.mark.parametrize("cap", first_in_each_tier(["global", "key", "group", "job"], first=2))
 async def test_twenty_dispatchers_with_a_cap_of_one_never_have_two_active(
     database, database_url, cap
 ):
@@ -106,7 +107,7 @@ async def test_a_limit_changes_between_two_passes_and_never_during_one(database,
     assert await gates.value(limits) == 1
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", first_in_each_tier(range(4)))
 async def test_random_limits_with_several_gates(database, database_url, seed):
     chance = random.Random(seed)
     jobs, names = ["etl", "mail", "scan"], ["a", "b", "c"]

@@ -1,5 +1,6 @@
 """Deleted groups: they leave every list at once, and hold no work."""
 
+import pytest
 import pytest_asyncio
 from headway import App
 from headway_console.reading import connect_reader
@@ -93,6 +94,7 @@ async def test_a_group_with_enqueued_work_stays(world, client):
     assert await client.groups() == []
 
 
+@pytest.mark.thorough
 async def test_a_deletion_that_was_lost_is_announced_again(world, client):
     await world.dispatcher()
     await world.scheduler_of_files(app_with(group="g", enabled=False), **QUICK)

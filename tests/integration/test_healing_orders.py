@@ -33,6 +33,7 @@ class TestOrders:
         assert tuple(row) == ("completed", 1, 1)
         await check_invariants(world.database)
 
+    @pytest.mark.thorough
     async def test_an_order_that_a_heartbeat_lists_is_not_put_back(self, world, app):
         await world.dispatcher(orphan_timeout_seconds=3.0)
         await world.fire(app)
@@ -55,6 +56,7 @@ class TestOrders:
         await until(stored, within=10, what="the order is back")
         await world.until("SELECT reissued = 1 FROM dispatcher.run")
 
+    @pytest.mark.thorough
     async def test_publishing_an_order_that_is_still_stored_has_no_effect(self, world, app):
         await world.dispatcher()
         await world.fire(app)

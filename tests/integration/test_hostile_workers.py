@@ -20,6 +20,7 @@ from support.desks import open_desk
 from support.hostile import run_guarded_nats, stranger_on
 from support.invariants import check_invariants
 from support.servers import needs_embedded
+from support.tiers import first_in_each_tier
 from support.work_events import cancel
 from support.world import until
 
@@ -40,7 +41,7 @@ async def stranger(nats_url):
 
 
 @pytest.mark.parametrize("fenced", [False, True])
-@pytest.mark.parametrize("projected", [False, True])
+@pytest.mark.parametrize("projected", first_in_each_tier([False, True]))
 async def test_a_forged_revocation_does_not_take_a_lease_away(desk, stranger, fenced, projected):
     """Before or after the projector refused it, and with or without a fence."""
     if not projected:

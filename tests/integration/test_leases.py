@@ -19,6 +19,7 @@ from headway_contract.lifecycle import (
 from headway_contract.worker_protocol import LogLine, Progress
 from headway_jetstream_kit.publish import publish
 from support.invariants import check_invariants
+from support.tiers import first_in_each_tier
 
 pytestmark = pytest.mark.thorough
 
@@ -295,7 +296,7 @@ async def test_an_output_that_the_database_refuses_is_put_aside_alone(desk):
 TEXTS = [(rb"a\u0000b", "a\\0b"), (rb"a\ud800b", "a\ufffdb"), (b"a\xffb", "a\ufffdb")]
 
 
-@pytest.mark.parametrize(("text", "shown"), TEXTS)
+@pytest.mark.parametrize(("text", "shown"), first_in_each_tier(TEXTS))
 async def test_a_failure_with_text_that_cannot_be_stored_settles_its_run(desk, text, shown):
     """A worker in another language passes the job's text on byte for byte."""
     failure = {"kind": "TEXT", "message": "TEXT", "stack": "TEXT", "kinds": ["TEXT"]}

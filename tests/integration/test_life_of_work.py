@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import msgspec
 import nats
+import pytest
 from headway import App, Fatal, every, manual, retry
 from headway.define.inputs import schema_id
 from support.invariants import check_invariants
@@ -156,6 +157,7 @@ async def test_a_fatal_failure_is_dead_lettered_at_once(world):
     await check_invariants(world.database)
 
 
+@pytest.mark.thorough
 async def test_an_input_that_no_longer_fits_is_reported_as_such(world):
     old, new = App("test"), App("test")
 

@@ -248,6 +248,7 @@ async def test_a_trigger_and_a_cancel_are_counted_as_such(world, scene):
     assert metrics.by("headway_scheduler_fire_lateness_seconds_count", "group") == {}
 
 
+@pytest.mark.thorough
 async def test_without_the_database_the_other_metrics_are_served(database_url, nats_url, database):
     proxy = await Proxy(database_url).start()
     world = World(proxy.url, nats_url, database, None)

@@ -168,6 +168,7 @@ async def test_fires_that_a_request_finds_missed_are_notified(world, client, rec
     assert await world.value("SELECT count(*) FROM scheduler.notification") == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("reason", ["retimed without a tick", "undeclared", "declared too late"])
 async def test_fires_that_a_declaration_finds_missed_are_notified(world, reason):
     world.database.before_commit = partial(write_notifications, world.database.clock)
@@ -194,6 +195,7 @@ async def test_fires_that_a_declaration_finds_missed_are_notified(world, reason)
     assert (found["data"]["manifest"], found["data"]["group"]) == ("a", "ops")
 
 
+@pytest.mark.thorough
 async def test_without_a_webhook_nothing_is_written(world, client):
     app = failing_app()
     await world.run(app)

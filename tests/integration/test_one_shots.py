@@ -8,6 +8,7 @@ from headway_contract.manifests import PauseRequest, ResumeRequest
 from headway_errors import Rejected
 from headway_scheduler.declare.plan import plan
 from headway_scheduler.operate import pause
+from support.tiers import first_in_each_tier
 from support.timeline import minutely
 
 pytestmark = pytest.mark.thorough
@@ -75,14 +76,17 @@ async def resumed_afterwards(timeline):
 
 @pytest.mark.parametrize(
     "spend",
-    [
-        settled,
-        skipped,
-        disabled_when_its_time_came,
-        disabled_while_it_ran,
-        disabled_afterwards,
-        resumed_afterwards,
-    ],
+    first_in_each_tier(
+        [
+            settled,
+            skipped,
+            disabled_when_its_time_came,
+            disabled_while_it_ran,
+            disabled_afterwards,
+            resumed_afterwards,
+        ],
+        first=2,
+    ),
 )
 async def test_a_fired_one_shot_is_not_enabled_and_nothing_is_changed(timeline, spend):
     misfire = skip_missed() if spend is skipped else "fire_once"

@@ -13,6 +13,7 @@ from headway_history import StoredEvent
 from support.batches import order, queue_many
 from support.bodies import Bodies
 from support.old_history import TABLES, ClockAhead, cleaner, counts, move_into_past
+from support.tiers import first_in_each_tier
 from support.world import World
 
 DISPATCHED, COMPLETED = "headway.run.dispatched.v1", "headway.runs.completed.v1"
@@ -73,6 +74,7 @@ async def test_each_run_is_an_event_of_the_view(drained):
         assert (row["data"]["job"], row["data"]["group"]) == ("job", "ops")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("size", [1, 5, 1000])
 async def test_pages_of_any_size_get_their_parts(drained, monkeypatch, size):
     monkeypatch.setattr(pages, "_WORKS", size)
@@ -83,7 +85,7 @@ async def test_pages_of_any_size_get_their_parts(drained, monkeypatch, size):
 
 
 @pytest.mark.breaks_tables("deletes records")
-@pytest.mark.parametrize("type_", [DISPATCHED, COMPLETED])
+@pytest.mark.parametrize("type_", first_in_each_tier([DISPATCHED, COMPLETED]))
 async def test_a_missing_packed_record_is_found(drained, type_):
     lost = await drained.value(
         "DELETE FROM dispatcher.history WHERE id = (SELECT min(id) FROM dispatcher.history"
@@ -99,6 +101,7 @@ async def test_a_missing_packed_record_is_found(drained, type_):
     assert kinds == {"unknown" if type_ == DISPATCHED else "different"}
 
 
+@pytest.mark.thorough
 @pytest.mark.breaks_tables("the lease holders are lost with their rows")
 async def test_lost_rows_of_packed_leases_come_back(drained):
     for table in ("work_queue", "metadata", "lease"):
@@ -109,6 +112,7 @@ async def test_lost_rows_of_packed_leases_come_back(drained):
     assert (await verify(drained.database)).differences == []
 
 
+@pytest.mark.thorough
 @pytest.mark.breaks_tables("moves history to other days, but not the tables")
 async def test_a_day_with_only_packed_events_of_a_work_is_covered_by_a_snapshot(drained):
     await two_days(drained)
@@ -142,6 +146,7 @@ async def test_a_snapshot_of_each_day_covers_its_packed_events(drained):
     assert (await rebuild(drained.database)).changed == {"metadata": WORKS}
 
 
+@pytest.mark.thorough
 async def test_deleted_work_that_outlived_a_day_stays_forgotten(drained):
     """Its first snapshot says that it is not settled, and outlives the record of its end."""
     await two_days(drained)

@@ -172,6 +172,7 @@ async def test_runs_behind_a_slow_one_are_handed_back_and_run_alone(world):
     await check_invariants(world.database)
 
 
+@pytest.mark.thorough
 async def test_a_run_costs_no_more_than_its_budget(world, monkeypatch):
     """Without the scheduler's part. Raise a number only with a reason in the commit."""
     count = 2000

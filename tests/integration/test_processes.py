@@ -17,6 +17,7 @@ from headway_contract.manifests import ActivationAnswer
 from headway_contract.orders import OrderedRun
 from support.invariants import check_invariants
 from support.process_jobs import app, decorated, multiply
+from support.tiers import first_in_each_tier
 from support.work_events import cancel, queue, until_run
 from support.world import until
 
@@ -102,7 +103,7 @@ async def test_however_a_body_ends_its_worker_lives_on(world, worker, how, kind,
     await check_invariants(world.database)
 
 
-@pytest.mark.parametrize("job", ["busy", "deaf", "deaf-async"])
+@pytest.mark.parametrize("job", first_in_each_tier(["deaf", "busy", "deaf-async"]))
 async def test_a_cancel_is_heard_and_enforced_after_the_grace(world, worker, job):
     work = await queue(world, job=job, cancel_grace_seconds=30 if job == "busy" else 0.3)
     [pid] = await reported_pids(world)

@@ -11,6 +11,7 @@ from headway_clock import utc_now
 from headway_contract import subjects
 from headway_contract.worker_protocol import LINES_LIMIT, LogLine, Progress
 from support.invariants import check_invariants
+from support.tiers import first_in_each_tier
 from support.work_events import app_with, queue, until_run
 
 
@@ -102,6 +103,7 @@ async def test_a_flood_is_coalesced_bounded_and_counted(world, published):
     assert len(published.messages) < 50, "far fewer messages than calls"
 
 
+@pytest.mark.thorough
 async def test_long_lines_and_odd_fields_are_cut_and_nothing_fails(world):
     class Odd:
         def __str__(self):
@@ -133,7 +135,7 @@ async def test_long_lines_and_odd_fields_are_cut_and_nothing_fails(world):
     )
 
 
-@pytest.mark.parametrize("capture", [True, False])
+@pytest.mark.parametrize("capture", first_in_each_tier([True, False]))
 async def test_python_s_logging_is_captured_if_asked_for(world, capture):
     begun = threading.Event()
 
@@ -213,6 +215,7 @@ async def test_what_is_late_doubled_reordered_or_forged_does_no_harm(world):
     await check_invariants(world.database)
 
 
+@pytest.mark.thorough
 async def test_a_lease_over_its_allowance_is_cut_off_with_one_line_of_log(world, caplog):
     release = asyncio.Event()
 
@@ -255,6 +258,7 @@ async def test_a_lease_over_its_allowance_is_cut_off_with_one_line_of_log(world,
     await until_run(world, "completed")
 
 
+@pytest.mark.thorough
 @pytest.mark.breaks_tables("deletes a run by hand")
 async def test_pruned_runs_take_their_lines_along(world):
     async def job(ctx):

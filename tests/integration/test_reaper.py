@@ -96,6 +96,7 @@ async def test_an_unclaimed_order_is_withdrawn_and_its_work_waits_again(world, a
     await check_invariants(world.database)
 
 
+@pytest.mark.thorough
 async def test_a_silent_worker_that_published_past_the_fence_is_reaped_too(world, app):
     """A broken chain of events must not keep a lease alive for ever."""
     stuck = asyncio.Event()
@@ -237,6 +238,7 @@ async def test_an_order_waits_its_turn_while_all_who_serve_its_job_are_busy(worl
     assert [run[0] for run in runs] == ["undelivered", None, None]
 
 
+@pytest.mark.thorough
 async def test_a_long_run_makes_no_failed_runs_of_the_next_work(world, app):
     release = asyncio.Event()
 

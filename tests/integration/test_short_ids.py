@@ -59,17 +59,14 @@ async def test_an_ambiguous_beginning_lists_the_first_ids(ops):
         await ops.client.retry(first)
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "words"),
-    [
+async def test_an_id_that_stands_for_nothing_is_refused(world, client):
+    await world.dispatcher()
+    for given, error, words in (
         ("ffff", NotFound, "no run has an id that begins with 'ffff': it may be deleted by now"),
         ("fff", Invalid, "run: Invalid UUID"),
         ("nobody", Invalid, "run: Invalid UUID"),
         ("f" * 32, NotFound, "there is no run ffffffff-ffff-ffff-ffff-ffffffffffff"),
-    ],
-)
-async def test_an_id_that_stands_for_nothing_is_refused(world, client, given, error, words):
-    await world.dispatcher()
-    with pytest.raises(error) as refused:
-        await client.run(given)
-    assert words in str(refused.value)
+    ):
+        with pytest.raises(error) as refused:
+            await client.run(given)
+        assert words in str(refused.value)

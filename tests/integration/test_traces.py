@@ -164,6 +164,7 @@ async def test_one_trace_follows_a_piece_of_work(
     assert [row["trace_id"] for row in traces] == [top.trace], "runs name their trace"
 
 
+@pytest.mark.thorough
 async def test_activated_work_is_linked_to_its_run(collector, processes, world, client):
     await ready(client, "waker")
     top = await collector.seen(TREE_OF_AN_ACTIVATION, manifest="waker")
@@ -176,6 +177,7 @@ async def test_activated_work_is_linked_to_its_run(collector, processes, world, 
     assert activated.trace != top.trace
 
 
+@pytest.mark.thorough
 async def test_enqueued_work_is_linked_to_the_application(collector, processes, world, client):
     await ready(client)
     work = await world.value("SELECT headway.enqueue('flaky', traceparent => $1)", APPLICATION)
@@ -184,6 +186,7 @@ async def test_enqueued_work_is_linked_to_the_application(collector, processes, 
     assert top.links[-1] == ("a" * 32, "b" * 16)
 
 
+@pytest.mark.thorough
 async def test_a_letter_that_is_retried_goes_on_in_the_trace_of_its_work(
     collector, processes, world, client
 ):
@@ -194,6 +197,7 @@ async def test_a_letter_that_is_retried_goes_on_in_the_trace_of_its_work(
     await collector.seen(TREE_OF_A_RETRIED_LETTER, work=str(work))
 
 
+@pytest.mark.thorough
 async def test_what_is_cancelled_before_it_runs_is_settled_in_its_trace(
     collector, processes, world, client
 ):

@@ -229,18 +229,6 @@ class TestLetters:
         assert (await verify(world.database)).differences == []
         assert await world.value("SELECT retry_input IS NULL FROM dispatcher.dead_letter")
 
-    async def test_an_older_history_without_these_fields_has_no_differences(self, retried):
-        world, letter = retried
-        await world.value(
-            "UPDATE dispatcher.history SET data = data - 'edit'"
-            " WHERE type = 'headway.dead_letter.retried.v1'"
-        )
-        before = await self.read(world, letter)
-        assert (await verify(world.database)).differences == []
-        await world.value("UPDATE dispatcher.dead_letter SET reason = 'boredom'")
-        await rebuild(world.database)
-        assert await self.read(world, letter) == before, "fields that history omits stay unchanged"
-
 
 @pytest.mark.breaks_tables("deletes a row and invents another")
 async def test_missing_rows_and_rows_without_history_are_found(settled):

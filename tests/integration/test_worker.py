@@ -10,6 +10,7 @@ from headway_contract.work import RetryPolicy
 from headway_contract.worker_protocol import HeartbeatReply
 from headway_service_kit.service import Service
 from support.invariants import check_invariants
+from support.tiers import first_in_each_tier
 from support.work_events import app_with, cancel, queue, until_given_back, until_run
 from support.world import until
 
@@ -50,7 +51,7 @@ async def test_a_job_never_runs_more_at_once_than_it_allows_here(world):
     await check_invariants(world.database)
 
 
-@pytest.mark.parametrize("ending", ["deaf", "polite", "raising"])
+@pytest.mark.parametrize("ending", first_in_each_tier(["deaf", "polite", "raising"]))
 async def test_a_plain_function_is_handed_back_at_the_drain_s_deadline(world, ending):
     begun, release = threading.Event(), threading.Event()
 
@@ -82,7 +83,7 @@ async def test_a_plain_function_is_handed_back_at_the_drain_s_deadline(world, en
     await check_invariants(world.database)
 
 
-@pytest.mark.parametrize("stop_reason", ["cancelled", "timed_out"])
+@pytest.mark.parametrize("stop_reason", first_in_each_tier(["cancelled", "timed_out"]))
 async def test_a_run_that_is_already_stopping_has_no_longer_than_the_drain(world, stop_reason):
     release, heard = threading.Event(), threading.Event()
 
@@ -112,7 +113,7 @@ async def test_a_run_that_is_already_stopping_has_no_longer_than_the_drain(world
     await check_invariants(world.database)
 
 
-@pytest.mark.parametrize("policy", ["stop", "continue"])
+@pytest.mark.parametrize("policy", first_in_each_tier(["stop", "continue"]))
 async def test_when_contact_is_lost_the_job_decides(world, policy):
     release, ended = asyncio.Event(), []
 
@@ -157,6 +158,7 @@ async def test_when_contact_is_lost_the_job_decides(world, policy):
     await check_invariants(world.database)
 
 
+@pytest.mark.thorough
 async def test_a_worker_without_contact_claims_nothing_that_it_would_have_to_stop(world):
     """Otherwise it would begin one body after the other and stop each at the next heartbeat."""
     begun, mended = [], asyncio.Event()

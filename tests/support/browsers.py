@@ -82,7 +82,8 @@ async def run_system(
 ) -> AsyncIterator[System]:
     """A scheduler, a dispatcher, a worker and a console on servers of their own."""
     database_url = await postgres.new_database()
-    async with run_nats(folder / "nats") as nats_url:
+    async with run_nats(folder / "nats") as nats:
+        nats_url = await nats.empty_account()
         database = await Database.connect(database_url, name="test")
         broker = await Broker.connect(nats_url, name="test")
         world = World(database_url, nats_url, database, broker)
@@ -152,10 +153,10 @@ async def _sign_in(context: BrowserContext, page: Page, system: System, role: st
 
 
 @asynccontextmanager
-async def three_clicks(page: Page) -> AsyncIterator[None]:
-    """Begin at the overview; fail if the body needs more clicks than three."""
+async def three_clicks(page: Page, start: str = "/") -> AsyncIterator[None]:
+    """Begin at the overview or another page; fail if the body needs more clicks than three."""
     await page.add_init_script(_COUNT_CLICKS)
-    await page.goto("/")
+    await page.goto(start)
     yield
     clicks = await page.evaluate("() => Number(sessionStorage.clicks || 0)")
     assert clicks <= 3, f"{clicks} clicks"

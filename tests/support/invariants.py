@@ -12,6 +12,13 @@ from headway_dispatcher.history.verify import verify
 from headway_postgres_kit import Database
 from headway_postgres_kit.sql import parse
 
+_TABLES = (
+    *("dispatcher.work_queue", "dispatcher.lease", "dispatcher.metadata", "dispatcher.inbox"),
+    *("dispatcher.history", "dispatcher.dead_letter", "dispatcher.outbox", "dispatcher.rejected"),
+    *("scheduler.manifest", "scheduler.occurrence", "scheduler.work", "scheduler.enqueued"),
+    *("scheduler.outbox", "scheduler.rejected"),
+)
+_IS_UNUSED = f"SELECT NOT ({' OR '.join(f'EXISTS (SELECT FROM {table})' for table in _TABLES)})"
 VIOLATIONS = parse((Path(__file__).parent / "invariants.sql").read_text())
 
 
@@ -19,6 +26,9 @@ async def broken_invariants(database: Database) -> list[str]:
     """Return a line for each invariant that does not hold."""
     broken = []
     async with database.acquire() as connection:
+        # Many tests write nothing, and planning all these queries takes a while.
+        if await connection.fetchval(_IS_UNUSED):
+            return []
         for query in VIOLATIONS.values():
             rows = await connection.fetch(query)
             if rows:

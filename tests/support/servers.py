@@ -2,13 +2,14 @@
 
 `HEADWAY_TEST_SERVERS` chooses where they come from: `embedded` (the default, from wheels),
 `containers` (testcontainers, where Docker is at hand) or `external` (by the URLs in
-`HEADWAY_DATABASE_URL` and `HEADWAY_NATS_URL`). PostgreSQL serves a whole session, with a
-database of its own for each test; NATS is fresh for each test, or emptied.
+`HEADWAY_DATABASE_URL` and `HEADWAY_NATS_URL`). Both serve a whole session. Each test has a database
+of its own, and an empty account of its own in NATS, or the emptied server.
 """
 
+import itertools
 import os
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ from headway_postgres_kit import Database
 
 SOURCE = os.environ.get("HEADWAY_TEST_SERVERS", "embedded")
 _TEMPLATE = "headway_template"
+# Tests take turns with them, so that what a test leaves behind is not deleted right away.
+_ACCOUNTS = 40
 
 
 @dataclass
@@ -87,23 +90,47 @@ async def run_postgres(folder: Path) -> AsyncIterator[TestPostgres]:
         yield TestPostgres(_external("HEADWAY_DATABASE_URL"))
 
 
+@dataclass
+class TestNats:
+    """A server whose accounts share nothing, not even subjects."""
+
+    __test__ = False
+
+    urls: Iterator[str]
+
+    async def empty_account(self) -> str:
+        """An account without streams for one test; returns its URL."""
+        url = next(self.urls)
+        broker = await Broker.connect(url, name="tests")
+        names = (await broker.api("STREAM.NAMES")).get("streams") or []
+        for name in names:
+            await broker.api(f"STREAM.DELETE.{name}")
+        await broker.close()
+        return url
+
+
 @asynccontextmanager
-async def run_nats(folder: Path) -> AsyncIterator[str]:
-    """An empty NATS; yields its URL."""
+async def run_nats(folder: Path) -> AsyncIterator[TestNats]:
+    """NATS for a session of tests."""
     if SOURCE == "embedded":
-        server = NatsServer(folder)
+        names = [f"test-{number}" for number in range(_ACCOUNTS)]
+        accounts = (
+            f"{name}: {{ jetstream: enabled, users: [{{ user: {name}, password: {name} }}] }}"
+            for name in names
+        )
+        config = f"authorization {{}}\naccounts {{ {', '.join(accounts)} }}"
+        server = NatsServer(folder, config_extra=config)
         await server.start()
         try:
-            yield server.url
+            urls = [f"nats://{name}:{name}@127.0.0.1:{server.port}" for name in names]
+            yield TestNats(itertools.cycle(urls))
         finally:
             await server.stop()
     elif SOURCE == "containers":
         with nats_container() as container:
-            yield container.nats_uri()
+            yield TestNats(itertools.repeat(container.nats_uri()))
     else:
-        url = _external("HEADWAY_NATS_URL")
-        await _empty(url)
-        yield url
+        yield TestNats(itertools.repeat(_external("HEADWAY_NATS_URL")))
 
 
 def postgres_container():
@@ -152,11 +179,3 @@ def _external(variable: str) -> str:
     if not url:
         pytest.skip(f"HEADWAY_TEST_SERVERS=external needs {variable}")
     return url
-
-
-async def _empty(url: str) -> None:
-    broker = await Broker.connect(url, name="tests")
-    names = (await broker.api("STREAM.NAMES")).get("streams") or []
-    for name in names:
-        await broker.api(f"STREAM.DELETE.{name}")
-    await broker.close()

@@ -12,12 +12,13 @@ import pytest
 from headway_contract import subjects
 from headway_contract.envelope import EventData
 from headway_contract.fields import Changed
-from headway_contract.registry import CONTROL, EVENTS, NOTIFICATIONS
+from headway_contract.registry import EVENTS, NOTIFICATIONS
 from headway_errors import NATS_CODE
 from nats.micro.request import ERROR_CODE_HEADER, ERROR_HEADER
 
 from generators import asyncapi
 from generators.asyncapi import REQUESTS, Undescribed, address_of, document
+from generators.message_names import CONTROL
 
 SERVICES = Path(__file__).parents[2] / "services"
 NONE: dict[str, Any] = {"messages": []}

@@ -19,11 +19,13 @@ from headway_contract import (
 from headway_contract import event as make_event
 from headway_contract.envelope import decode_lenient
 from headway_contract.fields import check_manifest_id
-from headway_contract.registry import CONTROL, EVENTS, NOTIFICATIONS
+from headway_contract.registry import EVENTS, NOTIFICATIONS
 from headway_contract.work import GroupChanged
 from headway_contract.worker_protocol import Heartbeat, LeaseQuestion
 from hypothesis import given
 from hypothesis import strategies as st
+
+from generators.message_names import CONTROL
 
 SAMPLES = Path(__file__).parents[2] / "proto-schemas" / "samples" / "v1"
 LEASE = UUID("01930000-0000-7000-8000-000000000003")

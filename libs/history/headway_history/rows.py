@@ -7,16 +7,24 @@ part of a reference cycle, so the garbage collector does not visit them (`gc=Fal
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, ClassVar, Literal
 from uuid import UUID
 
-from msgspec import UNSET, Struct
+import msgspec
+from msgspec import Struct
 
 Kind = Literal["different", "missing", "unknown", "undecided"]
 Absence = Literal["must_not", "may", "must"]
 
 # In history, but changed by passes too.
 NOT_COMPARED = frozenset({"start_heard_at"})
+
+
+@lru_cache(maxsize=1000)
+def read_terms(stored: str) -> Any:
+    """Decode the terms of work; few of them differ, and the result must not be changed."""
+    return msgspec.json.decode(stored)
 
 
 class WorkRow(Struct, gc=False):
@@ -108,8 +116,7 @@ class LetterRun(Struct, frozen=True, kw_only=True, rename={"run_id": "run"}):
 class LetterRow(Struct, gc=False):
     """A row of `dead_letter`.
 
-    `runs` are the runs of its round in order. `edit` is `None` if the input was not edited, and
-    unset if the history is too old to say.
+    `runs` are the runs of its round in order. `edit` is `None` if the input was not edited.
     """
 
     table: ClassVar[str] = "dead_letter"
@@ -133,7 +140,7 @@ class LetterRow(Struct, gc=False):
     fingerprint: str = ""
     code_version: str = ""
     runs: list[LetterRun] = []
-    edit: Any = UNSET
+    edit: Any = None
 
 
 Row = WorkRow | RunRow | LetterRow
@@ -214,7 +221,6 @@ def _compare_columns(key: UUID, wanted: Row, actual: Row) -> Iterable[Difference
         expected, found = getattr(wanted, column), getattr(actual, column)
         if pending and found is None and column in ("worker", "host"):
             continue
-        # History does not say anything about unset columns.
-        if expected != found and expected is not UNSET and column not in NOT_COMPARED:
+        if expected != found and column not in NOT_COMPARED:
             values = {"column": column, "expected": expected, "found": found}
             yield Difference(table=wanted.table, row=key, kind="different", **values)

@@ -5,12 +5,13 @@ A pass collects its records and appends them once, in its transaction.
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
 from headway_clock import new_id
-from headway_contract import Event, EventData, encode, event, subjects
+from headway_contract import Event, encode, event, subjects
 from headway_contract.lifecycle import Activation
 from headway_contract.orders import OrderedRun, RunDispatched
 from headway_contract.reconcile import OutstandingWork
@@ -43,17 +44,8 @@ _ACTIVATIONS_LIMIT = 512 * 1024
 # Most completed works in one event.
 _MOST_COMPLETED = 500
 
-
-def own_event(
-    data: EventData,
-    *,
-    id: UUID | str,  # noqa: A002 - CloudEvents calls it so
-    subject: UUID,
-    time: datetime,
-    traceparent: str | None = None,
-) -> Event:
-    """Return an event that the dispatcher publishes; publishing it again repeats its id."""
-    return event(data, id=id, source=SOURCE, subject=subject, time=time, traceparent=traceparent)
+# Makes an event that the dispatcher publishes; publishing it again repeats its id.
+own_event = partial(event, source=SOURCE)
 
 
 def order_of(settings: DispatcherSettings, runs: list[OrderedRun], **lease: Any) -> RunDispatched:

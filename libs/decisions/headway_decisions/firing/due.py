@@ -22,6 +22,7 @@ from headway_decisions.firing.manifest_state import (
     PAUSED,
     Entry,
     ManifestView,
+    Owed,
     Release,
     Verdict,
     has_room,
@@ -55,8 +56,6 @@ def skip_missed_during_pause(
     disabled group, or while the manifest is blocked or running, it stays owed.
     """
     entries = []
-    if reason == PAUSED:
-        reason = misfires.pause_reason(view)
     dropped = _drop_reason(view)
     latest = _new_success(view)
     if dropped is not None and latest is not None:
@@ -65,6 +64,8 @@ def skip_missed_during_pause(
     ripe = _ripe_on_clock(view, until)
     if ripe is not None:
         first, last, following = ripe
+        if reason == PAUSED:
+            reason = misfires.skip_reason(view, first, last)
         entries.append(misfires.skip(first, last, reason))
         view = structs.replace(view, next_due_at=following)
     return view, entries
@@ -108,7 +109,7 @@ def judge(view: ManifestView, *, now: datetime) -> Verdict:
         return _verdict(view, view.next_owed_at, entries=tuple(entries), releases=releases)
     view, releases = _release(_space(view, now))
     view, successes = _follow_parent(view, now)
-    view, entries, cancel = misfires.judge_due(view, now)
+    view, entries, cancel = _judge_due(view, now)
     return _verdict(
         view,
         _earlier(wake_at(view), view.next_owed_at),
@@ -215,6 +216,41 @@ def _release(view: ManifestView) -> tuple[ManifestView, tuple[Release, ...]]:
         view = structs.replace(view, owed=left)
         releases.append(Release(cause=released.cause, slot=slot))
     return view, tuple(releases)
+
+
+def _judge_due(view: ManifestView, now: datetime) -> tuple[ManifestView, list[Entry], bool]:
+    """Decide the due times up to now; return also whether to cancel running work."""
+    first, ripe = view.next_due_at, misfires.latest_ripe(view, now)
+    if first is None or ripe is None:
+        return view, [], False
+    last, following = ripe
+    fires = misfires.choose(view, first, last, now)
+    entries = list(misfires.skips(view, first, last, fires))
+    caught_up = view.misfire.policy == "catch_up" and len(fires) > 1
+    # Caught-up fires run one after the other, and replace the work before them.
+    replaces = view.overlap.policy == "cancel_running" and bool(view.slots)
+    cancel = False
+    for due_at in fires:
+        view, entry = _fire(view, due_at, must=caught_up)
+        entries.append(entry)
+        cancel = cancel or (replaces and entry.decision == "owed")
+    view = structs.replace(view, next_due_at=following)
+    entries.sort(key=lambda entry: entry.first_due_at)
+    return view, entries, cancel
+
+
+def _fire(view: ManifestView, due_at: datetime, *, must: bool) -> tuple[ManifestView, Entry]:
+    """Queue one due time, or apply the overlap policy."""
+    reason = manifest_state.ONE_ALREADY_WAITS if view.owed else manifest_state.STILL_OUTSTANDING
+    entry = misfires.skip(due_at, due_at, reason)
+    if has_room(view) and not view.owed:
+        view, slot = take_slot(view)
+        return view, structs.replace(entry, decision="queued", reason=None, slot=slot)
+    if must or (view.overlap.policy in ("queue_one", "cancel_running") and not view.owed):
+        view = structs.replace(view, owed=(*view.owed, Owed(cause=entry.cause)))
+        reason = manifest_state.STILL_OUTSTANDING
+        return view, structs.replace(entry, decision="owed", reason=reason)
+    return view, entry
 
 
 def _follow_parent(view: ManifestView, now: datetime) -> tuple[ManifestView, list[Entry]]:

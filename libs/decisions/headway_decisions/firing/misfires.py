@@ -1,12 +1,10 @@
-"""Choose which due times fire or are backfilled, and why the others are skipped."""
+"""Compute which due times fire or are backfilled, and why the others are skipped."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from msgspec import structs
-
 from headway_decisions.firing import identity, jitter, manifest_state
-from headway_decisions.firing.manifest_state import Entry, ManifestView, Owed, has_room, take_slot
+from headway_decisions.firing.manifest_state import Entry, ManifestView
 from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Manual, Spaced
 from headway_decisions.timing.timing import Timing
@@ -15,28 +13,7 @@ MOST_BACKFILLED = 1000
 _INSTANT = timedelta(microseconds=1)
 
 
-def judge_due(view: ManifestView, now: datetime) -> tuple[ManifestView, list[Entry], bool]:
-    """Decide the due times up to now; return also whether to cancel running work."""
-    first, ripe = view.next_due_at, latest_ripe(view, now)
-    if first is None or ripe is None:
-        return view, [], False
-    last, following = ripe
-    fires = _choose(view, first, last, now)
-    entries = list(_skips(view, first, last, fires))
-    caught_up = view.misfire.policy == "catch_up" and len(fires) > 1
-    # Caught-up fires run one after the other, and replace the work before them.
-    replaces = view.overlap.policy == "cancel_running" and bool(view.slots)
-    cancel = False
-    for due_at in fires:
-        view, entry = _fire(view, due_at, must=caught_up)
-        entries.append(entry)
-        cancel = cancel or (replaces and entry.decision == "owed")
-    view = structs.replace(view, next_due_at=following)
-    entries.sort(key=lambda entry: entry.first_due_at)
-    return view, entries, cancel
-
-
-def _choose(view: ManifestView, first: datetime, last: datetime, now: datetime) -> list[datetime]:
+def choose(view: ManifestView, first: datetime, last: datetime, now: datetime) -> list[datetime]:
     """Return the due times that fire, by the misfire policy, oldest first."""
     if isinstance(view.timing.cadence, Spaced):
         return [first]  # it waits for its last work, so it is never missed
@@ -56,21 +33,7 @@ def _choose(view: ManifestView, first: datetime, last: datetime, now: datetime) 
     return fires
 
 
-def _fire(view: ManifestView, due_at: datetime, *, must: bool) -> tuple[ManifestView, Entry]:
-    """Queue one due time, or apply the overlap policy."""
-    reason = manifest_state.ONE_ALREADY_WAITS if view.owed else manifest_state.STILL_OUTSTANDING
-    entry = skip(due_at, due_at, reason)
-    if has_room(view) and not view.owed:
-        view, slot = take_slot(view)
-        return view, structs.replace(entry, decision="queued", reason=None, slot=slot)
-    if must or (view.overlap.policy in ("queue_one", "cancel_running") and not view.owed):
-        view = structs.replace(view, owed=(*view.owed, Owed(cause=entry.cause)))
-        reason = manifest_state.STILL_OUTSTANDING
-        return view, structs.replace(entry, decision="owed", reason=reason)
-    return view, entry
-
-
-def _skips(
+def skips(
     view: ManifestView, first: datetime, last: datetime, fires: list[datetime]
 ) -> Iterator[Entry]:
     """Yield the skipped stretches before, between and after the fires."""
@@ -90,16 +53,15 @@ def skip_reason(view: ManifestView, first: datetime, last: datetime) -> str:
     """Return why the due times of a stretch do not fire."""
     if _latest_allowed(view, first, last) is None:
         return f"{manifest_state.EXCLUDED}: {timing.excluded_by(view.timing, first)}"
-    window = view.window
-    if window is None or last < window.since or (window.until and first > window.until):
+    over = [
+        window
+        for window in view.windows
+        if window.since <= last and (window.ended_at is None or first <= window.ended_at)
+    ]
+    if not over:
         return manifest_state.MISSED
-    return pause_reason(view)
-
-
-def pause_reason(view: ManifestView) -> str:
-    """Return the skip reason of a pause, with the operator's reason."""
-    reason = "" if view.window is None else view.window.reason
-    return f"{manifest_state.PAUSED}: {reason}" if reason else manifest_state.PAUSED
+    reasons = "; ".join(dict.fromkeys(window.reason for window in over if window.reason))
+    return f"{manifest_state.PAUSED}: {reasons}" if reasons else manifest_state.PAUSED
 
 
 def latest_ripe(view: ManifestView, until: datetime) -> tuple[datetime, datetime | None] | None:

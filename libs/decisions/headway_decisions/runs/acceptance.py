@@ -16,7 +16,8 @@ from headway_contract import lifecycle
 from headway_contract.subjects import DISPATCHER
 from msgspec import Struct, structs
 
-from headway_decisions.runs.folding import Fact, Run, complete, fold
+from headway_decisions.runs.folding import Completion, Fact, Run, fold
+from headway_decisions.runs.transitions import next_run_state
 
 Refusal = Literal[
     "wrong_token",
@@ -112,8 +113,24 @@ def _complete(lease: Lease, runs: dict[UUID, Run], fact: Fact) -> dict[UUID, Ref
         elif run.ended:
             refused[completion.run] = "run_ended"
         else:
-            runs[run.id] = _with_claimant(complete(run, fact.worker, completion), lease)
+            runs[run.id] = _with_claimant(_completed(run, fact.worker, completion), lease)
     return refused
+
+
+def _completed(run: Run, worker: str, completion: Completion) -> Run:
+    """Apply a completion: the same record as its start and its end give one after the other."""
+    known = run.started_at is not None
+    started_at = run.started_at or completion.started_at
+    return structs.replace(
+        run,
+        state=next_run_state(run.state, "completed"),
+        worker=worker,
+        started_at=started_at,
+        finished_at=max(completion.finished_at, started_at),
+        worker_started_at=run.worker_started_at if known else completion.worker_started_at,
+        worker_finished_at=completion.worker_finished_at,
+        output=completion.output,
+    )
 
 
 def advance(lease: Lease, predecessor: int, sequence: int) -> Lease:

@@ -98,22 +98,6 @@ def _later(time: datetime, seconds: float) -> datetime | None:
         return None
 
 
-def complete(run: Run, worker: str, completion: Completion) -> Run:
-    """Apply a completion: the same record as its start and its end give one after the other."""
-    known = run.started_at is not None
-    started_at = run.started_at or completion.started_at
-    return structs.replace(
-        run,
-        state=next_run_state(run.state, "completed"),
-        worker=worker,
-        started_at=started_at,
-        finished_at=max(completion.finished_at, started_at),
-        worker_started_at=run.worker_started_at if known else completion.worker_started_at,
-        worker_finished_at=completion.worker_finished_at,
-        output=completion.output,
-    )
-
-
 def clamp(time: datetime, *, created_at: datetime, now: datetime) -> datetime:
     """Clamp a publisher's time to the creation of the run, which wins, and now."""
     return max(min(time, now), created_at)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from headway_clock import new_token
-from headway_history import LetterRow, RunRow, WorkRows
+from headway_history import RunRow
 from headway_postgres_kit import Connection, Database
-from msgspec import UNSET, Struct, structs
+from msgspec import Struct
 
 from headway_dispatcher.history.pages import FIRST, Gone, Page, read_gone, read_page
 from headway_dispatcher.history.verify import differences
@@ -57,11 +57,12 @@ async def rebuild(
                 page = await read_page(connection, above, packed)
                 if page is None:
                     return rebuilt
+                await page.fold()
                 gone = await read_gone(connection)
                 await _write(connection, page, gone, rebuilt, delete_unknown=delete_unknown)
                 await connection.execute(projections["look_again"], above, page.up_to)
             rebuilt.works += len(page.works)
-            rebuilt.events += page.events
+            rebuilt.events += sum(map(len, page.events.values()))
             on_page(rebuilt)
             above = page.up_to
 
@@ -94,8 +95,8 @@ async def _write(
     await connection.execute(projections["write_runs"], written)
     await connection.execute(projections["open_leases"], list(page.dead_leases))
     letters = [
-        _letter(letter, page.found.get(work))
-        for work, rows in page.expected.items()
+        letter
+        for rows in page.expected.values()
         for letter in rows.letters.values()
         if ("dead_letter", letter.id) in wanted
     ]
@@ -133,14 +134,6 @@ async def _write_leases(connection: Connection, runs: Sequence[RunRow]) -> int:
         [sorted({run.group_name for run in held}) for held in by_lease.values()],
     )
     return len(rows)
-
-
-def _letter(letter: LetterRow, found: WorkRows | None) -> LetterRow:
-    """Return a letter to be written; an edit that is not in history stays as it is."""
-    if letter.edit is not UNSET:
-        return letter
-    stored = None if found is None else found.letters.get(letter.id)
-    return structs.replace(letter, edit=None if stored is None else stored.edit)
 
 
 def _count(counts: dict[str, int], rows: Sequence[tuple[str, UUID]]) -> None:

@@ -25,7 +25,7 @@ from headway_contract.dead_letters import (
     RetryRequest,
     StopCanaryRequest,
 )
-from headway_contract.fields import KeyedRequest
+from headway_contract.fields import KeyedRequest, Moment
 from headway_contract.fitting import misfits_of
 from headway_contract.operations import (
     DrainAnswer,
@@ -247,7 +247,7 @@ async def _choose(
     filter_ = request.filter
     if request.dead_letters or filter_.state not in (None, "awaiting"):
         raise Invalid("give either ids or a filter of open dead letters (state awaiting)")
-    before = _aware(filter_.created_before, "created_before") or now
+    before = filter_.created_before or now
     print_ = filter_.fingerprint
     rows = await connection.fetch(
         letter_queries["chosen"],
@@ -255,7 +255,7 @@ async def _choose(
         filter_.job,
         filter_.manifest,
         *((None, None) if print_ is None else dead_letters.parse_fingerprint(print_)),
-        _aware(filter_.created_after, "created_after"),
+        filter_.created_after,
         before,
         *_read_place(request.after),
         request.limit + 1,
@@ -272,18 +272,11 @@ def _read_place(after: str) -> tuple[datetime | None, UUID | None]:
         return None, None
     at, _, name = after.partition("/")
     try:
-        return _aware(datetime.fromisoformat(at), "after"), UUID(name)
+        return msgspec.convert(at, Moment), UUID(name)
     except ValueError as error:
         raise Invalid(
             f"after={after!r} is not a place in a list: send 'last' of the previous answer"
         ) from error
-
-
-def _aware(at: datetime | None, field: str) -> datetime | None:
-    """Refuse a time without an offset."""
-    if at is not None and at.tzinfo is None:
-        raise Invalid(f"{field}={at.isoformat()} has no offset: write {at.isoformat()}Z")
-    return at
 
 
 def _actor(request: LettersRequest | BeginCanaryRequest | StopCanaryRequest) -> str:

@@ -1,5 +1,6 @@
 """The list of manifests, and one with calendar, next fires, durations, graph and settings."""
 
+import asyncio
 from datetime import datetime, timedelta
 from typing import Any, get_args
 from zoneinfo import ZoneInfo
@@ -14,20 +15,21 @@ from msgspec import structs
 
 from headway_console.access.guards import needs
 from headway_console.pages import form_fields as fields
-from headway_console.pages.charts import durations
 from headway_console.pages.filters import pretty
-from headway_console.pages.manifests import graph, month
-from headway_console.pages.manifests.day import preview, read_day
+from headway_console.pages.manifests import durations, graph, month
+from headway_console.pages.manifests.day import explain, preview, read_day
 from headway_console.pages.shell import show, show_list
 from headway_console.reading import manifests
 from headway_console.reading.groups import page_of_groups
 from headway_console.reading.manifests import ManifestDetails, ManifestFilter, ManifestState
 from headway_console.reading.occurrences import Past, Stretch, latest_figures, read_past
+from headway_console.reading.runs import RunFilter, page_of_runs, read_run
 from headway_console.services import HttpRequest, ask, read
 
 _MAX_GROUPS = 200
 _SHOWN_FIRES = 8
-_SHOWN_RUNS = 300
+_SHOWN_RUNS = 10
+_MEASURED_RUNS = 300
 
 
 @get("/manifests", opt=needs("viewer"))
@@ -53,8 +55,11 @@ async def manifest_list(request: HttpRequest) -> Response[str]:
 
 @get("/manifests/{name:str}", opt=needs("viewer"))
 async def manifest_page(request: HttpRequest, name: FromPath[str]) -> Response[str]:
-    """Show one manifest."""
-    return await show_manifest(request, await read(request, manifests.read_manifest, name))
+    """Show one manifest, with the input of the run `again` to edit, if one is named."""
+    found, given = await read(request, manifests.read_manifest, name), ""
+    if again := fields.text_of(request, "again"):
+        given = pretty((await read(request, read_run, fields.id_of(again, "again"))).input)
+    return await show_manifest(request, found, given=given)
 
 
 async def show_manifest(
@@ -69,23 +74,32 @@ async def show_manifest(
     first = month.first_of(month_text, today=today)
     since, until = month.span(first, zone)
     past = await read(request, read_past, manifest.id, since=since, until=until, zone=manifest.zone)
-    figures = await read(request, latest_figures, manifest.id, limit=_SHOWN_RUNS)
-    upcoming = coming = await _preview(request, found, now, _SHOWN_FIRES)
-    if until > now:
-        after = max(_undecided_since(found, now), since)
-        coming = await _preview(request, found, after, month.MAX_COMING, each=True)
+    figures = await read(request, latest_figures, manifest.id, limit=_MEASURED_RUNS)
+    latest = RunFilter(manifest_id=manifest.id)
+    counted = month.MAX_COMING if until > now else 1
+    after = max(_undecided_since(found, now), since)
+    # At once, so that a scheduler that is slow or gone costs its timeout only once.
+    upcoming, coming, resuming, explanation = await asyncio.gather(
+        _preview(request, found, now, _SHOWN_FIRES),
+        _preview(request, found, after, counted, each=True),
+        _resuming(request, found),
+        _explanation(request, manifest.external_id),
+    )
     return show(
         request,
         "manifests/detail.html",
         status=422 if problem else 200,
+        own_zone=manifest.zone,
         found=found,
         manifest=manifest,
         month=month.grid(first, zone, _with_pause(past, found, now), coming.fires, today=today),
         past=past,
         day=await read_day(request, found, chosen, zone, now=now) if chosen else None,
         upcoming=upcoming,
-        resuming=await _resuming(request, found),
-        plot=durations(figures, fields.zone_of(request)),
+        resuming=resuming,
+        explanation=explanation,
+        latest=await read(request, page_of_runs, latest, limit=_SHOWN_RUNS),
+        plot=durations.draw(figures, fields.zone_of(request)),
         drawing=graph.draw(found.family, manifest.id),
         most_drawn=manifests.FAMILY,
         given=given or pretty(setting_of(found, "input")),
@@ -98,6 +112,14 @@ async def show_manifest(
 def setting_of(found: ManifestDetails, name: str) -> Any:
     """Return the value of a setting."""
     return next((setting.value for setting in found.settings if setting.name == name), None)
+
+
+async def _explanation(request: HttpRequest, name: str) -> str:
+    """Explain the state of a manifest; empty if the scheduler does not answer."""
+    try:
+        return await explain(request, name)
+    except RequestFailed:
+        return ""
 
 
 async def _preview(
@@ -113,15 +135,19 @@ async def _preview(
 
 
 async def _resuming(request: HttpRequest, found: ManifestDetails) -> str:
-    """Describe the effect of a resume."""
+    """Describe the effect on this manifest if its pauses end now."""
     if found.status.held_by != "paused":
         return ""
     try:
-        message = ResumeRequest(manifests=[found.status.external_id], dry_run=True)
+        message = ResumeRequest(
+            pauses=[pause.pause for pause in found.status.pauses],
+            manifests=[found.status.external_id],
+            dry_run=True,
+        )
         answer = await ask(request, subjects.RESUME_REQUEST, message, ResumeAnswer)
     except RequestFailed as error:
         return str(error)
-    return "; ".join([answer.text, *(manifest.text for manifest in answer.manifests)])
+    return "; ".join(f"If it resumes now: {manifest.text}." for manifest in answer.manifests)
 
 
 def _undecided_since(found: ManifestDetails, now: datetime) -> datetime:
