@@ -26,7 +26,7 @@ from rich.text import Text
 
 ROOT = Path(__file__).parents[2]
 MANIFEST = "import-orders-every"
-COLUMNS, UPPER, LOWER = 84, 28, 10
+COLUMNS, UPPER, LOWER = 84, 28, 14
 _PATIENCE_SECONDS = 60
 # The screen of `up` follows within a second.
 _SCREEN_SECONDS = 1.5

@@ -23,13 +23,13 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 from support.consoles import local_link
 
 ROOT = Path(__file__).parents[2]
-# Beside the recording of the terminal, which is as narrow.
-NIGHTLY = {"width": 1000, "height": 1000}
-WIDE, TALL = {"width": 1280, "height": 960}, {"width": 1280, "height": 1200}
+# The narrow one stands beside the recording of the terminal.
+WIDE, NARROW = {"width": 1280, "height": 960}, {"width": 1000, "height": 1000}
 PHONE = {"width": 400, "height": 800}
 # Last action of Grace in the demo: everything else has happened before.
 LAST_OF_ALL = "dead_letter.acknowledged"
 MINUTES = 3
+EDGE = 12
 _START_SECONDS = 60
 _END_SECONDS = 40
 
@@ -106,21 +106,22 @@ async def take_nightly(browser: Browser, folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="headway-nightly-") as data:
         async with running_nightly(Path(data)) as base:
             page = await open_page(browser, base + local_link())
-            await page.set_viewport_size(NIGHTLY)
-            day = night(DISABLED[0]).date()
-            await page.goto(f"{base}/manifests/{MANIFEST}?day={day}")
+            await page.goto(f"{base}/manifests/{MANIFEST}?day={night(DISABLED[0]).date()}")
             await expect(page.locator("#day .why").first).to_contain_text("disabled")
-            box = await page.locator("#day").bounding_box()
-            assert box is not None
-            shown: Any = {
-                "x": 0,
-                "y": 0,
-                "width": NIGHTLY["width"],
-                "height": box["y"] + box["height"],
-            }
-            await page.screenshot(
-                path=folder / "nightly.png", animations="disabled", full_page=True, clip=shown
-            )
+            await take_part(page, folder / "schedule.png", last="#day")
+            await page.set_viewport_size(NARROW)
+            await take_part(page, folder / "nightly.png", first="#calendar", last="#day")
+
+
+async def take_part(page: Page, file: Path, *, last: str, first: str = "") -> None:
+    """A picture of a page up to an element, and from another on if it is given."""
+    end: Any = await page.locator(last).bounding_box()
+    begin: Any = await page.locator(first).bounding_box() if first else {"x": EDGE, "y": EDGE}
+    x, y, size = begin["x"] - EDGE, begin["y"] - EDGE, page.viewport_size
+    assert size is not None
+    height = end["y"] + end["height"] + EDGE - y
+    clip: Any = {"x": x, "y": y, "width": size["width"] - x, "height": height}
+    await page.screenshot(path=file, animations="disabled", full_page=True, clip=clip)
 
 
 async def take_demo(browser: Browser, base: str, data: Path, folder: Path) -> None:
@@ -130,12 +131,6 @@ async def take_demo(browser: Browser, base: str, data: Path, folder: Path) -> No
     await expect(page.get_by_text(LAST_OF_ALL).first).to_be_visible(timeout=60_000)
     await take(page, base, "/dead-letters", folder / "dead-letters.png")
     await take(page, base, "/work", folder / "work-queue.png")
-    await page.set_viewport_size(TALL)
-    await page.goto(f"{base}/manifests/sync-tony")
-    await page.locator(".calendar .today a").click()
-    await expect(page.locator("#day .why").first).to_contain_text("disabled")
-    await page.evaluate("() => scrollTo(0, 0)")
-    await page.screenshot(path=folder / "schedule.png", animations="disabled")
 
     dark = await open_page(browser, await _sign_in_link(data), scheme="dark")
     await take(dark, base, "/manifests", folder / "schedules-dark.png")

@@ -55,6 +55,7 @@ NAVIGATION = {
     ),
     "Operations": (
         Page("Workers", "/workers", "w"),
+        Page("Pauses", "/pauses", "s"),
         Page("System", "/system", "y"),
         Page("Settings", "/settings", "t"),
         Page("Audit", "/audit", "a"),
