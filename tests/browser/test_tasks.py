@@ -97,7 +97,7 @@ async def test_a_dead_letter_is_retried_with_an_edited_input(page: Page, system:
 
 async def test_everything_is_paused(page: Page, system: System):
     async with three_clicks(page):
-        await page.get_by_role("link", name="Pauses").first.click()
+        await page.get_by_role("link", name="Pauses").click()
         await page.get_by_role("button", name="Pause", exact=True).click()
         await page.locator("#confirm-yes").click()
         await expect(page.locator(".flash.good")).to_contain_text("3 manifests")
