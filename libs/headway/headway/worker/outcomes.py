@@ -29,7 +29,7 @@ _UNINFORMATIVE = (object, BaseException)
 def failure_of(error: BaseException) -> Failure:
     """Describe an exception as a failure, with the kinds of its base classes."""
     own, *bases = (base for base in type(error).__mro__ if base not in _UNINFORMATIVE)
-    stack = _text_of(lambda: "".join(traceback.format_exception(error)))
+    stack = _text_of(lambda: "".join(_traceback_of(error)))
     return Failure(
         kind=_kind(own),
         kinds=[_kind(base) for base in bases[: fields.KINDS_LIMIT]],
@@ -72,6 +72,14 @@ def _refuse(given: Any) -> Any:
 def storable(text: str) -> str:
     """Replace characters that cannot be stored: NUL and halves of surrogate pairs."""
     return text.encode(errors="replace").decode().replace("\x00", "\\0")
+
+
+def _traceback_of(error: BaseException) -> list[str]:
+    """Format an exception without the frames of the worker that called the body."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_globals.get("__package__") == __package__:
+        frames = frames.tb_next
+    return traceback.format_exception(type(error), error, frames or error.__traceback__)
 
 
 def _kind(of: type) -> str:
