@@ -30,7 +30,7 @@ FROM (
     (SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name,
             manifest.wake_at AS fires_at
      FROM scheduler.manifest
-     WHERE manifest.wake_at IS NOT NULL
+     WHERE manifest.wake_at IS NOT NULL AND manifest.blocked_by IS NULL
      ORDER BY manifest.wake_at
      LIMIT $1)
     UNION ALL
