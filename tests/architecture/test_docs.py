@@ -4,6 +4,7 @@ import ast
 import re
 from functools import cache
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 from support.code_blocks import PAGES
@@ -152,6 +153,22 @@ def test_tests_that_the_docs_name_are_marked_as_promised(request):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page):
     assert dead_links(page.read_text(), page.parent) == []
+
+
+def test_the_readme_is_short_and_its_recording_small():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+    recording = (ROOT / "docs" / "recording.svg").read_text()
+    assert len(recording) < 200_000
+    links = [
+        value
+        for element in ET.fromstring(recording).iter()
+        for name, value in element.items()
+        if name.endswith(("href", "src"))
+    ]
+    assert links
+    assert [link for link in links if not link.startswith("#")] == []
+    assert not re.search(r"url\(|@import|@font-face", recording)
+    assert str(ROOT) not in recording, "a traceback names the checkout"
 
 
 def test_the_checks_themselves_bite(tmp_path):

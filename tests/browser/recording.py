@@ -252,7 +252,7 @@ def main() -> None:
     target = Path(sys.argv[1])
     if shutil.which("tmux") is None:
         raise SystemExit("there is no tmux: 'apt-get install tmux'")
-    with tempfile.TemporaryDirectory(prefix="recording-") as folder:
+    with tempfile.TemporaryDirectory(prefix="shop-") as folder:
         Path(folder).chmod(0o711)  # PostgreSQL of root runs under another account
         Path(folder, "app.py").write_text(app_of_the_readme())
         frames = asyncio.run(record(Path(folder)))

@@ -93,3 +93,12 @@ async def test_a_dead_letter_is_retried_with_an_edited_input(page: Page, system:
     await system.world.until(
         "SELECT true FROM dispatcher.run WHERE output = $1", {"shipped": "chair"}
     )
+
+
+async def test_everything_is_paused(page: Page, system: System):
+    async with three_clicks(page):
+        await page.get_by_role("link", name="Pauses").first.click()
+        await page.get_by_role("button", name="Pause", exact=True).click()
+        await page.locator("#confirm-yes").click()
+        await expect(page.locator(".flash.good")).to_contain_text("3 manifests")
+        await expect(page.get_by_text("All manifests are paused")).to_be_visible()

@@ -35,6 +35,8 @@ async def test_the_same_from_the_list_of_schedules(system: System, page: Page):
     due = last_half_past_two()
     await was_disabled_around(system, due)
     async with three_clicks(page):
+        await page.keyboard.type("gm")
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Manifests")
         await page.keyboard.press("/")
         await page.keyboard.type("nightly")
         await page.keyboard.press("Enter")
