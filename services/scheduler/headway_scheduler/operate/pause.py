@@ -75,7 +75,7 @@ async def pause(connection: Connection, request: PauseRequest, *, now: datetime)
         raise Invalid(f"{utc(request.until)} has passed: name a time to come, or none")
     if not request.dry_run:
         await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
-    selected = [row["id"] for row in await select_manifests(connection, request)]
+    selected = await select_manifests(connection, request)
     chosen = (sorted(set(request.manifests)) or None, request.group, request.labels or None)
     extra: list[Window] = []
     made: UUID | None = None
@@ -83,7 +83,7 @@ async def pause(connection: Connection, request: PauseRequest, *, now: datetime)
         extra = [Window(pause=UUID(int=0), since=now, until=request.until)]
     else:
         made = await _add(connection, request, chosen, selected, now=now)
-    rows = await connection.fetch(pauses["windows"], selected)
+    rows = await connection.fetch(pauses["windows"], [row["id"] for row in selected])
     paused = [_paused(row, extra, request.reason) for row in rows]
     return PauseAnswer(
         text=_paused_text(request, paused, made),
@@ -98,7 +98,7 @@ async def _add(
     connection: Connection,
     request: PauseRequest,
     chosen: tuple[list[str] | None, str | None, dict[str, str] | None],
-    selected: Sequence[UUID],
+    selected: Sequence[Any],
     *,
     now: datetime,
 ) -> UUID:
@@ -109,8 +109,9 @@ async def _add(
         return same
     made = new_id()
     await connection.execute(pauses["add"], made, *chosen, *terms, now, request.until)
-    locked = await lock_manifests(connection, selected)
-    await skip_missed_during_pause(connection, locked, now=now)
+    locked = await lock_manifests(connection, [row["id"] for row in selected])
+    fresh = [row["id"] for row in selected if not row["paused"]]
+    await skip_missed_during_pause(connection, fresh, now=now)
     data = {
         "covers": covers_text(*chosen),
         "named": chosen[0] or [],
@@ -347,7 +348,8 @@ class Windows:
             locked = await lock_manifests(connection, [row["id"] for row in held])
             now = await clock.now(connection)
             await _end(connection, ending, locked, source=SOURCE, now=now)
-        log.info("pauses ended", pauses=len(rows), manifests=len(locked))
+        if rows:
+            log.info("pauses ended", pauses=len(rows), manifests=len(locked))
         self.relay.call()
         self.tick.call()
         return 0.0
