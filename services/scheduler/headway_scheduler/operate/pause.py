@@ -127,12 +127,11 @@ async def _add(
 
 async def _apply(
     connection: Connection, locked: Sequence[UUID], *, source: str, now: datetime
-) -> int:
-    """Apply the pauses in force to locked manifests; returns how many they hold or let go."""
+) -> None:
+    """Apply the pauses in force to locked manifests, and announce which are held or let go."""
     switched = await apply_pauses(connection, locked, source=source, now=now)
     await reschedule_wake(connection, switched, now=now)
     await announce_switches(connection, switched, now=now)
-    return len(switched)
 
 
 def _paused(row: Any, extra: Sequence[Window], reason: str) -> PausedManifest:
@@ -317,6 +316,8 @@ async def _end(
             over.append(row)
         else:
             await connection.execute(pauses["narrow"], row["id"], left)
+            entry = (str(row["id"]), {"named": left, "before": {"named": row["manifests"]}})
+            await audit(connection, "headway.pause.changed.v1", source, [entry], now=now)
     await connection.execute(pauses["remove"], [row["id"] for row in over])
     entries = [(str(row["id"]), {"covers": window_of(row, now=now).covers}) for row in over]
     await audit(connection, "headway.pause.ended.v1", source, entries, now=now)
