@@ -3,9 +3,12 @@
 import re
 from pathlib import Path
 
+import pytest
+
 README = Path(__file__).parents[2] / "README.md"
 
 
+@pytest.mark.thorough
 async def test_the_readmes_quarter(headway_world):
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     [app_block] = [block for block in blocks if block.startswith("# app.py")]
