@@ -17,9 +17,13 @@ default:
 demo *arguments:
     @examples/demo "$@"
 
-# Take the pictures of the console in docs/screenshots, as the demo fills it (needs Chromium)
+# Take the pictures of the console in docs/screenshots: of the demo and of a nightly job (needs Chromium)
 screenshots:
-    @{{uv}} python tests/browser/screenshots.py docs/screenshots
+    @PYTHONPATH=tests {{uv}} python tests/browser/screenshots.py docs/screenshots
+
+# Record `headway up`, a failure and `headway explain` into docs/recording.svg (needs tmux)
+recording:
+    @{{uv}} python tests/browser/recording.py docs/recording.svg
 
 # Everything to run before a commit: format, lint, types, import contracts, generated files, unit tests
 check:

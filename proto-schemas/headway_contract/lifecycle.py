@@ -104,6 +104,12 @@ class Failure(Struct, frozen=True, kw_only=True):
     retryable: bool = True
     kinds: list[str] = []
 
+    @property
+    def summary(self) -> str:
+        """The kind and the first line of the message."""
+        first, *_ = self.message.strip().splitlines() or [""]
+        return f"{self.kind}: {first}"
+
 
 class RunFailed(RunEvent, frozen=True, kw_only=True):
     """The job's body raised, or the run ended for another reason."""

@@ -107,6 +107,8 @@ class LedgerEntry(Struct, frozen=True, kw_only=True):
     outcome: str | None = None
     decided_at: datetime | None = None
     actor: str | None = None
+    not_before: datetime | None = None  # the end of its delay
+    brought_forward: UUID | None = None  # the work that goes first instead
 
 
 class ExplainAnswer(Struct, frozen=True, kw_only=True):
@@ -115,6 +117,7 @@ class ExplainAnswer(Struct, frozen=True, kw_only=True):
     manifest: str
     text: str
     entries: list[LedgerEntry] = []
+    works: list[UUID] = []  # work under way, or the failed work that blocks it
 
 
 class LedgerQuestion(Struct, frozen=True, kw_only=True):
@@ -183,7 +186,8 @@ class TriggerRequest(fields.KeyedRequest, frozen=True, kw_only=True):
 class TriggerAnswer(Struct, frozen=True, kw_only=True):
     """The result of a trigger; `text` describes it."""
 
-    # queued, owed (after the outstanding work), brought_forward (the waiting work), known (the key)
+    # queued, owed (after the outstanding work or the delay), brought_forward (the waiting work),
+    # known (the key); one that the overlap policy refuses is answered as a conflict
     result: str
     work: UUID | None = None
     text: str = ""
@@ -255,7 +259,10 @@ class ManyChanged(Struct, frozen=True, kw_only=True):
 
 
 class PauseRequest(Selection, frozen=True, kw_only=True):
-    """Pause manifests until a time or until resumed; a paused one gets the new end and reason."""
+    """Pause manifests until a time or until resumed, in addition to other pauses.
+
+    A pause of a group, of labels or of all also covers manifests that are declared later.
+    """
 
     until: datetime | None = None
     reason: fields.Text = ""
@@ -267,23 +274,42 @@ class PausedManifest(Struct, frozen=True, kw_only=True):
 
     manifest: str
     paused_at: datetime
-    paused_until: datetime | None = None
+    paused_until: datetime | None = None  # by all pauses that hold it
     reason: str = ""
     next_due_at: datetime | None = None
 
 
 class PauseAnswer(Struct, frozen=True, kw_only=True):
-    """The paused manifests that fit into an answer, and the number of all."""
+    """The pause, the paused manifests that fit into an answer, and the number of all."""
 
     text: str
+    pause: UUID | None = None  # of a dry run none
     count: int = 0
     manifests: list[PausedManifest] = []
     dry_run: bool = False
 
 
-class ResumeRequest(Selection, frozen=True, kw_only=True):
-    """Resume manifests; their misfire policies decide about the missed due times."""
+class PauseStatus(Struct, frozen=True, kw_only=True):
+    """A pause in force: what it covers, how many manifests that is now, and its author."""
 
+    id: UUID
+    covers: str  # such as `all manifests` or `group billing`
+    count: int
+    by: str
+    since: datetime
+    until: datetime | None = None
+    reason: str = ""
+    manifests: list[str] = []  # if it names them
+
+
+class ResumeRequest(Selection, frozen=True, kw_only=True):
+    """End pauses; the misfire policies of their manifests decide about the missed due times.
+
+    Without ids of pauses it ends the one that was made for the same manifests, group or labels, or
+    for all. With ids of pauses, a dry run may also name the manifests that it is about.
+    """
+
+    pauses: Annotated[list[UUID], Meta(max_length=100)] = field(default_factory=list)
     dry_run: bool = False
 
 
@@ -304,10 +330,15 @@ class ResumedManifest(Struct, frozen=True, kw_only=True):
 
 
 class ResumeAnswer(Struct, frozen=True, kw_only=True):
-    """The resumed manifests that fit into an answer, and the number of all and of their fires."""
+    """The resumed manifests that fit into an answer, and the number of all and of their fires.
+
+    Other pauses hold the manifests that are `still_paused`.
+    """
 
     text: str
+    pauses: list[UUID] = []
     count: int = 0
+    still_paused: int = 0
     fires: int = 0
     manifests: list[ResumedManifest] = []
     dry_run: bool = False

@@ -209,6 +209,20 @@ class RunAnswer(Struct, frozen=True, kw_only=True):
     log_dropped: int = 0
 
 
+class RunLogAnswer(Struct, frozen=True, kw_only=True):
+    """Log lines of a run in order, up to a page of them, and the values that change while it runs.
+
+    Lines are kept with the run; of its progress only the latest is.
+    """
+
+    run: UUID
+    state: str
+    percent: float | None = None
+    message: str | None = None
+    lines: list[LogLine] = []
+    dropped: int = 0
+
+
 class WorkQuestion(Struct, frozen=True, kw_only=True):
     """Ask for the state of a piece of work."""
 

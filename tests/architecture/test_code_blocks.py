@@ -28,7 +28,8 @@ from generators.alert_rules import ALERTS
 
 # Programs of others; the pages show them with arguments that were tried by hand.
 OTHERS = {
-    "cp", "createdb", "docker", "eval", "export", "node", "npm", "pg_dump", "pg_restore", "pip", "psql", "pytest", "uv",
+    "cp", "createdb", "docker", "eval", "export", "node", "npm", "pg_dump", "pg_restore", "pip", "psql", "pytest", "python3",
+    "uv",
 }  # fmt: skip
 # Blocks that show text, not code; diagrams are drawn by the browser.
 SHOWN = {"", "text", "mermaid"}

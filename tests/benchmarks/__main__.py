@@ -2,7 +2,7 @@
 
 ./justw bench --peers           # everything; about 45 minutes on two cores
 ./justw bench --peers --repetitions 1 --work 2k --only drain,latency
-./justw bench scheduling        # one script: capacity, console_reads, page, scenarios or scheduling
+./justw bench scheduling        # one script: capacity, console_reads, page or scheduling
 """
 
 import argparse
@@ -27,7 +27,7 @@ from benchmarks import peers, workloads
 from benchmarks.database import read_size, read_sizes
 from benchmarks.targets import HEADWAY, summary
 
-SCRIPTS = ("capacity", "console_reads", "page", "scenarios", "scheduling")
+SCRIPTS = ("capacity", "console_reads", "page", "scheduling")
 WORKLOADS = ("drain", "latency", "sleeping", "burst", "tick", "up", "idle", "workers", "growth")
 Step = Callable[[], Awaitable[dict[str, float]]]
 

@@ -12,6 +12,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from headway import once
+from headway_cli.bench import command as scenarios
+from headway_cli.bench.servers import Bench, queries
 from headway_cli.serve.running import PartEnded
 from headway_clock import monotonic, utc_now
 from headway_contract import subjects
@@ -21,8 +23,7 @@ from headway_jetstream_kit import Broker
 from headway_jetstream_kit.ask import ask
 from support import filled
 
-from benchmarks import scenarios, scheduling
-from benchmarks.servers import Bench, queries
+from benchmarks import scheduling
 
 MANIFESTS = 10_000
 WORKERS = 1_000

@@ -1,8 +1,9 @@
 """Pictures of the console, as the demo fills it: `./justw screenshots`.
 
 Starts the demo in a folder of its own, waits until it has something on every page, and writes
-the pictures into the folder that it is given, which takes some three minutes. It needs Chromium, as
-the browser tests do.
+the pictures into the folder that it is given, which takes some three minutes. Another picture is of
+a nightly job with five weeks of history under a virtual clock. It needs Chromium, as the browser
+tests do.
 """
 
 import asyncio
@@ -15,14 +16,17 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+from nightly import DISABLED, MANIFEST, ZONE, night, running_nightly
 from playwright.async_api import Browser, Page, async_playwright, expect
+from support.consoles import local_link
 
 ROOT = Path(__file__).parents[2]
+# Beside the recording of the terminal, which is as narrow.
+NIGHTLY = {"width": 1000, "height": 1000}
 WIDE, TALL = {"width": 1280, "height": 960}, {"width": 1280, "height": 1200}
 PHONE = {"width": 400, "height": 800}
-# A person in Berlin, as most schedules of the demo are.
-ZONE = "Europe/Berlin"
 # Last action of Grace in the demo: everything else has happened before.
 LAST_OF_ALL = "dead_letter.acknowledged"
 MINUTES = 3
@@ -80,13 +84,13 @@ async def _sign_in_link(data: Path) -> str:
     return printed.decode().strip()
 
 
-async def open_page(browser: Browser, data: Path, *, scheme: str = "light") -> Page:
+async def open_page(browser: Browser, link: str, *, scheme: str = "light") -> Page:
     """A page of the person at this machine, who has signed in."""
     context = await browser.new_context(
         viewport=WIDE, color_scheme=scheme, timezone_id=ZONE, locale="en-GB"
     )
     page = await context.new_page()
-    await page.goto(await _sign_in_link(data))
+    await page.goto(link)
     return page
 
 
@@ -97,9 +101,31 @@ async def take(page: Page, base: str, path: str, file: Path) -> None:
     await page.screenshot(path=file, animations="disabled")
 
 
-async def take_all(browser: Browser, base: str, data: Path, folder: Path) -> None:
-    """Every picture, light ones first."""
-    page = await open_page(browser, data)
+async def take_nightly(browser: Browser, folder: Path) -> None:
+    """A nightly job, and the reason why it did not run in one night."""
+    with tempfile.TemporaryDirectory(prefix="headway-nightly-") as data:
+        async with running_nightly(Path(data)) as base:
+            page = await open_page(browser, base + local_link())
+            await page.set_viewport_size(NIGHTLY)
+            day = night(DISABLED[0]).date()
+            await page.goto(f"{base}/manifests/{MANIFEST}?day={day}")
+            await expect(page.locator("#day .why").first).to_contain_text("disabled")
+            box = await page.locator("#day").bounding_box()
+            assert box is not None
+            shown: Any = {
+                "x": 0,
+                "y": 0,
+                "width": NIGHTLY["width"],
+                "height": box["y"] + box["height"],
+            }
+            await page.screenshot(
+                path=folder / "nightly.png", animations="disabled", full_page=True, clip=shown
+            )
+
+
+async def take_demo(browser: Browser, base: str, data: Path, folder: Path) -> None:
+    """Every picture of the demo, light ones first."""
+    page = await open_page(browser, await _sign_in_link(data))
     await page.goto(f"{base}/audit")
     await expect(page.get_by_text(LAST_OF_ALL).first).to_be_visible(timeout=60_000)
     await take(page, base, "/dead-letters", folder / "dead-letters.png")
@@ -111,7 +137,7 @@ async def take_all(browser: Browser, base: str, data: Path, folder: Path) -> Non
     await page.evaluate("() => scrollTo(0, 0)")
     await page.screenshot(path=folder / "schedule.png", animations="disabled")
 
-    dark = await open_page(browser, data, scheme="dark")
+    dark = await open_page(browser, await _sign_in_link(data), scheme="dark")
     await take(dark, base, "/manifests", folder / "schedules-dark.png")
     await dark.goto(f"{base}/runs?state=in_progress&job=stocktaking")
     await dark.locator("#list tbody tr a").first.click(timeout=60_000)
@@ -129,15 +155,15 @@ async def take_all(browser: Browser, base: str, data: Path, folder: Path) -> Non
 
 async def run(folder: Path, chromium: str) -> None:
     """Start everything, take them, end everything."""
-    with tempfile.TemporaryDirectory(prefix="headway-screenshots-") as data:
-        async with running_demo(Path(data)) as address, async_playwright() as playwright:
-            browser = await playwright.chromium.launch(
-                executable_path=chromium, args=["--no-sandbox"]
-            )
-            try:
-                await take_all(browser, address, Path(data), folder)
-            finally:
-                await browser.close()
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        try:
+            await take_nightly(browser, folder)
+            with tempfile.TemporaryDirectory(prefix="headway-screenshots-") as data:
+                async with running_demo(Path(data)) as address:
+                    await take_demo(browser, address, Path(data), folder)
+        finally:
+            await browser.close()
 
 
 def main() -> None:

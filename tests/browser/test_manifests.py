@@ -57,7 +57,18 @@ async def test_run_now_asks_for_what_the_job_takes(system: System, page: Page):
     await expect(page.locator("#status")).to_contain_text("completed")
     [greeted] = system.shown.greeted
     assert (greeted.name, greeted.times, greeted.loud) == ("Grace", 2, True)
-    await expect(page.locator("#durations circle")).to_have_count(1)
+    await expect(page.locator("#explanation")).to_contain_text("a trigger by")
+    recent = page.get_by_role("region", name="Recent runs").locator("tbody tr")
+    await expect(recent).to_have_count(1)
+    await page.get_by_label("Find runs by text").fill("grace")
+    await page.get_by_role("button", name="Find runs").click()
+    await expect(page.locator("#list tbody tr")).to_have_count(1)
+    await page.go_back()
+    for count in (2, 3):
+        await page.get_by_role("button", name="Run now").click()
+        await expect(recent).to_have_count(count)
+        await expect(page.locator("#status")).not_to_contain_text("under way")
+    await expect(page.locator(".durations rect.good")).to_have_count(3)
     await look_closely(page, "schedule")
 
 

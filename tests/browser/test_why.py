@@ -5,33 +5,27 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from playwright.async_api import Page, expect
-from support.browsers import System, check_accessible, look_closely
+from support.browsers import System, check_accessible, look_closely, three_clicks
 
 BERLIN = ZoneInfo("Europe/Berlin")
-# Over all pages of a visit.
-COUNT_CLICKS = """addEventListener("click", (event) => {
-    if (event.isTrusted && event.detail) sessionStorage.clicks = Number(sessionStorage.clicks || 0) + 1;
-}, true);"""
 
 
 async def test_why_did_the_report_not_run_at_half_past_two(system: System, page: Page):
     missed = last_half_past_two()
     await was_disabled_around(system, missed)
 
-    await page.add_init_script(COUNT_CLICKS)
-    await page.goto("/")
-    await page.get_by_role("link", name="nightly-report").click()
-    cell = page.get_by_role("link", name=f"{missed:%d %B}: ")
-    if not await cell.count():  # yesterday was in the month before, and not in this grid
-        await page.get_by_role("link", name="Earlier").click()
-    await expect(cell).to_contain_text("skipped")
-    await cell.click()
+    async with three_clicks(page):
+        await page.get_by_role("link", name="nightly-report").click()
+        cell = page.get_by_role("link", name=f"{missed:%d %B}: ")
+        if not await cell.count():  # yesterday was in the month before, and not in this grid
+            await page.get_by_role("link", name="Earlier").click()
+        await expect(cell).to_contain_text("skipped")
+        await cell.click()
 
-    line = page.locator("#day li").first
-    await expect(line).to_contain_text("02:30")
-    await expect(line.locator(".why")).to_contain_text("it was disabled")
-    await expect(line.locator(".why")).to_contain_text("It is enabled again.")
-    assert await page.evaluate("() => Number(sessionStorage.clicks)") <= 3
+        line = page.locator("#day li").first
+        await expect(line).to_contain_text("02:30")
+        await expect(line.locator(".why")).to_contain_text("it was disabled")
+        await expect(line.locator(".why")).to_contain_text("It is enabled again.")
     await look_closely(page, "why")
 
 
@@ -40,22 +34,20 @@ async def test_the_same_from_the_list_of_schedules(system: System, page: Page):
     """A person who does not see it on the overview finds it by its name."""
     due = last_half_past_two()
     await was_disabled_around(system, due)
-    await page.add_init_script(COUNT_CLICKS)
-    await page.goto("/")
-    await page.keyboard.press("/")
-    await page.keyboard.type("nightly")
-    await page.keyboard.press("Enter")
-    await (
-        page.get_by_role("region", name="Manifests")
-        .get_by_role("link", name="nightly-report", exact=True)
-        .first.click()
-    )
-    cell = page.get_by_role("link", name=f"{due:%d %B}: ")
-    if not await cell.count():
-        await page.get_by_role("link", name="Earlier").click()
-    await cell.click()
-    await expect(page.locator("#day li .why").first).to_contain_text("it was disabled")
-    assert await page.evaluate("() => Number(sessionStorage.clicks)") <= 3
+    async with three_clicks(page):
+        await page.keyboard.press("/")
+        await page.keyboard.type("nightly")
+        await page.keyboard.press("Enter")
+        await (
+            page.get_by_role("region", name="Manifests")
+            .get_by_role("link", name="nightly-report", exact=True)
+            .first.click()
+        )
+        cell = page.get_by_role("link", name=f"{due:%d %B}: ")
+        if not await cell.count():
+            await page.get_by_role("link", name="Earlier").click()
+        await cell.click()
+        await expect(page.locator("#day li .why").first).to_contain_text("it was disabled")
 
 
 async def test_any_time_of_a_day_can_be_asked_about(system: System, page: Page):
@@ -82,6 +74,46 @@ async def test_what_a_pause_holds_shows_while_it_lasts(system: System, page: Pag
     await expect(held).to_contain_text("not fired")
     await expect(held.locator(".why")).to_contain_text("it is disabled")
     await check_accessible(page)
+
+
+async def test_a_day_with_many_fires_is_a_bounded_map(system: System, page: Page):
+    """A job every five seconds: the day, the five minutes with a failure, and why."""
+    day = datetime.now(UTC).date() - timedelta(days=2)
+    await fired_every_five_seconds(system, "archive", datetime.combine(day, time(), UTC))
+    async with three_clicks(page, f"/manifests/archive?month={day:%Y-%m}"):
+        cell = page.get_by_role("link", name=f"{day:%d %B}: ")
+        await expect(cell).to_contain_text("skipped")
+        await cell.click()
+
+        # The one time without a success is listed at once, with its reason.
+        await expect(page.get_by_role("heading", name="Without a success")).to_be_visible()
+        line = page.locator("#day .fires li")
+        await expect(line).to_have_count(1)
+        await expect(line).to_contain_text("14:32:10")
+        await expect(line.locator(".why")).to_contain_text("was still under way")
+        hours = page.locator(".heat tbody tr")
+        await expect(hours).to_have_count(24)
+        height = await page.evaluate("() => document.querySelector('#day').offsetHeight")
+        assert height < 2000
+        await look_closely(page, "dense-day")
+
+        await page.get_by_role("link", name="14:30 to 14:35: 59 completed, 1 skipped").click()
+        await expect(page.get_by_role("heading", name="14:30 to 14:35")).to_be_visible()
+        await expect(line).to_have_count(60)
+    height = await page.evaluate("() => document.querySelector('#day').offsetHeight")
+    assert height < 2000
+    await look_closely(page, "dense-five-minutes")
+
+    # Without a mouse: an hour, and then its cells.
+    await page.get_by_role("link", name="14:00", exact=True).focus()
+    await page.keyboard.press("Enter")
+    await expect(line).to_have_count(1)
+    await page.get_by_role("link", name="14:00", exact=True).focus()
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", name="14:00 to 14:05")).to_be_visible()
+    await page.goto(f"/manifests/archive?day={day}&minute=99999")
+    await expect(page.get_by_role("heading", name="Without a success")).to_be_visible()
 
 
 def last_half_past_two() -> datetime:
@@ -113,4 +145,23 @@ async def backdate(system: System, manifest: str, due_at: datetime) -> None:
         " FROM backdated WHERE manifest_id = backdated.id",
         manifest,
         due_at,
+    )
+
+
+async def fired_every_five_seconds(system: System, manifest: str, since: datetime) -> None:
+    """As if it had fired all day, and was skipped once, at 14:32:10."""
+    await system.world.value(
+        "WITH time AS (SELECT at, at = $2::timestamptz + interval '14:32:10' AS skipped"
+        "   FROM generate_series($2::timestamptz, $2 + interval '86395 s', interval '5 s') AS at)"
+        " INSERT INTO scheduler.occurrence (manifest_id, cause, first_due_at, last_due_at, decision,"
+        "   reason, policies, decided_at, work_id, outcome, settled_at)"
+        " SELECT manifest.id, 'due:' || to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SSZ'),"
+        "   at, at, CASE WHEN skipped THEN 'skipped' ELSE 'queued' END,"
+        "   CASE WHEN skipped THEN 'still_outstanding' END,"
+        """   '{"misfire": "fire_once", "overlap": "skip", "group": "reports"}', at,"""
+        "   CASE WHEN NOT skipped THEN gen_random_uuid() END,"
+        "   CASE WHEN NOT skipped THEN 'completed' END, CASE WHEN NOT skipped THEN at END"
+        " FROM time, scheduler.manifest WHERE external_id = $1",
+        manifest,
+        since,
     )

@@ -64,13 +64,40 @@ async def test_a_run_tells_its_progress_and_its_log_as_they_come(page: Page, sys
     await expect(page.get_by_role("log")).to_contain_text("first line <img")
     system.shown.say("second line")
     await expect(page.get_by_role("log")).to_contain_text("second line")
+    await expect(page.locator(".waterfall tbody tr.open th")).to_have_text("Ended")
     await look_closely(page, "run-live")
     system.shown.release()
     await expect(page.get_by_role("heading", level=1)).to_contain_text("completed")
-    await expect(page.get_by_role("heading", name="Output")).to_be_hidden()
-    await page.reload()
     await expect(page.get_by_role("heading", name="Output")).to_be_visible()
+    await expect(page.locator(".waterfall tbody th")).to_have_text(
+        ["Decided", "Queued", "Admitted", "Claimed", "Started", "Ended"]
+    )
     await look_closely(page, "run-completed")
+
+
+async def test_the_log_follows_its_end_until_somebody_scrolls_up(page: Page, system: System):
+    system.shown.hold()
+    triggered = await ask(system, "trigger", "archive")
+    run = await run_of(system, triggered.work)
+    await page.goto(f"/runs/{run}")
+    for number in range(40):
+        system.shown.say(f"line {number}")
+    log, follow = page.get_by_role("log"), page.get_by_label("Follow")
+    await expect(log).to_contain_text("line 39")
+    hidden = "(log) => log.scrollHeight - log.scrollTop - log.clientHeight"
+    assert await log.evaluate(hidden) < 2
+    # A line that is there stays the same element, so that a selection in it survives.
+    await log.locator(".line").first.evaluate("(line) => { line.dataset.kept = 'yes'; }")
+    await log.evaluate("(log) => { log.scrollTop = 0; }")
+    await expect(follow).not_to_be_checked()
+    system.shown.say("one more")
+    await expect(log).to_contain_text("one more")
+    assert await log.evaluate("(log) => log.scrollTop") == 0
+    await expect(log.locator("[data-kept]")).to_have_count(1)
+    await follow.check()
+    assert await log.evaluate(hidden) < 2
+    system.shown.release()
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("completed")
 
 
 async def test_runs_are_found_and_their_attempts_stand_side_by_side(page: Page, system: System):
@@ -83,7 +110,8 @@ async def test_runs_are_found_and_their_attempts_stand_side_by_side(page: Page, 
     await page.get_by_label("Text").fill("needle")
     await page.get_by_role("button", name="Filter").click()
     await expect(page).to_have_url(
-        "/runs?state=&text=needle&manifest=&text_in=&job=&group=&worker=&since=&before=&zone=UTC"
+        "/runs?state=&text=needle&manifest=&text_in=&job=&group=&worker=&since=&before="
+        "&ended_since=&ended_before=&zone=UTC"
     )
     await expect(page.locator("#list tbody tr")).to_have_count(2)
     await page.get_by_label("State").select_option("failed")
@@ -97,6 +125,13 @@ async def test_runs_are_found_and_their_attempts_stand_side_by_side(page: Page, 
     await expect(page.locator("pre").filter(has_text="troubled_app.py")).to_be_visible()
     await expect(page.locator("#input")).to_contain_text('"pieces": 7')
     await look_closely(page, "run-failed")
+    await expect(page.locator("#follows")).to_contain_text("It became a dead letter")
+    await page.locator(".attempt").first.click()
+    await expect(page.locator("#follows")).to_contain_text("Attempt 2 followed")
+    await page.goto("/work?state=settled")
+    await page.get_by_label("Text").fill("needle")
+    await page.get_by_role("button", name="Filter").click()
+    await expect(page.locator("#list tbody tr")).to_have_count(1)
 
 
 async def test_a_search_without_an_index_says_how_far_it_looked(page: Page):
@@ -184,19 +219,22 @@ async def test_times_in_filters_are_the_viewers_and_the_address_means_the_same_t
         await page.goto("/")  # the first page tells the zone, those that follow know it
         await page.goto("/runs")
         await page.locator("summary", has_text="More filters").click()
-        await expect(page.get_by_label("Since Asia/Tokyo")).to_be_visible()
-        await page.get_by_label("Since Asia/Tokyo").fill("2027-03-10T09:30")
+        await expect(page.get_by_label("Since Asia/Tokyo", exact=True)).to_be_visible()
+        await page.get_by_label("Since Asia/Tokyo", exact=True).fill("2027-03-10T09:30")
         await page.get_by_role("button", name="Filter").click()
         await expect(page).to_have_url(re.compile("since=2027-03-10T09%3A30.*zone=Asia%2FTokyo"))
         await expect(page.get_by_text("No matching runs")).to_be_visible()
         address = page.url
     async with open_page(chromium, system, timezone_id="America/New_York") as page:
-        await page.goto(address)
-        await expect(page.get_by_label("Since Asia/Tokyo")).to_have_value("2027-03-10T09:30")
-        await page.goto("/runs?since=2027-03-10T00:30:00Z&zone=Asia/Tokyo")
-        await expect(page.get_by_label("Since Asia/Tokyo")).to_have_value("2027-03-10T09:30")
-        await page.goto("/runs?since=2027-03-10T00:30")  # without a zone it is UTC, as ever
-        await expect(page.get_by_label("Since UTC")).to_have_value("2027-03-10T00:30")
+        await page.goto("/")
+        since = page.get_by_label("Since America/New_York", exact=True)
+        for path in (
+            address,
+            "/runs?since=2027-03-10T00:30:00Z&zone=Asia/Tokyo",
+            "/runs?since=2027-03-10T00:30",  # without a zone it is UTC, as ever
+        ):
+            await page.goto(path)
+            await expect(since).to_have_value("2027-03-09T19:30")
         answer = await page.goto("/runs?zone=Nowhere/At-all&since=2027-03-10T00:30")
         assert answer is not None
         assert answer.status == 422

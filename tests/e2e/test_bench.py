@@ -1,12 +1,27 @@
-"""The scenarios of the benchmark report their figures."""
+"""`headway bench` reports the figures of every scenario."""
+
+import json
+import subprocess
+import sys
 
 import pytest
-from benchmarks.scenarios import SCENARIOS, measure
+
+
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "headway_cli", "bench", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=115,
+        check=False,
+    )
 
 
 @pytest.mark.long
-async def test_all_scenarios_have_figures():
-    found = await measure(list(SCENARIOS), 100)
+def test_all_scenarios_are_reported_as_json(tmp_path):
+    done = bench("--work", "100", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
     assert list(found) == ["enqueue", "drain", "latency", "burst"]
     assert found["drain"]["runs"] == found["burst"]["due_at_once"] == 100
     assert found["latency"]["triggers"] == 100
@@ -25,3 +40,14 @@ async def test_all_scenarios_have_figures():
     assert cost["messages_in"] > 1
     assert cost["wal_bytes"] > 100
     assert found["burst"]["to_start_seconds"]["p99"] <= found["burst"]["to_start_seconds"]["last"]
+
+
+@pytest.mark.long
+def test_a_table_is_printed_and_an_unknown_scenario_is_refused():
+    done = bench("latency", "--work", "10")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0].split() == ["scenario", "figure", "value"]
+    assert "to start ms p50" in done.stdout
+    wrong = bench("dran")
+    assert wrong.returncode == 2
+    assert "'dran' is not one of 'enqueue', 'drain', 'latency', 'burst'" in wrong.stderr

@@ -116,7 +116,7 @@ async def test_a_job_runs_in_the_foreground(shell):
     [
         ("fail", "Fatal", "no money left"),
         ("leave", "SystemExit", "3"),
-        ("unsaid", "output_not_json", "Encoding objects of type object is unsupported"),
+        ("unsaid", "output_not_json", "the output holds a value of type object, which is not JSON"),
     ],
 )
 async def test_a_failure_is_the_exit_code(shell, job, kind, message):
@@ -127,6 +127,7 @@ async def test_a_failure_is_the_exit_code(shell, job, kind, message):
     done = await shell.run("run", job, "--json")
     failure = json.loads(done.out)["failure"]
     assert (done.code, failure["kind"], failure["message"]) == (1, kind, message)
+    assert failure["stack"].count("File ") == (job != "unsaid"), "only the frame of the body"
     assert not (shell.folder / ".headway").exists()
 
 
@@ -145,3 +146,16 @@ async def test_what_cannot_run_is_named(shell, arguments, problem):
     done = await shell.run("run", *arguments)
     assert (done.code, done.out) == (2, "")
     assert problem in done.err
+
+
+async def test_a_cadence_without_a_job_is_named(shell):
+    lines = (
+        "from headway import App, daily",
+        'app = App("a")',
+        '@daily("06:00")',
+        "def forgot(ctx): ...",
+    )
+    (shell.folder / "app.py").write_text("\n".join(lines))
+    done = await shell.run("plan", "app.py")
+    assert (done.code, done.out) == (2, "")
+    assert "has a cadence and is no job, so it would never run: put @app.job('forgot')" in done.err

@@ -127,6 +127,7 @@ async def test_dead_letters_are_retried_and_acknowledged(incident):
 async def test_a_wrong_command_is_answered_with_one_line(incident):
     letter = (await incident.letters())[0]["dead_letter"]
     for wrong, words in (
+        (["dead-letters", "--state", "dead"], "is not one of"),
         (["dead-letters", "retry"], "nothing to retry: give ids of dead letters, or --all"),
         (["dead-letters", "retry", letter, "--all"], "give ids, or --all with filters, not both"),
         (["dead-letters", "retry", "--all"], "add --yes"),
@@ -142,7 +143,7 @@ async def test_a_wrong_command_is_answered_with_one_line(incident):
         (["cancel", "--manifest", "a", "--group", "b"], "or --manifest, or --group"),
         (["cancel", str(uuid4())], "there is no work and no run"),
         (["cancel", "--manifest", "import-9"], "did you mean 'import-"),
-        (["job", "import"], "nothing to change: give --max-active, --rate or --give-back"),
+        (["job", "import"], "nothing to change: give --max-active, --rate or --reset"),
         (["job", "import", "--rate", "often"], "100/minute"),
         (["job", "nobody", "--max-active", "3"], "there is no job 'nobody': declared are import"),
         (["cancel", "--group", "nobody"], "there is no group 'nobody': see 'headway groups'"),

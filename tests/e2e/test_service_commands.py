@@ -125,6 +125,7 @@ async def test_work_is_explained(headway, world):
     assert any(re.match(r"no_worker +closed +- +0 live", gate) for gate in gates)
     explanation = json.loads((await headway("explain", "work", work, "--json")).out)
     assert explanation["reason"] == "no_worker"
+    assert (await headway("explain", work[:8])).out == done.out
     assert (await headway("explain", "work", "by-hand")).code == 2
     assert (await headway("explain", "work", work, "more")).code == 2
     assert (await headway("explain", "work", work, "--at", "03:15")).code == 2
@@ -252,7 +253,7 @@ async def test_operators_limit_jobs(headway):
     )
     [count, hello] = json.loads((await headway("jobs", "--json")).out)
     assert (count["touched"], hello["max_active"]) == (["max_active", "rate"], None)
-    done = await headway("job", "count", "--give-back", "max-active", "--give-back", "rate")
+    done = await headway("job", "count", "--reset", "max-active", "--reset", "rate")
     assert done.out == "job count: any number at once, at any rate\n"
     done = await headway("job", "nobody", "--max-active", "3")
     assert (done.code, done.out) == (2, "")

@@ -19,7 +19,7 @@ import pytest_asyncio
 from headway_embedded import free_port
 from support.invariants import check_invariants
 from support.tiers import first_in_each_tier
-from support.up import CLEAN, IMPORTS_ONCE, OTHER, Place, get
+from support.up import CLEAN, FAILING, IMPORTS_ONCE, OTHER, Place, get
 from support.world import until
 
 ROOT = Path(__file__).parents[2]
@@ -115,7 +115,7 @@ async def check_data_for_every_page(connection) -> None:
     }
     assert await found("SELECT reason FROM dispatcher.waiting") >= {"group_disabled", "no_worker"}
     assert f"operator/{getpass.getuser()}" in await found("SELECT source FROM scheduler.history")
-    assert await found("SELECT external_id FROM scheduler.manifest WHERE paused_at IS NOT NULL")
+    assert await found("SELECT external_id FROM scheduler.manifest WHERE paused")
     assert await found("SELECT depends_on FROM scheduler.manifest WHERE depends_on IS NOT NULL")
     assert await found("SELECT run_id FROM dispatcher.run_log")
 
@@ -143,6 +143,36 @@ async def test_twice_in_a_row_on_one_folder(place):
 
 
 @pytest.mark.thorough
+async def test_a_failure_is_shown_with_what_follows_and_its_block_at_every_start(
+    place, database_url, nats_url
+):
+    place.app.write_text(FAILING)
+    urls = {"HEADWAY_DATABASE_URL": database_url, "HEADWAY_NATS_URL": nats_url}
+    async with place.up(**urls) as up:
+        await up.until_logged("manifest blocked")
+        up.process.send_signal(signal.SIGINT)
+        assert await up.end() == 0, up.log
+    first, second = re.findall(r".* ERROR +dispatcher: (run failed .*)", up.log)
+    assert 'job=import failure="ValueError: no rows" follows="attempt 1 of 2, next in 1 s"' in first
+    assert "manifest=import-every" in first
+    letter = re.search(r"dead letter (\S+): headway dead-letters retry \1\"", second)[1]
+    assert 'follows="attempt 2 of 2, ' in second
+    assert up.log.count("    Traceback (most recent call last):") == 2
+    assert up.log.count("    ValueError: no rows") == 2
+    assert "body failed" not in up.log  # the worker's entry of the same failure
+    blocked = rf"ERROR +scheduler: manifest blocked manifest=import-every dead_letter={letter} "
+    assert re.search(blocked + rf'remedy="headway dead-letters retry {letter}"', up.log), up.log
+    async with place.up("--for", "0.1", HEADWAY_LOG_FORMAT="json", **urls) as up:
+        assert await up.end() == 0, up.log
+    assert f'"remedy": "headway dead-letters retry {letter}"' in up.log
+
+
+def plain_colours(drawn: str) -> str:
+    """Leave out colours and styles."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", drawn)
+
+
+@pytest.mark.thorough
 async def test_a_terminal_shows_a_live_view_and_gets_its_cursor_back(used_place):
     ours, theirs = pty.openpty()
     process = await asyncio.create_subprocess_exec(
@@ -155,11 +185,12 @@ async def test_a_terminal_shows_a_live_view_and_gets_its_cursor_back(used_place)
     drawn = await asyncio.to_thread(read_terminal, ours)
     assert await process.wait() == 0, drawn
     assert json.loads(await process.stdout.read())["runs_completed"] >= 1, drawn
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)
-    # The view is erased before a line of the worker, and drawn again below it.
-    assert re.search(r"\x1b\[2Khello from a job\r\n\r\n\x1b\[1mheadway", drawn), drawn
-    for words in ("1 manifest ", "1 worker", " completed, ", "passes: all keep up", "NEXT FIRES"):
+    plain = re.sub(r"\x1b(\[[0-9;?]*[A-Za-z]|\]8;.*?\x1b\\\\)", "", drawn)
+    # The frame is erased before a line of the worker, and drawn again below it.
+    assert re.search(r"\x1b\[2Khello from a job\r\n╭─ headway up ", plain_colours(drawn)), drawn
+    for words in ("console http://127.0.0.1:", "1 manifest ", " completed, ", "NEXT", "LAST RUN"):
         assert words in plain
+    assert "dispatcher started" not in plain  # wiring
     assert drawn.count("\x1b[?25l") == drawn.count("\x1b[?25h") == 1
     # A run in progress may still print a line; the view is gone.
     _, stopping, rest = plain.partition("stopping: no new work")
@@ -212,7 +243,7 @@ async def test_a_signal_during_the_start_undoes_the_start(place, number, moment)
         "the database is being made": (place.data / "postgres.new").exists,
         "the worker is awaited": lambda: "dispatcher started" in up.log,
     }
-    async with place.up("--json") as up:
+    async with place.up("--json", HEADWAY_LOG_FORMAT="json") as up:
         await up.until(moments[moment], moment)
         up.process.send_signal(number)
         assert await up.end(within=10) == 130, up.log

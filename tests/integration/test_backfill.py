@@ -10,7 +10,7 @@ from headway_contract.work import WorkQueued
 from headway_errors import Invalid
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.lookup import find_manifest
-from headway_scheduler.operate import triggers
+from headway_scheduler.operate import backfill as operate
 from support.timeline import START, Timeline
 
 DAY = timedelta(days=1)
@@ -36,7 +36,7 @@ async def backfill(timeline, manifest="a", *, days=6, **fields):
     request = BackfillRequest(
         manifest=manifest, since=FIRE - days * DAY, until=FIRE, actor="ada", **fields
     )
-    return await timeline.do(triggers.backfill, request)
+    return await timeline.do(operate.backfill, request)
 
 
 async def test_occurrences_are_queued_once_oldest_first_and_one_after_the_other(timeline):
@@ -79,10 +79,10 @@ async def test_missed_only_omits_fired_occurrences_and_explain_names_the_cause(t
     await timeline.settle("a")
     fields = {"since": FIRE, "until": FIRE + DAY, "actor": "ada"}
     only = BackfillRequest(manifest="a", missed_only=True, **fields)
-    missed = await timeline.do(triggers.backfill, only)
+    missed = await timeline.do(operate.backfill, only)
     assert (missed.occurrences, missed.queued, missed.fired) == (2, 1, 1)
     await timeline.settle("a")
-    both = await timeline.do(triggers.backfill, BackfillRequest(manifest="a", **fields))
+    both = await timeline.do(operate.backfill, BackfillRequest(manifest="a", **fields))
     assert (both.queued, both.known, both.fired) == (1, 1, 1)
     async with timeline.database.acquire() as connection:
         row = await find_manifest(connection, "a")
@@ -105,4 +105,4 @@ async def test_ranges_that_cannot_be_backfilled_are_refused(timeline, manifest, 
         **{"manifest": manifest, "since": FIRE - DAY, "until": FIRE, **fields}
     )
     with pytest.raises(Invalid, match=message):
-        await timeline.do(triggers.backfill, request)
+        await timeline.do(operate.backfill, request)

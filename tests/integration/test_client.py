@@ -225,7 +225,7 @@ def document_paths() -> dict[tuple[str, str], set[str]]:
 ID = UUID(int=1)
 NOW = datetime(2027, 1, 1, tzinfo=UTC)
 CALLS = {
-    "manifests": (), "manifest": ("m",), "groups": (), "preview": ("m", 3),
+    "manifests": (), "manifest": ("m",), "pauses": (), "groups": (), "preview": ("m", 3),
     "explain": ("m",), "explain_work": (ID,), "ledger": ("m",), "plan": (Definitions(owner="x"),),
     "apply": (Definitions(owner="x"),), "trigger": ("m",), "enqueue": ("job", 1), "enqueued": (),
     "dismiss": (ID,), "enable": ("m",), "disable": ("m",), "change": ("m",), "delete": ("m",),
@@ -234,7 +234,7 @@ CALLS = {
     "resume": ("m",), "dead_letters": (), "dead_letter": (ID,), "retry": (ID,),
     "retry_all": (LetterFilter(job="job"),), "acknowledge": (ID,),
     "acknowledge_all": (LetterFilter(job="job"),), "cancel": (ID,), "cancel_manifest": ("m",),
-    "cancel_group": ("ops",), "works": (), "work": (ID,), "runs": (), "run": (ID,),
+    "cancel_group": ("ops",), "works": (), "work": (ID,), "runs": (), "run": (ID,), "log": (ID,),
     "workers": (), "drain": ("w",), "occupancy": ("ops",), "once": ("job",),
     "schedule": ("m",), "schedule_many": ("m",), "backfill": ("m",), "change_many": ("m",),
 }  # fmt: skip
@@ -246,13 +246,13 @@ OPTIONS = {
     "enqueued": {"refused_only": True}, "change": {"attempts": 2, "interval": 1.0, "jitter": 1.0},
     "change_group": {"max_active": 1, "priority": 1, "enabled": True, "rate": "1/second"},
     "change_job": {"max_active": None, "rate": None}, "delete": {"key": "k"},
-    "pause": {"until": NOW, "reason": "r"}, "resume": {"dry_run": True},
+    "pause": {"until": NOW, "reason": "r"}, "resume": {"dry_run": True, "pauses": [ID]},
     "dead_letters": {"group": "g", "job": "j", "manifest": "m", "fingerprint": "f",
                      "created_after": NOW, "created_before": NOW},
     "acknowledge": {"note": "n"}, "cancel": {"reason": "r"}, "cancel_manifest": {"reason": "r"},
     "cancel_group": {"reason": "r"}, "works": {"state": "queued", "group": "g", "reason": "x"},
     "runs": {"state": "failed", "group": "g", "job": "j", "worker": "w", "since": NOW,
-             "until": NOW},
+             "until": NOW, "text": "t"}, "log": {"after": 1},
     "once": {"at": NOW}, "schedule": {"job": "job", "when": manual()},
     "schedule_many": {"job": "job", "when": manual(), "items": [("a", 1)]},
     "backfill": {"since": NOW, "until": NOW, "missed_only": True, "priority": 1, "dry_run": True},

@@ -179,6 +179,10 @@ class TestLists:
         }
         [held] = (await page_of_works(reader, WorkFilter(reason="group_disabled"))).items
         assert (await page_of_works(reader, WorkFilter(job="slow", state="queued"))).items == []
+        assert (await page_of_works(reader, WorkFilter(text="b-8"))).items == [held]
+        assert (await page_of_works(reader, WorkFilter(text="A_7"))).items == []
+        settled = await page_of_works(reader, WorkFilter(state="settled", text="a_7"))
+        assert [work.manifest for work in settled.items] == ["fine-1"]
         assert (await read_work(reader, held.work)).input == {"order": "B-8"}
         [dead] = (
             await page_of_works(reader, WorkFilter(state="settled", reason="dead_lettered"))
@@ -236,7 +240,7 @@ class TestLists:
         await client.pause("fine-1", reason="new disks")
         assert await found(state="paused") == ["fine-1"]
         [held] = (await page_of_manifests(reader, ManifestFilter(state="paused"))).items
-        assert (held.held_by, held.pause_reason) == ("paused", "new disks")
+        assert (held.held_by, [p.reason for p in held.pauses]) == ("paused", ["new disks"])
         assert "slow-1" in await found(state="outstanding")
         assert await found(job="slow", owner="test") == ["slow-1"]
         assert await found(owner="nobody") == []

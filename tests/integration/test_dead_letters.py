@@ -108,6 +108,7 @@ async def test_an_edited_input_is_checked_and_kept_as_a_difference(ops):
     ops.mended.set()
     [result] = await ops.client.retry(letter, input={"order": 8, "new": [1]})
     assert result.result == "retried"
+    assert result.text.endswith("with the edited input")
     await ops.until_outcome(work, "completed")
     assert ops.inputs[-1] == {"order": 8, "new": [1]}
     found = await ops.client.dead_letter(letter)

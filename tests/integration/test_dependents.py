@@ -162,8 +162,9 @@ async def test_a_disabled_group_runs_once_for_all_successes_later(timeline):
     for minute in (1, 2, 3):
         await run_parent(timeline, minute)
     assert await timeline.under_way("child") == []
-    assert "Success number 3 of 'parent' is owed: one run follows when its group is enabled." in (
-        await explained(timeline)
+    assert (
+        "Success number 3 of 'parent' is pending: one run follows when its group is enabled."
+        in (await explained(timeline))
     )
     timeline.at(minutes=4)
     await switch_group(timeline, enabled=True)

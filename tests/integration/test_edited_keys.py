@@ -80,6 +80,7 @@ async def test_a_retry_that_waits_for_its_slot_has_the_key_of_its_edited_input(s
     await world.until("SELECT count(*) FROM dispatcher.run WHERE state = 'in_progress'")
     [result] = await client.retry(letter, input={"id": 8})
     assert result.result == "waits"
+    assert "the input of manifest 'm' itself is unchanged" in result.text
     shop.release.set()
     await world.until_settled(at_least=2)
     assert shop.ran == [7, 9, 8]

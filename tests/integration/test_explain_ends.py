@@ -89,7 +89,7 @@ async def test_a_retry_names_its_time_and_failure(gates):
     answer = await explain(gates, failed)
     assert (answer.reason, answer.estimated_start) == ("not_before", START + MINUTE)
     assert (
-        "it is retried at 2027-03-01 12:01:00 UTC (retry; its last run failed with ValueError)"
+        "it is retried at 2027-03-01 12:01:00 UTC (attempt 2 of 2; its last run failed with ValueError)"
         in answer.text
     )
 

@@ -43,7 +43,7 @@ async def test_a_full_group_names_its_holders_and_the_work_ahead(gates, clock):
     [holder] = answer.holders
     assert (holder.work, holder.manifest, holder.since) == (works[0].work, "m-0", START)
     assert answer.estimated_start is None
-    assert "no run of job 'etl' has completed lately" in answer.estimate
+    assert "no run of job 'etl' has completed recently" in answer.estimate
     assert "1 of 1 active in group 'etl'" in answer.text
     assert f"run {holder.run} of manifest 'm-0'" in answer.text
 

@@ -280,7 +280,7 @@ async def test_a_blocked_manifest_asks_for_its_dead_letter(timeline):
     await timeline.declare(app_with())
     await timeline.trigger()
     await timeline.dead_letter("a")
-    with pytest.raises(Rejected, match="blocked by the dead letter"):
+    with pytest.raises(Rejected, match="blocked by a dead letter: retry that with"):
         await timeline.trigger()
 
 

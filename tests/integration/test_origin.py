@@ -24,7 +24,9 @@ async def timeline(timeline) -> Timeline:
 
 
 async def origin_of(timeline: Timeline, work):
-    return await Questions(timeline.database, SchedulerSettings).origin(WorkQuestion(work=work))
+    return await Questions(timeline.database, None, SchedulerSettings).origin(
+        WorkQuestion(work=work)
+    )
 
 
 async def test_what_was_enqueued_is_followed_to_the_dispatcher(timeline, application):

@@ -71,7 +71,7 @@ async def test_a_plan_shows_which_group_settings_return_to_their_default(world, 
     )
     assert planned.warnings == applied.warnings == [warning]
     assert [(owner.field, owner.value, owner.owner, owner.give_back) for owner in group.owners] == [
-        ("max_active", 4, "operator", "headway group ops --give-back max-active"),
+        ("max_active", 4, "operator", "headway group ops --reset max-active"),
         ("priority", 0, "default", ""),
         ("enabled", True, "default", ""),
         ("rate", None, "default", ""),
@@ -114,7 +114,7 @@ async def test_an_operator_owns_single_fields_of_the_retry_policy(timeline, chan
     assert len(warnings) == len(change)
     for name in kept:
         field = name.removesuffix("_seconds")
-        assert any(f"--give-back {field}'" in warning for warning in warnings)
+        assert any(f"--reset {field}'" in warning for warning in warnings)
 
 
 async def test_a_field_is_given_back_alone(timeline):
@@ -141,11 +141,11 @@ async def test_a_manifest_shows_the_owner_of_each_field_and_how_to_give_it_back(
     }
     assert owners == {
         "enabled": (True, "code", "billing", ""),
-        "attempts": (9, "operator", "", "headway change a --give-back attempts"),
+        "attempts": (9, "operator", "", "headway change a --reset attempts"),
         "interval": (60.0, "code", "billing", ""),
         "jitter": (0.0, "code", "billing", ""),
     }
     assert planned.warnings == [
         "manifest 'a': attempts stays 9 as an operator set it, and the code says 5: to let the "
-        "code decide, run 'headway change a --give-back attempts'"
+        "code decide, run 'headway change a --reset attempts'"
     ]

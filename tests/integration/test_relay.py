@@ -211,6 +211,8 @@ async def test_handed_messages_are_published_and_deleted_without_reading_the_out
     handover = Handover()
     relay = Relay(world.database, world.broker, OUTBOX, handover)
     handover.hand([message(1)])
+    assert await relay.run_once() == relay_module._DELETED_AFTER
+    assert (await backlog(world), await stored(world)) == (2, 1), "rows are deleted together"
     assert await relay.run_once() is None
     assert (await backlog(world), await stored(world)) == (1, 1), (
         "the other message was not handed over"

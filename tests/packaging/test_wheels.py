@@ -19,7 +19,7 @@ DISTRIBUTIONS = {"headway", "headway-server", "headway-testing"}
 # Commands that serve, or that read the database or the data folder of an `up`.
 NEED_THE_SERVER = {
     *("up", "scheduler", "dispatcher", "console", "migrate", "provision", "token", "sign-in"),
-    *("settings", "doctor", "notify", "top", "verify", "history", "rebuild"),
+    *("settings", "doctor", "notify", "top", "verify", "history", "rebuild", "bench"),
 }
 MANUAL_APP = """
 from headway import App, manual

@@ -34,6 +34,10 @@ _AXE = Path(__file__).parents[1] / "browser" / "vendor" / "axe.min.js"
 # A deadline that a busy machine can keep; what is there is seen at once.
 expect.set_options(timeout=15_000)
 _SERIOUS = ("serious", "critical")
+# Over all pages of a visit; what the keyboard does is no click.
+_COUNT_CLICKS = """addEventListener("click", (event) => {
+    if (event.isTrusted && event.detail) sessionStorage.clicks = Number(sessionStorage.clicks || 0) + 1;
+}, true);"""
 
 
 @dataclass
@@ -146,6 +150,16 @@ async def _sign_in(context: BrowserContext, page: Page, system: System, role: st
     await page.goto("/sign-in")
     await page.get_by_label("Token").fill(system.console.tokens[role])
     await page.get_by_role("button", name="Sign in").click()
+
+
+@asynccontextmanager
+async def three_clicks(page: Page, start: str = "/") -> AsyncIterator[None]:
+    """Begin at the overview or another page; fail if the body needs more clicks than three."""
+    await page.add_init_script(_COUNT_CLICKS)
+    await page.goto(start)
+    yield
+    clicks = await page.evaluate("() => Number(sessionStorage.clicks || 0)")
+    assert clicks <= 3, f"{clicks} clicks"
 
 
 async def check_accessible(page: Page, *rules: str) -> None:

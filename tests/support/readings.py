@@ -11,11 +11,13 @@ from headway_console.reading import (
     audit,
     dead_letters,
     events,
+    failing_jobs,
     groups,
     ids,
     manifests,
     occurrences,
     runs,
+    search,
     system,
     works,
 )
@@ -54,6 +56,15 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "runs: of a manifest": RunFilter(manifest_id=named("manifest 17")),
         "runs: of a worker": RunFilter(worker="worker-7"),
         "runs: of a worker (none)": RunFilter(worker="nobody"),
+        "runs: that ended in a slot": RunFilter(
+            ended_since=now - month / 2, ended_before=now - month / 2 + month / 1440
+        ),
+        "runs: that ended in the last slot": RunFilter(
+            ended_since=now - month / 1440, ended_before=now, state="failed"
+        ),
+        "runs: that ended in a slot (none)": RunFilter(
+            ended_since=now + month, ended_before=now + 2 * month
+        ),
         "runs: of a work": RunFilter(work=named(f"work {number}")),
         "runs: of a work (none)": RunFilter(work=UUID(int=0)),
         "runs: of a day": RunFilter(since=now - month / 2, before=now - month / 2 + month / 30),
@@ -91,6 +102,10 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
             state="settled", manifest_id=named("manifest 17")
         ),
         "work: settled": WorkFilter(state="settled"),
+        "work: text": WorkFilter(text="order"),
+        "work: text (none)": WorkFilter(text="nobody"),
+        "work: text of a group (none)": WorkFilter(text="nobody", group="group-07"),
+        "work: settled, text (none)": WorkFilter(state="settled", text="nobody"),
         "work: settled (none)": WorkFilter(state="settled", group="nobody"),
     }
     event_lists = {
@@ -128,6 +143,9 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         **{n: lambda c, f=f: runs.page_of_runs(c, f) for n, f in run_lists.items()},
         "run in full, as it changes": lambda c: runs.read_run_changes(c, named(f"run {number}")),
         "log of a run": lambda c: runs.read_log(c, named(f"run {number}")),
+        "log of a run in full, as it grows": lambda c: runs.read_run_log(
+            c, named(f"run {number}"), after=1
+        ),
         "attempts of a work": lambda c: runs.read_attempts(c, named(f"work {number}")),
         "run in full": lambda c: runs.read_run(c, named(f"run {number}")),
         **{n: lambda c, f=f: manifests.page_of_manifests(c, f) for n, f in manifest_lists.items()},
@@ -141,11 +159,24 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "id in full, by its beginning": lambda c: ids.find_id(
             c, named(f"run {number}").hex[:20], ("work", "run", "dead letter", "canary")
         ),
+        "ids by their beginning": lambda c: ids.ids_from(c, "0", ("work", "run"), 8),
         "family of a manifest": lambda c: manifests.read_family(c, named("manifest 17")),
         "labels": manifests.list_labels,
         "applications": applications.page_of_applications,
         "jobs": lambda c: applications.page_of_jobs(c, heard_since=heard),
         "jobs: text": lambda c: applications.page_of_jobs(c, heard_since=heard, text="07"),
+        "jobs: failing for a day": lambda c: failing_jobs.page_of_failing_jobs(
+            c, since=now - month / 30
+        ),
+        "jobs: one": lambda c: applications.page_of_jobs(c, heard_since=heard, name="job-07"),
+        "jobs: figures of a list": lambda c: applications.read_job_figures(
+            c, [f"job-{job:02}" for job in range(20)], among=100
+        ),
+        "jobs: figures of one": lambda c: applications.read_job_figures(c, ["job-07"], among=1000),
+        "jobs: of a group": lambda c: applications.list_jobs_of_group(c, "group-07"),
+        "search": lambda c: search.search(c, "manifest 000"),
+        "search: an id": lambda c: search.search(c, named(f"run {number}").hex[:12]),
+        "dependencies": manifests.list_connected,
         "groups": groups.page_of_groups,
         "groups: one": lambda c: groups.page_of_groups(c, name="group-07"),
         "occupancy": groups.read_occupancy,
@@ -169,6 +200,9 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         ),
         "a look at workers": system.read_heartbeats,
         "workers: alive": lambda c: system.page_of_workers(c, heard_since=heard, alive_only=True),
+        "workers: one": lambda c: system.page_of_workers(c, heard_since=heard, name="worker-7"),
+        "workers: of a job": lambda c: system.page_of_workers(c, heard_since=heard, job="job-07"),
+        "leases of a worker": lambda c: system.list_leases(c, "worker-7"),
         "workers": lambda c: system.page_of_workers(c, heard_since=heard),
         **{n: lambda c, f=f: events.page_of_events(c, f) for n, f in event_lists.items()},
         **{n: lambda c, f=f: audit.page_of_audit(c, f) for n, f in audit_lists.items()},
@@ -176,18 +210,28 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "days of a month": lambda c: occurrences.read_past(
             c, named("manifest 17"), since=now - month, until=now, zone="Europe/Berlin"
         ),
+        "hours of a day": lambda c: occurrences.read_buckets(
+            c,
+            named("manifest 17"),
+            since=now - month / 30,
+            until=now,
+            width=timedelta(minutes=5),
+        ),
         "pulse": events.read_pulse,
         "where news begins": lambda c: events.read_position(c, now=now),
         "news": lambda c: _news(c, now),
         "calendar of a month": lambda c: occurrences.read_span(
             c, named("manifest 17"), since=now - month, until=now, limit=1000
         ),
+        "day without its successes": lambda c: occurrences.read_span(
+            c, named("manifest 17"), since=now - month / 30, until=now, limit=200, troubled=True
+        ),
         "figures of a manifest": lambda c: occurrences.latest_figures(c, named("manifest 17")),
         "throughput of a day": lambda c: system.read_throughput(
-            c, since=now - timedelta(days=1), until=now, width=timedelta(minutes=30)
+            c, until=now, width=timedelta(minutes=30)
         ),
         "throughput of three days": lambda c: system.read_throughput(
-            c, since=now - timedelta(days=3), until=now, width=timedelta(hours=1)
+            c, until=now, width=timedelta(hours=1), slots=72
         ),
         "overview": lambda c: system.read_overview(c, now=now, heard_since=heard),
         "health": lambda c: system.read_health(c, now=now),

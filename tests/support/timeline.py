@@ -1,9 +1,10 @@
 """The scheduler alone, on a real database, with a clock that the test sets."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -92,9 +93,12 @@ class Timeline(Queries):
         await self.tick()
         return answer
 
-    async def trigger(self, manifest: str = "a", **fields: Any) -> TriggerAnswer:
-        """Trigger a manifest as an operator."""
-        return await self.do(triggers.trigger, TriggerRequest(manifest=manifest, **fields))
+    async def trigger(
+        self, manifest: str = "a", *, begun: Collection[UUID] = (), **fields: Any
+    ) -> TriggerAnswer:
+        """Trigger a manifest as an operator, while workers have begun some work."""
+        act = partial(triggers.trigger, begun=begun)
+        return await self.do(act, TriggerRequest(manifest=manifest, **fields))
 
     async def change(self, manifest: str = "a", **fields: Any) -> str:
         """Change a manifest's settings as an operator."""

@@ -21,6 +21,16 @@ async def hello(ctx):
     print("hello from a job")
 """
 
+FAILING = """
+from headway import App, every, retry
+app = App("trial")
+@app.job("import")
+@every(seconds=2)
+@retry(attempts=2, interval=1)
+def import_(ctx):
+    raise ValueError("no rows")
+"""
+
 
 # This app imports once, in `up` itself, and fails in the worker.
 IMPORTS_ONCE = """

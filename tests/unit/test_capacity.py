@@ -88,9 +88,9 @@ def test_a_rate_admits_its_remainder(kind):
     room = Room(Limits(max_active=100, **limits), Load(), FLEET, now=NOW)
     verdicts = admit([*wants(3), *wants(1, group="h", job="mail", start=10)], room)
     assert reasons(verdicts) == ["admitted", "admitted", "rate", "admitted"]
-    [use] = room.rate_uses()
+    [use] = room.rate_uses(NOW)
     assert (use.kind, sum(start.count for start in use.begun)) == (kind, 5)
-    assert use.frees_at == room.rates_free_at() == NOW + timedelta(seconds=60)
+    assert use.frees_at == room.rates_free_at(NOW) == NOW + timedelta(seconds=60)
 
 
 @pytest.mark.parametrize(

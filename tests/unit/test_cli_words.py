@@ -2,11 +2,13 @@
 
 import os
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 import pytest
+from headway_cli.commands import headway, run
 from headway_cli.errors import PREFIXES
 from headway_cli.serve import settings
 from headway_cli.serve.running import NothingRuns, find_running
@@ -187,3 +189,32 @@ def test_every_exception_with_a_remedy_exists_once():
     ]
     found = re.findall(r"^class (\w+)\(", "\n".join(map(Path.read_text, sources)), re.MULTILINE)
     assert [name for name in PREFIXES if found.count(name) != 1] == []
+
+
+# Services only log, `completion` prints a script, and `history export` prints JSON anyway.
+WITHOUT_JSON = {
+    *("scheduler", "dispatcher", "console", "worker", "completion", "history export"),
+}
+
+
+def commands_of(group: click.Group, *path: str) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if not isinstance(command, click.Group) or command.invoke_without_command:
+            yield " ".join((*path, name)), command
+        if isinstance(command, click.Group):
+            yield from commands_of(command, *path, name)
+
+
+def test_every_command_prints_json():
+    found = {
+        name for name, command in commands_of(headway)
+        if not any("--json" in option.opts for option in command.params)
+    }  # fmt: skip
+    assert found == WITHOUT_JSON
+
+
+def test_an_option_in_front_of_a_command_is_not_ignored(capsys):
+    assert run(["workers", "--url", "http://x", "drain", "abcd"]) == 2
+    assert "write --url behind drain" in capsys.readouterr().err

@@ -7,12 +7,12 @@ from zoneinfo import ZoneInfo
 import pytest
 from headway.define.definitions import InvalidDefinitions
 from headway_console.api.definitions import read_yaml
-from headway_console.pages import charts, filters
-from headway_console.pages.manifests import graph, month
+from headway_console.pages import filters, throughput
+from headway_console.pages.manifests import durations, graph, heat, month
 from headway_console.pages.overview import begins_now
 from headway_console.pages.plan import fire_text, fires_summary
 from headway_console.reading.manifests import Relative
-from headway_console.reading.occurrences import DayCount, Past, RunFigure, Stretch
+from headway_console.reading.occurrences import BucketCount, DayCount, Past, RunFigure, Stretch
 from headway_console.reading.system import Backlog, Throughput, state_of
 from headway_contract.definitions import FireChange
 from headway_contract.manifests import FireTime
@@ -20,6 +20,7 @@ from msgspec import structs
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2027, 3, 10, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
 EMPTY = Past(days=[], stretches=[], in_full=True)
 
 
@@ -140,32 +141,138 @@ class TestCharts:
     def test_bars_stay_inside_and_small_values_are_visible(self):
         stretches = [
             Throughput(at=NOW, completed=1000, failed=1, cancelled=0),
-            Throughput(at=NOW, completed=0, failed=0, cancelled=0),
+            Throughput(at=NOW + HOUR, completed=0, failed=0, cancelled=0),
         ]
-        drawn = charts.throughput(stretches, BERLIN)
+        drawn = throughput.draw(stretches, width=HOUR, zone=BERLIN)
         assert [tint for tint, _, _ in drawn.bars[0].parts] == ["bad", "good"]
         for _, top, height in drawn.bars[0].parts:
             assert height >= 1
             assert top >= 0
-            assert top + height <= drawn.height + 2
-        assert drawn.bars[1].parts == []
+            assert top + height <= drawn.base + 2
+        assert drawn.bars[0].to == (
+            "/runs?ended_since=2027-03-10T13%3A00&ended_before=2027-03-10T14%3A00"
+            "&zone=Europe%2FBerlin"
+        )
+        assert (drawn.bars[1].parts, drawn.bars[1].to) == ([], "")
 
-    def test_dots_are_over_time_and_runs_that_never_began_are_left_out(self):
-        figures = [
-            RunFigure(
-                run=UUID(int=number), state=state, attempt=1,
-                created_at=NOW - timedelta(minutes=number), started_at=NOW, took_seconds=took,
-            )
-            for number, (state, took) in enumerate(
-                [("completed", 1.0), ("failed", 4.0), ("cancelled", None)]
-            )
-        ]  # fmt: skip
-        drawn = charts.durations(figures, BERLIN)
+    @pytest.mark.parametrize(
+        ("most", "counts"),
+        [
+            (0, "0 1 2 3 4"),
+            (3, "0 1 2 3 4"),
+            (5, "0 2 4 6 8"),
+            (18, "0 5 10 15 20"),
+            (1000, "0 500 1\u202f000 1\u202f500 2\u202f000"),
+        ],
+    )
+    def test_counts_of_the_axis_are_round_and_include_the_highest_bar(self, most, counts):
+        slot = Throughput(at=NOW, completed=most, failed=0, cancelled=0)
+        drawn = throughput.draw([slot], width=HOUR, zone=BERLIN)
+        assert [label for _, label in drawn.counts] == counts.split(" ")
+        assert all(top >= 0 for _, top, _ in drawn.bars[0].parts)
+
+    @pytest.mark.parametrize(
+        ("since", "slots", "width", "labels"),
+        [
+            (NOW, 60, HOUR / 60, "13:00 13:10 13:20 13:30 13:40 13:50 14:00"),
+            (NOW + HOUR / 4, 48, HOUR / 2, "16:00 20:00 00:00 04:00 08:00 12:00"),
+            # The clocks change at 02:00 on 28 March.
+            (NOW + 18 * 24 * HOUR - 16 * HOUR, 24, HOUR / 2, "00:00 04:00 08:00"),
+        ],
+    )
+    def test_times_of_the_axis_are_round_in_the_zone(self, since, slots, width, labels):
+        empty = [
+            Throughput(at=since + index * width, completed=0, failed=0, cancelled=0)
+            for index in range(slots)
+        ]
+        drawn = throughput.draw(empty, width=width, zone=BERLIN)
+        assert " ".join(label for _, label in drawn.times) == labels
+        assert sorted(drawn.times) == drawn.times
+
+
+def figure(number: int, state: str, took: float | None) -> RunFigure:
+    return RunFigure(
+        run=UUID(int=number), state=state, attempt=1, started_at=NOW, took_seconds=took,
+        created_at=NOW - timedelta(minutes=number),
+    )  # fmt: skip
+
+
+class TestDurations:
+    def test_bars_are_over_time_and_runs_that_never_began_are_left_out(self):
+        figures = [figure(0, "completed", 1.0), figure(1, "failed", 4.0)]
+        never = figure(2, "cancelled", None)
+        drawn = durations.draw([*figures, never], BERLIN)
         assert drawn is not None
-        assert [dot.tint for dot in drawn.dots] == ["bad", "good"]
-        assert drawn.dots[0].x < drawn.dots[1].x
-        assert drawn.dots[0].y < drawn.dots[1].y
-        assert charts.durations(figures[2:], BERLIN) is None
+        assert [bar.tint for bar in drawn.bars] == ["bad", "good"]
+        assert drawn.bars[0].x < drawn.bars[1].x
+        assert drawn.bars[0].height == drawn.height > drawn.bars[1].height
+        assert (drawn.runs, drawn.completed, drawn.longest) == (2, 1, 4.0)
+        assert durations.draw([never], BERLIN) is None
+
+    def test_percentiles_are_durations_of_runs(self):
+        values = [float(number) for number in range(1, 101)]
+        for percent, value in ((50, 50.0), (95, 95.0), (100, 100.0), (0, 1.0)):
+            assert durations.percentile(values, percent) == value
+        assert durations.percentile([7.0], 95) == 7.0
+
+    def test_many_runs_are_a_bounded_drawing_inside_its_frame(self):
+        figures = [figure(number, "completed", 0.0 if number % 2 else 9e4) for number in range(300)]
+        drawn = durations.draw(figures, BERLIN)
+        assert drawn is not None
+        assert (drawn.runs, len(drawn.bars)) == (300, 60)
+        for bar in drawn.bars:
+            assert bar.x >= 0
+            assert bar.x + drawn.bar <= drawn.width
+            assert bar.height >= 2
+            assert bar.y + bar.height <= drawn.height + 0.1
+
+
+class TestHeat:
+    def rows(self, day: date, *, chosen: tuple[datetime, datetime] | None = None) -> list[heat.Row]:
+        since = month.start_of_day(day, BERLIN)
+        until = month.start_of_day(day + timedelta(days=1), BERLIN)
+        counts = [
+            BucketCount(at=since, state="completed", fires=59),
+            BucketCount(at=since, state="failed", fires=1),
+            BucketCount(at=since + heat.WIDTH, state="dead_lettered", fires=2),
+        ]
+        pause = Stretch(
+            first_due_at=since + timedelta(hours=2), last_due_at=since + timedelta(minutes=129),
+            state="skipped", reason="paused",
+        )  # fmt: skip
+        fires = [fire(since + timedelta(minutes=minute)) for minute in (181, 183, 186)]
+        return heat.lay_out(
+            *(since, until, BERLIN), counts=counts, stretches=[pause], fires=fires,
+            now=since + timedelta(minutes=182), chosen=chosen,
+        )  # fmt: skip
+
+    def test_the_worst_of_five_minutes_colours_them(self):
+        rows = self.rows(date(2027, 3, 10))
+        assert [row.label for row in rows[:2]] == ["00:00", "01:00"]
+        mixed, bad = rows[0].cells[:2]
+        assert (mixed.tint, mixed.is_whole, mixed.worst, mixed.fires) == ("bad", False, 1, 60)
+        assert mixed.label == "00:00 to 00:05: 59 completed, 1 failed"
+        assert (bad.tint, bad.is_whole) == ("bad", True)
+        assert [cell.tint for cell in rows[2].cells[:3]] == ["warn", "warn", ""]
+        assert rows[2].cells[0].label == "02:00 to 02:05: skipped (paused)"
+        assert rows[3].cells[0].label == "03:00 to 03:05: 1 not fired, 1 to come"
+        assert rows[3].cells[1].label == "03:05 to 03:10: 1 to come"
+        assert rows[4].cells[0].label == ""
+
+    def test_a_day_has_as_many_hours_as_its_clock(self):
+        hours = {day: len(self.rows(date(2027, *day))) for day in ((3, 10), (3, 28), (10, 31))}
+        assert hours == {(3, 10): 24, (3, 28): 23, (10, 31): 25}
+        labels = [row.label for row in self.rows(date(2027, 10, 31))]
+        assert labels[1:4] == ["01:00", "02:00", "02:00"]
+
+    def test_the_chosen_part_is_marked(self):
+        begin = month.start_of_day(date(2027, 3, 10), BERLIN) + timedelta(minutes=65)
+        rows = self.rows(date(2027, 3, 10), chosen=(begin, begin + heat.WIDTH))
+        assert [row.label for row in rows if row.is_chosen] == ["01:00"]
+        cells = [cell.minute for row in rows for cell in row.cells if cell.is_chosen]
+        assert cells == [65]
+        rows = self.rows(date(2027, 3, 10), chosen=(begin, begin + heat.HOUR))
+        assert not any(cell.is_chosen for row in rows for cell in row.cells)
 
 
 def test_a_pass_is_judged_by_the_oldest_that_waits():

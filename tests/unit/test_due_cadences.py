@@ -1,5 +1,7 @@
 """Decisions about manifests with spaced, one-shot and excluded times, and about paused ones."""
 
+from uuid import UUID
+
 import pytest
 from headway_decisions.firing import due, jitter, manifest_state
 from headway_decisions.firing.manifest_state import (
@@ -116,11 +118,11 @@ class TestExclusions:
 class TestWindows:
     """During a pause nothing is decided; afterwards the misfire policy applies."""
 
-    WINDOW = manifest_state.Window(since=noon(-1), reason="new disks")
-    OVER = manifest_state.Window(since=noon(-1), until=noon(7.2), reason="new disks")
+    WINDOW = manifest_state.Window(pause=UUID(int=1), since=noon(-1), reason="new disks")
+    OVER = structs.replace(WINDOW, ended_at=noon(7.2))
 
     def test_nothing_is_decided_in_it(self):
-        paused = view(hold="paused", window=self.WINDOW)
+        paused = view(hold="paused", windows=(self.WINDOW,))
         verdict = due.judge(paused, now=noon(7.5))
         assert verdict == Verdict(manifest=MANIFEST, next_due_at=NOON, wake_at=None)
         assert due.pause(paused) == "paused"
@@ -136,23 +138,23 @@ class TestWindows:
         ],
     )
     def test_after_it_the_misfire_policy_decides(self, misfire, entries):
-        verdict = due.judge(view(misfire=misfire, window=self.OVER), now=noon(7.5))
+        verdict = due.judge(view(misfire=misfire, windows=(self.OVER,)), now=noon(7.5))
         assert verdict.entries == entries
         assert verdict.next_due_at == noon(8)
 
     def test_later_misses_are_not_attributed_to_the_pause(self):
-        later = view(next_due_at=noon(9), window=self.OVER)
+        later = view(next_due_at=noon(9), windows=(self.OVER,))
         assert due.judge(later, now=noon(11)).entries == (skipped(9, 10, "missed"), fired(11))
 
     def test_explicit_triggers_pass(self):
         trigger = manifest_state.Owed(cause="trigger:x", explicit=True)
-        paused = view(hold="paused", window=self.WINDOW, owed=(trigger,))
+        paused = view(hold="paused", windows=(self.WINDOW,), owed=(trigger,))
         assert [release.cause for release in due.queue_owed(paused, now=noon(1)).releases] == [
             "trigger:x"
         ]
 
     def test_a_change_of_timing_skips_the_due_times_of_the_pause(self):
-        paused = view(hold="paused", window=self.WINDOW)
+        paused = view(hold="paused", windows=(self.WINDOW,))
         after, entries = due.skip_missed_during_pause(paused, manifest_state.PAUSED, until=noon(3))
         assert entries == [skipped(0, 3, "paused: new disks")]
         assert after.next_due_at == noon(4)

@@ -104,8 +104,10 @@ def test_a_decorator_without_its_arguments_is_refused_at_once():
     app = App("shop")
     with pytest.raises(TypeError, match=re.escape("write @app.job('name')")):
         app.job(nothing)
-    with pytest.raises(TypeError, match=re.escape("@daily takes arguments: write @daily(...)")):
-        app.job("job")(daily(nothing))
+    for bare in (daily, every, manual, retry):
+        called = bare.__name__
+        with pytest.raises(TypeError, match=re.escape(f"parentheses: write @{called}(...)")):
+            app.job("job")(bare(nothing))
 
 
 def test_an_undeclared_job_names_the_nearest():

@@ -24,6 +24,12 @@ from headway.define.inputs import problem_of_input, problem_of_schema
         ({"type": "nope"}, True, 1, "at type"),
         ({"pattern": "^(a+)+$"}, True, "a" * 60 + "!", "."),
         ({"enum": ["x" * 1000]}, True, 1, "…$"),
+        ({"anyOf": [{"type": "number"}, {"type": "null"}]}, True, "x", 'not of type "number"$'),
+        (
+            {"properties": {"a": {"anyOf": [{"items": {"type": "string"}}, {"type": "null"}]}}},
+            True, {"a": ["x", 1]}, 'at a.1: 1 is not of type "string"$',
+        ),
+        ({"anyOf": [{"type": "number"}, {"type": "array"}]}, True, "x", "any of the schemas"),
     ],
 )  # fmt: skip
 def test_inputs_are_held_against_the_job_s_schema(schema_of_job, takes_input, value, problem):

@@ -38,6 +38,8 @@ class Message(Struct, frozen=True):
     headers: dict[str, str]
     sequence: int
     deliveries: int
+    # Messages that the consumer had left.
+    pending: int
     reply: str
 
 
@@ -194,6 +196,7 @@ def _message(raw: Msg) -> Message:
         headers=dict(raw.headers or {}),
         deliveries=int(tokens[at]),
         sequence=int(tokens[at + 1]),
+        pending=int(tokens[at + 4]),
         reply=raw.reply,
     )
 

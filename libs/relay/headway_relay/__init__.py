@@ -7,8 +7,9 @@ window, and after that the unique keys of the receivers make it harmless. Severa
 each takes rows that no other relay has locked, so messages may be published in any order.
 
 A process hands the messages that it just committed to its own relay (`Handover`), which publishes
-them at once and then deletes their rows. At every safety poll the relay also reads the outbox for
-rows whose handover failed. On the receiving side, `rejected` stores messages that failed.
+them at once and soon deletes their rows, many at a time. At every safety poll the relay also reads
+the outbox for rows whose handover failed. On the receiving side, `rejected` stores messages that
+failed.
 """
 
 from headway_relay.outbox import Handover as Handover

@@ -25,6 +25,9 @@ _RETRY_SECONDS = 0.5
 # The handover of a row of this age has failed; a younger row may be about to be published.
 _LEFT_BEHIND = timedelta(seconds=1)
 _ANY_AGE = timedelta()
+# How long the row of a published message may stay: rows are deleted together, and not while the
+# receivers of the messages need the processor.
+_DELETED_AFTER = 0.05
 _COLUMNS = ("id", "message_id", "subject", "body", "traceparent", "created_at")
 
 # Returns bodies that the outbox does not have, by message id, of messages that are still needed.
@@ -46,6 +49,9 @@ class Relay:
     def __post_init__(self) -> None:
         # When to read the outbox while messages are handed over continuously.
         self._look_at = monotonic() + SAFETY_POLL
+        # The ids of published messages that still have rows, and when to delete these.
+        self._published: list[str] = []
+        self._delete_at = 0.0
 
     async def run_once(self) -> float | None:
         """Publish the messages that were handed over, and a batch of the outbox.
@@ -57,29 +63,40 @@ class Relay:
         refused = await self._deliver(handed) if handed else 0
         if refused:
             self._look_at = min(self._look_at, monotonic() + _LEFT_BEHIND.total_seconds())
-        is_outage = refused == len(handed)
-        if is_called or not handed:
-            rest = await self._publish_batch(_ANY_AGE, is_outage=is_outage)
-            if rest == 0.0:  # a full batch: read the rest of the outbox in the next pass
-                self.handover.call()
+        age: timedelta | None = None
+        if is_called or not (handed or self._published):
+            age = _ANY_AGE
         elif monotonic() >= self._look_at:
-            rest = await self._publish_batch(_LEFT_BEHIND, is_outage=is_outage)
-        else:
-            rest = None
+            age = _LEFT_BEHIND
+        if refused or age is not None or not handed or monotonic() >= self._delete_at:
+            await self._delete_published()
+        rest = _DELETED_AFTER if self._published else None
+        if age is not None:
+            rest = await self._publish_batch(age, is_outage=refused == len(handed))
+            if age == _ANY_AGE and rest == 0.0:
+                # A full batch: the next pass reads the rest of the outbox.
+                self.handover.call()
         return _RETRY_SECONDS if refused else rest
 
     async def _deliver(self, messages: Sequence[OutboxMessage]) -> int:
-        """Publish messages and delete their rows; return how many stay in the outbox."""
+        """Publish messages; return how many were not published."""
         answers = await self._publish_all(messages)
+        if not self._published:
+            self._delete_at = monotonic() + _DELETED_AFTER
         stored = [
             message.message_id
             for message, answer in zip(messages, answers, strict=True)
             if _is_stored(answer)
         ]
-        if stored:
-            async with self.database.acquire() as connection:
-                await connection.execute(self.outbox.queries["published"], stored)
+        self._published += stored
         return len(messages) - len(stored)
+
+    async def _delete_published(self) -> None:
+        """Delete the rows of published messages; a row that is left is published again."""
+        if self._published:
+            async with self.database.acquire() as connection:
+                await connection.execute(self.outbox.queries["published"], self._published)
+            self._published = []
 
     async def _publish_batch(self, age: timedelta, *, is_outage: bool) -> float | None:
         """Publish a batch of outbox rows of at least this age.

@@ -5,7 +5,7 @@
 SELECT CASE
     WHEN $2 AND $5 AND EXISTS (SELECT FROM scheduler.manifest WHERE wake_at <= $1)
         THEN 'a manifest is due'
-    WHEN $2 AND EXISTS (SELECT FROM scheduler.manifest WHERE paused_until <= $1)
+    WHEN $2 AND EXISTS (SELECT FROM scheduler.pause WHERE until <= $1)
         THEN 'a pause is over'
     WHEN $2 AND EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'waiting')
         THEN 'something was enqueued'
@@ -38,7 +38,7 @@ SELECT CASE
         THEN 'a manifest is being pruned'
 END AS busy,
 CASE WHEN $2 THEN (SELECT min(wake_at) FROM scheduler.manifest) END AS tick,
-CASE WHEN $2 THEN (SELECT min(paused_until) FROM scheduler.manifest) END AS windows,
+CASE WHEN $2 THEN (SELECT min(until) FROM scheduler.pause) END AS windows,
 least(
     CASE WHEN $3 THEN (SELECT min(not_before) FROM dispatcher.work_queue
                        WHERE state IN ('queued', 'waiting') AND not_before > $1) END,

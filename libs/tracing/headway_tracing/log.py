@@ -5,7 +5,8 @@
 
 The phrase never contains values, so that it can be searched and alerted on. At a terminal an
 entry is one line, `consumer reset failed job=mail error="timed out"`; elsewhere it is one JSON
-object with the ids of the current trace.
+object with the ids of the current trace. A field `exception` is a traceback as text, which follows
+on lines of its own, as for the current exception.
 """
 
 import json
@@ -19,6 +20,8 @@ from opentelemetry import trace
 
 TEXT_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"  # one line, for a terminal
 
+EXCEPTION = "exception"
+
 _NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -29,8 +32,10 @@ class Entry(NamedTuple):
     fields: Mapping[str, Any]
 
     def __str__(self) -> str:
-        fields = [f"{key}={_text(value)}" for key, value in self.fields.items()]
-        return " ".join([self.event, *fields])
+        fields = [field_text(*item) for item in self.fields.items() if item[0] != EXCEPTION]
+        line = " ".join([self.event, *fields])
+        stack = str(self.fields.get(EXCEPTION) or "").rstrip()
+        return f"{line}\n{stack}" if stack else line
 
 
 class Log:
@@ -91,12 +96,12 @@ class JsonFormatter(logging.Formatter):
         for key, value in entry.fields.items():
             line[f"{key}_" if key in line else key] = value
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+            line[EXCEPTION] = self.formatException(record.exc_info)
         return json.dumps(line, default=str, ensure_ascii=False)
 
 
-def _text(value: object) -> str:
-    """Quote a value that has spaces, quotes, `=` or unprintable characters."""
+def field_text(key: str, value: object) -> str:
+    """Write a field; quote a value that has spaces, quotes, `=` or unprintable characters."""
     text = str(value)
     plain = text.isprintable() and text and not any(mark in text for mark in ' "=')
-    return text if plain else json.dumps(text, ensure_ascii=False)
+    return f"{key}={text if plain else json.dumps(text, ensure_ascii=False)}"

@@ -6,6 +6,7 @@ from headway_console.access.tokens import new_token as new_token
 from headway_console.access.tokens import token_as_yaml as token_as_yaml
 from headway_console.reading.applications import page_of_jobs as page_of_jobs
 from headway_console.reading.groups import GroupRow as GroupRow
+from headway_console.reading.manifests import ManifestRow as ManifestRow
 from headway_console.reading.runs import RunRow as RunRow
 from headway_console.reading.system import Overview as Overview
 from headway_console.reading.system import read_overview as read_overview

@@ -31,7 +31,8 @@ from headway_console.access.tokens import Token, Tokens, fingerprint, new_token
 from headway_console.api import ENDPOINTS, show_document
 from headway_console.api.endpoints import handler_of
 from headway_console.feed import Feed
-from headway_console.pages import HANDLERS, PAGES
+from headway_console.pages import HANDLERS, NAVIGATION
+from headway_console.pages.pauses import read_banner
 from headway_console.pages.shell import answer_error
 from headway_console.reading import connect_reader
 from headway_console.server import HttpServer, listen
@@ -146,11 +147,12 @@ def console_application(
         "hosts": settings.known_hosts(service.port) if service.port else frozenset(),
         "origins": settings.known_origins(service.port),
         "broker": service.broker,
-        "navigation": PAGES,
+        "navigation": NAVIGATION,
     }
     return Litestar(
         route_handlers=[*map(handler_of, ENDPOINTS), show_document, *HANDLERS, static],
         guards=[guard],
+        before_request=read_banner,
         middleware=[DefineMiddleware(Authentication)],
         before_send=[security_headers(secure=settings.is_secure)],
         exception_handlers={Exception: answer_error},

@@ -1,7 +1,7 @@
 """Metrics of the dispatcher.
 
-Transactions note samples, which are counted after the commit. A scrape reads gauges: one query, and
-the state of streams and consumers.
+Transactions note samples, which `wiring` counts after the commit. A scrape reads gauges: one query,
+and the state of streams and consumers.
 """
 
 from collections import defaultdict
@@ -43,7 +43,7 @@ DEAD_LETTERS = counter(
 )
 START_LATENESS = histogram(
     "headway_dispatcher_start_lateness_seconds",
-    "Time from the due time of a schedule to the start of the body, of first attempts; includes "
+    "Time from the due time of a manifest to the start of the body, of first attempts; includes "
     "jitter.",
     "group",
 )
@@ -133,8 +133,7 @@ _CONSUMERS = {
 
 
 def measure(service: Service, settings: DispatcherSettings) -> None:
-    """Count noted samples after each commit, and read the gauges on a scrape."""
-    service.on_commit(service.meter.count)
+    """Read the gauges on a scrape."""
     database = partial(_read_database, service.database, settings)
     sources = (
         ("database", (*_FROM_DATABASE, GLOBAL_LIMIT), database),

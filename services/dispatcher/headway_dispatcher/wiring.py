@@ -4,6 +4,7 @@ import os
 import socket
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from headway_clock import new_nonce
 from headway_jetstream_kit import BrokerUnavailable
@@ -25,6 +26,7 @@ from headway_dispatcher.operate.cancel import push_cancels
 from headway_dispatcher.operate.desk import Desk
 from headway_dispatcher.provisioning import NotProvisioned, check_provisioned, provision_by
 from headway_dispatcher.runs import leases
+from headway_dispatcher.runs.failure_log import FailureLog
 from headway_dispatcher.runs.fencing import withdraw_expired
 from headway_dispatcher.runs.heartbeats import Heartbeats, send_own_heartbeat
 from headway_dispatcher.runs.job_consumers import JobConsumers
@@ -81,6 +83,13 @@ async def _ensure_streams(service: Service, settings: DispatcherSettings) -> lis
 async def _keep_passes(service: Service, settings: DispatcherSettings) -> None:
     database, broker, meter = service.database, service.broker, service.meter
     metrics.measure(service, settings)
+    failures = FailureLog()
+
+    def on_commit(facts: list[Any]) -> None:
+        meter.count(facts)
+        failures.write(facts)
+
+    service.on_commit(on_commit)
     name = f"{socket.gethostname()}:{os.getpid()}:{new_nonce()}"
     wake = Wakeups()
     gate = Gate(database, settings, wake)

@@ -61,13 +61,8 @@ async def lock_manifest(connection: Connection, external_id: str) -> UUID:
     return found
 
 
-async def select_manifests(
-    connection: Connection, selection: Selection, *, paused: bool = False
-) -> list[Any]:
-    """Return the rows of the manifests that a request selects, ordered by external id.
-
-    With `paused` only paused ones. An unknown name is rejected either way.
-    """
+async def select_manifests(connection: Connection, selection: Selection) -> list[Any]:
+    """Return the rows of the manifests that a request selects, ordered by external id."""
     ways = [
         bool(selection.manifests),
         selection.group is not None,
@@ -81,14 +76,13 @@ async def select_manifests(
         selection.manifests or None,
         selection.group,
         selection.labels or None,
-        paused,
     )
     found = {row["external_id"] for row in rows}
     for name in selection.manifests:
         if name not in found:
-            # A manifest that is not paused is fine; an unknown one is not.
+            # This raises, unless the manifest was declared meanwhile.
             await find_manifest(connection, name)
-    if not rows and not paused:
+    if not rows:
         raise NotFound("no manifest matches: see 'headway manifests'")
     return rows
 

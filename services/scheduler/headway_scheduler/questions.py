@@ -17,12 +17,14 @@ from headway_decisions.timing import timing
 from headway_decisions.timing.timing import Timing
 from headway_decisions.wording import utc
 from headway_errors import Conflict
+from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
 from msgspec import UNSET, UnsetType
 
 from headway_scheduler.declare.plan import plan
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.explain.ledger_check import check_page
+from headway_scheduler.explain.work_states import read_states
 from headway_scheduler.fire.decide import concurrency_key
 from headway_scheduler.fire.preview import note_of, previewed
 from headway_scheduler.lookup import aware, find_manifest, input_problem, queries, reading
@@ -38,6 +40,7 @@ class Questions:
     """Answers questions for one scheduler process."""
 
     database: Database
+    broker: Broker
     settings: SchedulerSettings
 
     def answers(self) -> Answers:
@@ -74,9 +77,13 @@ class Questions:
         async with reading(self.database) as (connection, now):
             row = await find_manifest(connection, question.manifest)
             _timing_of(row)
-            return await explain(
+            answer = await explain(
                 connection, row, at=at, now=now, kept_days=self.settings.history_days
             )
+        states = await read_states(self.broker, answer.works)
+        return msgspec.structs.replace(
+            answer, text=" ".join([answer.text, *(state.text for state in states)])
+        )
 
     async def ledger(self, question: messages.LedgerQuestion) -> messages.LedgerAnswer:
         """Compare expected fire times with the ledger."""

@@ -25,6 +25,7 @@ from headway_scheduler.notifications.webhook import Webhook, webhook_of
 from headway_scheduler.operate.desk import Desk
 from headway_scheduler.operate.enqueue import Enqueue
 from headway_scheduler.operate.pause import Windows
+from headway_scheduler.outcomes.blocked_log import log_blocked, log_still_blocked
 from headway_scheduler.outcomes.settle import settled_intake
 from headway_scheduler.retention import Retention
 from headway_scheduler.settings import SchedulerSettings
@@ -56,6 +57,7 @@ async def start_scheduler(
             await declare(service, settings, definitions)
         await _start_passes(service, settings, webhook)
         port = await service.answer_for_health(settings.health_address)
+        await log_still_blocked(service.database)
     except BaseException:
         await service.stop()
         raise
@@ -81,6 +83,7 @@ async def _start_passes(
 
     def on_commit(facts: list[Any]) -> None:
         service.meter.count(facts)
+        log_blocked(facts)
         for fact in facts:
             if isinstance(fact, Advanced):
                 fact.hand_over(relay_wakeup)

@@ -132,7 +132,6 @@ class Room:
         self, limits: Limits, load: Load, fleet: Sequence[Worker], *, now: datetime
     ) -> None:
         self._limits = limits
-        self._now = now
         self._all = limits.max_active
         self._limited: dict[Key, Limit] = {
             **{("group", name): group for name, group in limits.groups.items()},
@@ -253,20 +252,20 @@ class Room:
                 self._begun[key] += 1
         return Admitted(candidate.work, lease.number)
 
-    def rate_uses(self) -> list[RateUse]:
-        """Return the rates under which work was admitted, to be stored."""
-        return [use for use in self._rate_uses() if self._begun[use.kind, use.name]]
+    def rate_uses(self, at: datetime) -> list[RateUse]:
+        """Return the rates under which work was admitted, to be stored; the runs begin at `at`."""
+        return [use for use in self._rate_uses(at) if self._begun[use.kind, use.name]]
 
-    def rates_free_at(self) -> datetime | None:
-        """Return when the first exhausted rate has room again, or `None`."""
-        times = [use.frees_at for use in self._rate_uses() if use.frees_at is not None]
+    def rates_free_at(self, at: datetime) -> datetime | None:
+        """Return when the first exhausted rate has room again, or `None`; runs begin at `at`."""
+        times = [use.frees_at for use in self._rate_uses(at) if use.frees_at is not None]
         return min(times, default=None)
 
-    def _rate_uses(self) -> Iterator[RateUse]:
+    def _rate_uses(self, at: datetime) -> Iterator[RateUse]:
         for (kind, name), limit in self._limited.items():
             if limit.rate is not None:
-                begun = rates.begin(limit.rate, limit.begun, self._begun[kind, name], self._now)
-                frees_at = rates.frees_at(limit.rate, begun, self._now)
+                begun = rates.begin(limit.rate, limit.begun, self._begun[kind, name], at)
+                frees_at = rates.frees_at(limit.rate, begun, at)
                 yield RateUse(kind=kind, name=name, begun=begun, frees_at=frees_at)
 
     def _take_job(self, job: str, leases: int) -> None:

@@ -40,7 +40,7 @@ def manifest_owners(row: Mapping[str, Any]) -> list[FieldOwner]:
     owners = []
     for field, value in manifest_values(row).items():
         if field in row["operator_fields"]:
-            command = f"headway change {row['external_id']} --give-back {field}"
+            command = f"headway change {row['external_id']} --reset {field}"
             owner = FieldOwner(field=field, value=value, owner="operator", give_back=command)
         elif row["owner"] == API_OWNER:
             owner = FieldOwner(field=field, value=value, owner="api")
@@ -105,7 +105,7 @@ def group_owners(settings: GroupSettings) -> list[FieldOwner]:
     for field, value in settings.values.items():
         statement = settings.declared.get(field)
         if field in settings.operator_fields:
-            command = f"headway group {settings.name} --give-back {field.replace('_', '-')}"
+            command = f"headway group {settings.name} --reset {field.replace('_', '-')}"
             owner = FieldOwner(field=field, value=value, owner="operator", give_back=command)
         elif statement is not None:
             owner = FieldOwner(field=field, value=value, owner="code", application=statement.app)

@@ -56,8 +56,6 @@ def skip_missed_during_pause(
     disabled group, or while the manifest is blocked or running, it stays owed.
     """
     entries = []
-    if reason == PAUSED:
-        reason = misfires.pause_reason(view)
     dropped = _drop_reason(view)
     latest = _new_success(view)
     if dropped is not None and latest is not None:
@@ -66,6 +64,8 @@ def skip_missed_during_pause(
     ripe = _ripe_on_clock(view, until)
     if ripe is not None:
         first, last, following = ripe
+        if reason == PAUSED:
+            reason = misfires.skip_reason(view, first, last)
         entries.append(misfires.skip(first, last, reason))
         view = structs.replace(view, next_due_at=following)
     return view, entries

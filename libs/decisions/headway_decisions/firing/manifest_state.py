@@ -67,12 +67,19 @@ class Owed(Struct, frozen=True, kw_only=True):
     explicit: bool = False
 
 
-class Window(Struct, frozen=True, kw_only=True):
-    """A pause of a manifest; `until` is `None` while it lasts."""
+class Window(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The time in which a pause holds a manifest; `ended_at` is `None` while it does.
 
+    `until` is when the pause ends by itself, `by` its author, and `covers` describes its manifests.
+    """
+
+    pause: UUID
     since: datetime
     until: datetime | None = None
+    ended_at: datetime | None = None
     reason: str = ""
+    by: str = ""
+    covers: str = ""
 
 
 class ManifestView(Struct, frozen=True, kw_only=True):
@@ -81,8 +88,8 @@ class ManifestView(Struct, frozen=True, kw_only=True):
     `slots` are occupied by outstanding work. `owed` decisions wait only for room; the next one that
     waits for its time is due at `next_owed_at`. `settled_at` is when work of it was last settled.
     `parent_success` is the number of the parent's latest success, unless the dependent is dormant;
-    `seen_success` is the last one that was decided. `window` is the latest pause. `also_disabled`:
-    the manifest itself is disabled where `hold` names its group.
+    `seen_success` is the last one that was decided. `windows` are those of pauses.
+    `also_disabled`: the manifest itself is disabled where `hold` names its group.
     """
 
     id: UUID
@@ -101,7 +108,7 @@ class ManifestView(Struct, frozen=True, kw_only=True):
     parent: UUID | None = None
     parent_success: int | None = None
     seen_success: int = 0
-    window: Window | None = None
+    windows: tuple[Window, ...] = ()
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -153,6 +160,6 @@ def hold_of(row: Any) -> Hold | None:
         return "group_disabled"
     if not row["enabled"]:
         return "manifest_disabled"
-    if row["paused_at"] is not None and row["resumed_at"] is None:
+    if row["paused"]:
         return "paused"
     return None if row["blocked_by"] is None else "blocked_by_dead_letter"

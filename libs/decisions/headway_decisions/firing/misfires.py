@@ -53,16 +53,15 @@ def skip_reason(view: ManifestView, first: datetime, last: datetime) -> str:
     """Return why the due times of a stretch do not fire."""
     if _latest_allowed(view, first, last) is None:
         return f"{manifest_state.EXCLUDED}: {timing.excluded_by(view.timing, first)}"
-    window = view.window
-    if window is None or last < window.since or (window.until and first > window.until):
+    over = [
+        window
+        for window in view.windows
+        if window.since <= last and (window.ended_at is None or first <= window.ended_at)
+    ]
+    if not over:
         return manifest_state.MISSED
-    return pause_reason(view)
-
-
-def pause_reason(view: ManifestView) -> str:
-    """Return the skip reason of a pause, with the operator's reason."""
-    reason = "" if view.window is None else view.window.reason
-    return f"{manifest_state.PAUSED}: {reason}" if reason else manifest_state.PAUSED
+    reasons = "; ".join(dict.fromkeys(window.reason for window in over if window.reason))
+    return f"{manifest_state.PAUSED}: {reasons}" if reasons else manifest_state.PAUSED
 
 
 def latest_ripe(view: ManifestView, until: datetime) -> tuple[datetime, datetime | None] | None:

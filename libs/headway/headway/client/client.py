@@ -165,7 +165,11 @@ class Client(Schedules):
         reason: str = "",
         dry_run: bool = False,
     ) -> manifests.PauseAnswer:
-        """Pause manifests: those named, those of a group or with labels, or all."""
+        """Pause manifests: those named, those of a group or with labels, or all.
+
+        Pauses stack: a manifest resumes when the last pause that covers it has ended. A pause of a
+        group, of labels or of all also covers manifests that are declared later.
+        """
         chosen = _selection(external_ids, group, labels, everything)
         request = manifests.PauseRequest(**chosen, until=until, reason=reason, dry_run=dry_run)
         return await self._ask("/pause", request, manifests.PauseAnswer)
@@ -176,11 +180,16 @@ class Client(Schedules):
         group: str | None = None,
         labels: Mapping[str, str] | None = None,
         everything: bool = False,
+        pauses: Iterable[Id] = (),
         dry_run: bool = False,
     ) -> manifests.ResumeAnswer:
-        """Resume paused manifests; the answer lists what they catch up on."""
+        """End pauses by their ids, or the one that was made for the same manifests.
+
+        The answer lists what the manifests catch up on. Other pauses stay in force.
+        """
         chosen = _selection(external_ids, group, labels, everything)
-        request = manifests.ResumeRequest(**chosen, dry_run=dry_run)
+        ids = cast("list[UUID]", list(pauses))
+        request = manifests.ResumeRequest(**chosen, pauses=ids, dry_run=dry_run)
         return await self._ask("/resume", request, manifests.ResumeAnswer)
 
     async def enable(self, external_id: str) -> Changed:

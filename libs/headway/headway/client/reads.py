@@ -15,6 +15,7 @@ from headway_contract.manifests import (
     LedgerAnswer,
     ManifestAnswer,
     ManifestStatus,
+    PauseStatus,
     PreviewAnswer,
 )
 from headway_contract.operations import GroupOccupancy, GroupStatus, OccupancyAnswer, WorkerStatus
@@ -59,6 +60,10 @@ class Reads:
     async def manifest(self, external_id: str) -> ManifestAnswer:
         """Return a manifest: its status, its definition, and the changes of operators."""
         return await self._console.show(f"/manifests/{segment(external_id)}", ManifestAnswer)
+
+    async def pauses(self) -> list[PauseStatus]:
+        """List the pauses in force, the oldest first."""
+        return await self._console.list("/pauses", {}, PauseStatus)
 
     async def groups(self) -> list[GroupStatus]:
         """List all groups with their settings, by name."""
@@ -193,9 +198,13 @@ class Reads:
         worker: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        text: str | None = None,
         most: int | None = 1000,
     ) -> list[work_queue.RunStatus]:
-        """List runs, newest first: those admitted from `since` on and before `until`."""
+        """List runs, newest first: those admitted from `since` on and before `until`.
+
+        `text` is searched in their inputs and errors.
+        """
         query = {
             "state": state,
             "group": group,
@@ -205,12 +214,18 @@ class Reads:
             "worker": worker,
             "since": since,
             "before": until,
+            "text": text,
         }
         return await self._console.list("/runs", query, work_queue.RunStatus, most=most)
 
     async def run(self, run: Id) -> work_queue.RunAnswer:
         """Return a run in full."""
         return await self._console.show(f"/runs/{segment(run)}", work_queue.RunAnswer)
+
+    async def log(self, run: Id, *, after: int = 0) -> work_queue.RunLogAnswer:
+        """Return log lines of a run after a number, with its state and its latest progress."""
+        path = f"/runs/{segment(run)}/log"
+        return await self._console.show(path, work_queue.RunLogAnswer, {"after": after})
 
     async def workers(self) -> list[WorkerStatus]:
         """List the workers that have not stopped, by name."""

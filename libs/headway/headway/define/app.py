@@ -88,9 +88,6 @@ class App:
             raise TypeError("@app.job takes the name of the job: write @app.job('name')")
 
         def declare(function: Function) -> Function:
-            if isinstance(function, When):
-                name_of = function.name
-                raise TypeError(f"@{name_of} takes arguments: write @{name_of}(...) over the job")
             wrong: list[str] = []
             body_input: dict[str, Any] = {"input_type": Any}
             try:
@@ -126,6 +123,7 @@ class App:
             self._declared.problems += [f"job {name!r}: {problem}" for problem in wrong]
             self._declared.problems += problems_of_running(job)
             self._declared.add_job(job)
+            job.marks().is_job = True
             return function
 
         return declare

@@ -19,7 +19,8 @@ def problem_of_input(schema: dict[str, Any] | None, takes_input: bool, value: An
     if schema is None:
         return None
     try:
-        errors = list(_validator(msgspec.json.encode(schema, order="sorted")).iter_errors(value))
+        found = _validator(msgspec.json.encode(schema, order="sorted")).iter_errors(value)
+        errors = [cause for error in found for cause in _causes(error)]
     except ValueError as error:
         return _describe(error)
     if not errors:
@@ -54,6 +55,18 @@ def _validator(schema: bytes) -> jsonschema_rs.Validator:
     return jsonschema_rs.validator_for(
         msgspec.json.decode(schema), offline=True, pattern_options=_PATTERNS
     )
+
+
+def _causes(error: Any) -> list[Any]:
+    """Return the errors of the only alternative beside null of an optional value."""
+    alternatives = [
+        errors
+        for errors in getattr(error.kind, "context", ())
+        if not any(each.message.endswith('is not of type "null"') for each in errors)
+    ]
+    if len(alternatives) != 1:
+        return [error]
+    return [cause for each in alternatives[0] for cause in _causes(each)]
 
 
 def _describe(error: Exception) -> str:

@@ -1,8 +1,9 @@
-"""Refuse unknown keyword arguments, with a hint at the nearest known one."""
+"""Refuse unknown keyword arguments with a hint at the nearest known one, and bare decorators."""
 
 from collections.abc import Callable, Collection, Iterable
 from functools import wraps
 from inspect import Parameter, signature
+from types import FunctionType
 from typing import ParamSpec, TypeVar
 
 from headway.define.calendar import did_you_mean
@@ -19,6 +20,8 @@ def check_keywords(function: Callable[Arguments, Result]) -> Callable[Arguments,
     @wraps(function)
     def call(*args: Arguments.args, **given: Arguments.kwargs) -> Result:
         refuse_unknown(f"{called}()", given, known)
+        if [type(argument) for argument in args] == [FunctionType]:
+            raise TypeError(f"@{called} needs parentheses: write @{called}(...) over the job")
         return function(*args, **given)
 
     return call

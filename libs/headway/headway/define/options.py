@@ -41,6 +41,13 @@ class Marks:
     # Values of `When`, which add themselves.
     cadences: list[Any] = field(default_factory=list)
     retry: "Retry | None" = None
+    is_job: bool = False
+
+
+def lacks_job(value: object) -> bool:
+    """Return whether a value is a function with a cadence that no app declares as a job."""
+    marks: Marks | None = getattr(value, "__dict__", {}).get(_ATTRIBUTE)
+    return marks is not None and bool(marks.cadences) and not marks.is_job
 
 
 def marks_of(function: Callable[..., Any]) -> Marks:

@@ -17,8 +17,10 @@ from headway_contract import lifecycle
 from headway_contract.fields import OUTPUT_LIMIT
 from headway_contract.lifecycle import Failure
 from headway_contract.orders import OrderedRun
+from headway_decisions.retries.retries import UNCOUNTED
 from headway_jetstream_kit.tasks import end
 from headway_tracing import span, traceparent
+from headway_tracing.log import EXCEPTION, get_logger
 
 from headway.define.jobs import Job
 from headway.errors import ActivationRefused, ActivationUnavailable, LeaseLost
@@ -29,6 +31,8 @@ from headway.worker.fork_server import BodyFailed, BodyProcess, ForkServer
 from headway.worker.leases import Lease, LeaseEvents
 from headway.worker.outcomes import Cancelled, Outcome, encode_output, failure_of
 from headway.worker.reports import Reports
+
+log = get_logger(__name__)
 
 # How long a stopping worker waits for a body, after the drain.
 HAND_BACK_SECONDS = 2.0
@@ -122,6 +126,8 @@ class LeaseRunner:
             seconds = monotonic() - self._events.began
         if self._on_ended is not None:
             self._on_ended(self._job.name, _OUTCOME_NAMES[type(outcome)], seconds)
+        if isinstance(outcome, Failure) and outcome.kind not in UNCOUNTED:
+            _log_failure(self._job.name, ordered, outcome)
         if outcome is not None:
             await self._events.end(ordered, outcome, seconds, execution.traceparent)
 
@@ -194,6 +200,21 @@ class LeaseRunner:
                 self._schedule_renewal()
 
         self._renewing = asyncio.create_task(renew())
+
+
+def _log_failure(job: str, ordered: OrderedRun, failure: Failure) -> None:
+    """Log a failed body; the dispatcher logs what follows."""
+    stack = {EXCEPTION: failure.stack} if failure.stack else {}
+    log.error(
+        "body failed",
+        job=job,
+        manifest=ordered.manifest,
+        failure=failure.summary,
+        attempt=f"{ordered.attempt} of {ordered.attempts}",
+        run=ordered.run,
+        work=ordered.work,
+        **stack,
+    )
 
 
 class Execution:

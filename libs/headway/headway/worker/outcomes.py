@@ -3,6 +3,7 @@
 import traceback
 from collections.abc import Callable
 from inspect import iscoroutine
+from types import TracebackType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,6 +23,7 @@ class Cancelled(NamedTuple):
 # The encoded output of a completed run, its failure, or its cancellation.
 Outcome = msgspec.Raw | Failure | Cancelled
 
+_LOOPS = ("asyncio", "concurrent", "threading", "uvloop")
 # Every exception has these bases, so their names say nothing.
 _UNINFORMATIVE = (object, BaseException)
 
@@ -29,7 +31,8 @@ _UNINFORMATIVE = (object, BaseException)
 def failure_of(error: BaseException) -> Failure:
     """Describe an exception as a failure, with the kinds of its base classes."""
     own, *bases = (base for base in type(error).__mro__ if base not in _UNINFORMATIVE)
-    stack = _text_of(lambda: "".join(traceback.format_exception(error)))
+    frames = _frames_of_body(error)
+    stack = _text_of(lambda: "".join(traceback.format_exception(type(error), error, frames)))
     return Failure(
         kind=_kind(own),
         kinds=[_kind(base) for base in bases[: fields.KINDS_LIMIT]],
@@ -37,6 +40,17 @@ def failure_of(error: BaseException) -> Failure:
         stack=stack[-fields.STACK_LIMIT :],
         retryable=not isinstance(error, Fatal),
     )
+
+
+def _frames_of_body(error: BaseException) -> TracebackType | None:
+    """Leave out the frames of the worker and of the event loop before those of the body."""
+    frames = error.__traceback__
+    while frames is not None:
+        package = str(frames.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+        if package.partition("_")[0] != "headway" and package not in _LOOPS:
+            return frames
+        frames = frames.tb_next
+    return error.__traceback__
 
 
 def encode_output(output: Any, most: int = fields.OUTPUT_LIMIT) -> msgspec.Raw | Failure:

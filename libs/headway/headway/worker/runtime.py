@@ -215,7 +215,7 @@ class Worker:
         await self._accept(messages)
         # One slot is for the pull of each other job.
         share = min(self._free - self._reserved - len(self._jobs) + 1, self._room(job))
-        if messages and share > 0:
+        if messages and messages[0].pending and share > 0:
             self._reserved += share
             more: list[Message] = []
             try:

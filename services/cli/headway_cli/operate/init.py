@@ -8,6 +8,7 @@ from headway_clock import new_token
 from headway_contract import InvalidName, check_name
 
 from headway_cli.terminal import options
+from headway_cli.terminal.output import print_answer
 
 # The files, with the names of their templates. The template of the app is an app itself.
 _FILES = {
@@ -21,8 +22,9 @@ _APP_NAME = "hello"
 
 @click.command()
 @click.argument("folder", default=".", type=click.Path(path_type=Path, file_okay=False))
+@options.json_option
 @options.debug_option
-def init(folder: Path) -> None:
+def init(folder: Path, as_json: bool) -> None:
     """Write a small app, and files that belong to it.
 
     The files are app.py, compose.yaml (PostgreSQL and NATS in containers), .env (new passwords for
@@ -39,13 +41,14 @@ def init(folder: Path) -> None:
         _write(folder)
     except OSError as error:
         raise click.UsageError(f"cannot write {error.filename}: {error.strerror}") from error
-    click.echo(f"wrote {', '.join(str(folder / name) for name in _FILES)}")
-    if folder != Path():
-        click.echo(f"  cd {folder}")
-    click.echo("  headway up app.py                          # run everything, until Ctrl-C")
-    click.echo(
-        """  headway run report --input '"Ada"'         # run one job once, without a server"""
-    )
+    written = [str(folder / name) for name in _FILES]
+    lines = [
+        f"wrote {', '.join(written)}",
+        *([f"  cd {folder}"] if folder != Path() else []),
+        "  headway up app.py                          # run everything, until Ctrl-C",
+        """  headway run report --input '"Ada"'         # run one job once, without a server""",
+    ]
+    print_answer({"files": written}, lambda: lines, as_json=as_json)
 
 
 def _write(folder: Path) -> None:

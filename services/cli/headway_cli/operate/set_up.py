@@ -16,7 +16,7 @@ from headway_cli.serve.known_settings import SECTIONS, Section, is_wrong, settin
 from headway_cli.serve.running import find_running
 from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
-from headway_cli.terminal.output import print_answer, table
+from headway_cli.terminal.output import print_answer, print_json, table
 from headway_cli.terminal.times import shifted
 
 BAD_SETTINGS = 2
@@ -36,14 +36,19 @@ def token() -> None:
     help="viewer: read; operator: also run, cancel, retry, switch; admin: also definitions.",
 )
 @click.option("--days", type=options.POSITIVE, metavar="N", help="Days until it expires.")
-def new(name: str, role: Role, days: float | None) -> None:
+@options.json_option
+def new(name: str, role: Role, days: float | None, as_json: bool) -> None:
     """Create a token.
 
     Prints the token once, on standard error, and on standard output the entry for the file that
-    HEADWAY_API_TOKENS_FILE names: append it with '>> tokens.yaml'.
+    HEADWAY_API_TOKENS_FILE names: append it with '>> tokens.yaml'. With --json, both are in one
+    document.
     """
     expires = None if days is None else shifted(utc_now(), days=days).replace(microsecond=0)
     made, entry = new_token(name, role, expires)
+    if as_json:
+        print_json({"token": made, "entry": entry})
+        return
     click.echo(f"the token, shown once: {made}", err=True)
     click.echo(token_as_yaml(entry), nl=False)
 
@@ -51,13 +56,15 @@ def new(name: str, role: Role, days: float | None) -> None:
 @click.command("sign-in")
 @options.debug_option
 @options.data_option("Data folder of the 'headway up' to sign in to.")
-def sign_in(data: Path) -> None:
+@options.json_option
+def sign_in(data: Path, as_json: bool) -> None:
     """Print a link that signs you in to the console of 'up'.
 
     The link works once, within ten minutes.
     """
     running = find_running(data)
-    click.echo(running.url + sign_in_path(running.ticket_key, utc_now()))
+    url = running.url + sign_in_path(running.ticket_key, utc_now())
+    print_answer({"url": url}, lambda: [url], as_json=as_json)
 
 
 @click.group()
@@ -72,9 +79,11 @@ def test(session: Session) -> None:
 
 
 @notify.command()
-def secret() -> None:
+@options.json_option
+def secret(as_json: bool) -> None:
     """Print a new secret for HEADWAY_WEBHOOK_SECRET, which the receiver needs too."""
-    click.echo("whsec_" + base64.b64encode(bytes.fromhex(random_token() + random_token())).decode())
+    made = "whsec_" + base64.b64encode(bytes.fromhex(random_token() + random_token())).decode()
+    print_answer({"secret": made}, lambda: [made], as_json=as_json)
 
 
 @click.command()

@@ -13,7 +13,7 @@ from headway_decisions.capacity.rates import parse_rate
 from headway_errors import Conflict, Rejected
 
 from headway_cli.serve import names
-from headway_cli.serve.session import Session, asking, command
+from headway_cli.serve.session import Session, asking, command, shows_itself
 from headway_cli.terminal import options
 from headway_cli.terminal.output import confirm, counted, listed
 from headway_cli.terminal.times import age_text
@@ -132,7 +132,7 @@ def delete(session: Session, manifest_ids: tuple[str, ...], yes: bool) -> None:
 
 def _give_back_option(*fields: str) -> options.Decorator:
     text, choice = "Reset this setting to the code's; may be repeated.", click.Choice(fields)
-    return click.option("--give-back", "give_back", type=choice, multiple=True, help=text)
+    return click.option("--reset", "give_back", type=choice, multiple=True, help=text)
 
 
 @command()
@@ -208,7 +208,7 @@ def _change(
             if option.name in changes
             for flag in (*option.opts, *option.secondary_opts)
         ]
-        raise click.UsageError(f"nothing to change: give {', '.join(flags)} or --give-back")
+        raise click.UsageError(f"nothing to change: give {', '.join(flags)} or --reset")
     stated = {key: None if value == "none" else value for key, value in given.items()}
     fields = [field.replace("-", "_") for field in give_back]
     session.print_text(session.ask(lambda client: act(client, name, give_back=fields, **stated)))
@@ -221,11 +221,11 @@ _name_argument = click.argument("name", metavar="NAME")
 @asking
 @click.pass_context
 def apps(context: click.Context, session: Session) -> None:
-    """List, rename, retire or give back applications.
+    """List applications, rename or retire one, or let its code declare it again.
 
     The source of an application is code, which declares it at every start, or applied files.
     """
-    if context.invoked_subcommand is None:
+    if shows_itself(context):
         session.print_items(
             session.read_list("/apps"),
             ("APP", "SOURCE", "GENERATION", "MANIFESTS", "JOBS", "LAST DECLARED", "BY"),

@@ -1,25 +1,21 @@
-"""`headway trigger`, `headway pause` and `headway resume`."""
+"""`headway trigger`."""
 
-import sys
-from collections.abc import Iterator
 from typing import Any
 
 import click
 from headway import Client
 from headway_clock import utc_now
-from headway_contract.manifests import BackfillAnswer, ResumeAnswer
+from headway_contract.manifests import BackfillAnswer
 from msgspec import UNSET
 
 from headway_cli.schedules.change import change_many
 from headway_cli.serve.names import check_choice, choosing
 from headway_cli.serve.session import Session, await_outcome, command, wait_option
 from headway_cli.terminal import options
-from headway_cli.terminal.output import confirm, counted, print_lines, window_table
-from headway_cli.terminal.times import read_moment, shifted, shown
+from headway_cli.terminal.output import confirm, counted
+from headway_cli.terminal.times import read_moment
 
 _EXPIRY = "The work expires if it has not started by then."
-_FIRES_SHOWN = 3
-_FROM_A_SECOND = click.FloatRange(1)
 
 
 @command()
@@ -108,79 +104,3 @@ def _refuse_terms(why: str, terms: dict[str, object]) -> None:
     stated = [f"--{name.replace('_', '-')}" for name, value in terms.items() if value]
     if stated:
         raise click.UsageError(f"{', '.join(stated)}: {why}")
-
-
-@command()
-@choosing
-@options.text("--until", "TIME", "When to resume, by default in UTC; 06:00 is the next.")
-@options.seconds_option("--for", "seconds", "Duration, instead of --until.", type=_FROM_A_SECOND)
-@click.option("--reason", default="", help="Reason, for the ledger and the audit.")
-@options.flag("--dry-run", "Only list the manifests.")
-def pause(
-    session: Session, manifest_ids: tuple[str, ...], seconds: float | None, **terms: Any
-) -> None:
-    """Pause manifests for a while.
-
-    The pause lasts until a time, or until 'headway resume'. When it ends, the misfire policy of
-    each manifest decides about the due times that passed. Running work continues; manifests that
-    you trigger by name run.
-    """
-    until, now = terms["until"], utc_now()
-    if until is not None and seconds is not None:
-        raise click.UsageError("give --until or --for, not both")
-    if until is not None:
-        terms["until"] = read_moment(until, "UTC", now=now, ahead=True)
-    elif seconds is not None:
-        terms["until"] = shifted(now, seconds=seconds)
-    answer = session.ask(lambda client: client.pause(*manifest_ids, **terms))
-    rows = [[paused.manifest, paused.next_due_at] for paused in answer.manifests]
-    lines = window_table(("MANIFEST", "NEXT DUE"), rows)
-    session.print(answer, lambda: [*lines, *answer.text.splitlines()])
-
-
-@command()
-@choosing
-@options.flag("--dry-run", "Only show the fires that would follow.")
-@options.yes_option
-def resume(
-    session: Session, manifest_ids: tuple[str, ...], dry_run: bool, yes: bool, **chosen: Any
-) -> None:
-    """Resume paused manifests.
-
-    If missed due times would fire now, it shows them and asks for confirmation.
-    """
-
-    def send(*, dry_run: bool) -> ResumeAnswer:
-        return session.ask(lambda client: client.resume(*manifest_ids, dry_run=dry_run, **chosen))
-
-    def describe() -> str | None:
-        foreseen = send(dry_run=True)
-        if not foreseen.fires:
-            return None
-        if not sys.stdin.isatty():
-            return f"resume them (--dry-run looks first): {foreseen.text}"
-        print_lines(_lines(foreseen))
-        return "resume them"
-
-    confirm(describe, yes=yes or dry_run)
-    answer = send(dry_run=dry_run)
-    if yes or dry_run:
-        session.print(answer, lambda: _lines(answer))
-    else:
-        session.print_text(answer)
-
-
-def _lines(answer: ResumeAnswer) -> Iterator[str]:
-    rows = []
-    for resumed in answer.manifests:
-        passed = f"{resumed.passed}{'+' if resumed.passed_or_more else ''}"
-        fires: list[object] = [shown(at) for at in resumed.fires[:_FIRES_SHOWN]]
-        more = max(0, len(resumed.fires) - _FIRES_SHOWN) + resumed.more_fires
-        fires += [f"{more} more"] if more else []
-        fires += [f"{resumed.owed} pending"] if resumed.owed else []
-        fires += ["its parent's success"] if resumed.follows else []
-        rows.append((resumed.manifest, resumed.paused_at, passed, resumed.policy, fires))
-    if rows:
-        headings = ("MANIFEST", "PAUSED SINCE", "PASSED", "MISFIRE", "FIRES FOR")
-        yield from window_table(headings, rows)
-    yield from answer.text.splitlines()

@@ -10,7 +10,7 @@ from headway_contract.fields import Rate
 from headway_contract.work import WorkTerms
 from headway_contract.work_queue import ExplainWorkAnswer
 from headway_decisions.capacity.rates import rate_in_words
-from headway_errors import NotFound
+from headway_errors import Invalid, NotFound, RequestFailed
 
 from headway_cli.serve.names import manifest_argument
 from headway_cli.serve.session import Session, command, read_manifest_time
@@ -105,39 +105,43 @@ def preview(session: Session, manifest_id: str, most: int, after: str | None) ->
 
 
 @command()
-@click.argument("named", metavar="ID | work ID", nargs=-1, required=True)
+@click.argument("named", metavar="[work] ID", nargs=-1, required=True)
 @click.option("--at", metavar="TIME", help=f"The time to explain. {_TIME_HELP}")
 def explain(session: Session, named: tuple[str, ...], at: str | None) -> None:
     """Explain why a manifest ran or did not, or why work waits.
 
-    Without --at it explains the current state of the manifest. A time of day means its latest
-    occurrence. With 'work' in front, the id is that of work: it lists the gates that the work
-    waits for and the holders of the slots.
+    ID is a manifest, or the id of work or of a run. Without --at it explains the current state of
+    the manifest. A time of day means its latest occurrence. Of work it lists the gates that the
+    work waits for and the holders of the slots. With 'work' in front, the id is never a manifest.
     """
-    match named:
-        case ("work", work):
+    is_work = len(named) == 2 and named[0] == "work"
+    if len(named) != 1 and not is_work:
+        raise click.UsageError("name one manifest, or one piece of work by its id")
+    if is_work and at is not None:
+        raise click.UsageError("--at is for manifests: work is explained as it is now")
+
+    async def ask(client: Client) -> contract.ExplainAnswer | ExplainWorkAnswer:
+        if is_work:
+            return await _explain_work(client, named[1])
+        try:
+            instant = await read_manifest_time(client, named[0], at, past=True)
+            return await client.explain(named[0], at=instant)
+        except NotFound as error:
             if at is not None:
-                raise click.UsageError("--at is for manifests: work is explained as it is now")
-            found = session.ask(lambda client: _explain_work(client, work))
-            rows = [
-                (
-                    gate.gate,
-                    *(("open", None) if gate.open else ("closed", gate.opens_at)),
-                    gate.text,
-                )
-                for gate in found.gates
-            ]
-            gates = window_table(("GATE", "NOW", "OPENS", "WHY"), rows) if rows else []
-            session.print(found, lambda: [*found.text.splitlines(), *gates])
-        case (manifest_id,):
+                raise
+            try:
+                return await _explain_work(client, named[0])
+            except RequestFailed as other:
+                raise (other if isinstance(other, Invalid) else error) from None
 
-            async def ask(client: Client) -> contract.ExplainAnswer:
-                instant = await read_manifest_time(client, manifest_id, at, past=True)
-                return await client.explain(manifest_id, at=instant)
-
-            session.print_text(session.ask(ask))
-        case _:
-            raise click.UsageError("name one manifest, or 'work' and the id of one piece of work")
+    found = session.ask(ask)
+    gates = found.gates if isinstance(found, ExplainWorkAnswer) else []
+    rows = [
+        (gate.gate, *(("open", None) if gate.open else ("closed", gate.opens_at)), gate.text)
+        for gate in gates
+    ]
+    lines = window_table(("GATE", "NOW", "OPENS", "WHY"), rows) if rows else []
+    session.print(found, lambda: [*found.text.splitlines(), *lines])
 
 
 async def _explain_work(client: Client, named: str) -> ExplainWorkAnswer:
@@ -161,6 +165,8 @@ def _rate(value: Any) -> str:
 
 
 def _state(status: contract.ManifestStatus) -> str:
+    if status.held_by == "blocked_by_dead_letter":
+        return f"blocked by dead letter {status.blocked_by}"
     if status.held_by is not None:
         return status.held_by.replace("_", " ")
     if status.outstanding:

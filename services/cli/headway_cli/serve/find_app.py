@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from headway import App, InvalidDefinitions
+from headway.define.options import lacks_job
 from headway.yaml_file import SUFFIXES, read_app
 from headway_contract import InvalidName
 
@@ -28,6 +29,12 @@ def load_app(target: str) -> App:
     place, _, name = target.partition(":")
     module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
     apps = {key: value for key, value in vars(module).items() if isinstance(value, App)}
+    for key, value in vars(module).items():
+        if lacks_job(value) and value.__module__ == module.__name__:
+            raise AppNotFound(
+                f"the function {key!r} in {place} has a cadence and is no job, so it would never "
+                f"run: put @app.job({key!r}) above it"
+            )
     if name:
         if name not in apps:
             known = f"it has {', '.join(apps)}" if apps else "it has none"

@@ -35,7 +35,10 @@ class CommandSettings(Struct, frozen=True, kw_only=True):
     debug: Annotated[bool, Meta(description="Log more, and show tracebacks.")] = False
     log_format: Annotated[
         Literal["auto", "json", "text"],
-        Meta(description="Format of the log: `auto` is text at a terminal, else JSON."),
+        Meta(
+            description="Format of the log: `auto` is text at a terminal, else JSON; "
+            "`headway up` prints lines for people."
+        ),
     ] = "auto"
 
 

@@ -3,9 +3,11 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 from headway.client.http_control import HttpControl
 from headway_console.public import GroupRow, Overview, RunRow, state_of
+from headway_contract.manifests import PauseStatus
 from msgspec import Struct
 from rich.text import Text
 
@@ -51,7 +53,13 @@ def draw(
     title = [Text("headway", style="bold"), Text(f"{overview.now:%Y-%m-%d %H:%M:%S} UTC")]
     title += [Text(hint, style="dim")] if hint else []
     drawn = [Text("  ").join([*title, Text(where)])]
-    drawn += [_services(overview), _passes(overview), _throughput(overview), _counts(overview)]
+    drawn += [_paused(pause, overview.now) for pause in overview.paused]
+    drawn += [
+        _services(overview),
+        passes_line(overview),
+        throughput_line(overview),
+        counts_line(overview),
+    ]
     drawn += [Text(printable(note), style="bold red")] if note else []
     width = max((len(row.name) for row in overview.groups), default=0)
     drawings = {
@@ -92,6 +100,14 @@ def shares(wanted: Sequence[int], room: int | None) -> list[int]:
     return given
 
 
+def _paused(pause: PauseStatus, now: datetime) -> Text:
+    """Draw a pause of all manifests, with the time that is left."""
+    left = "until resumed" if pause.until is None else f"for {age_text(now, pause.until)} more"
+    why = f", reason: {pause.reason}" if pause.reason else ""
+    text = f"PAUSED: all manifests {left}, by {pause.by}{why} · headway resume {pause.id}"
+    return Text(printable(text), style="bold black on yellow")
+
+
 def _services(overview: Overview) -> Text:
     leader, dispatchers = overview.health.leader, len(overview.health.dispatchers)
     scheduler = Text("no scheduler has ticked yet", style="yellow")
@@ -108,7 +124,8 @@ def _services(overview: Overview) -> Text:
     return Text(" · ").join(parts)
 
 
-def _passes(overview: Overview) -> Text:
+def passes_line(overview: Overview) -> Text:
+    """Describe the passes that do not keep up."""
     late = [
         (backlog, state)
         for backlog in overview.health.backlogs
@@ -120,7 +137,8 @@ def _passes(overview: Overview) -> Text:
     return Text(f"passes: {', '.join(words)}", style="bold red")
 
 
-def _throughput(overview: Overview) -> Text:
+def throughput_line(overview: Overview) -> Text:
+    """Describe the runs that ended lately."""
     lately = overview.lately
     ended = lately.completed + lately.failed + lately.cancelled
     return Text.assemble(
@@ -139,14 +157,16 @@ def bars(numbers: Sequence[int]) -> str:
     return "".join(_BARS[-(-number * 8 // most) if most else 0] for number in sums)
 
 
-def line_of(state: State) -> str:
+def line_of(overview: Overview, running: int) -> str:
     """Describe the state in one line, for output that is no terminal."""
-    lately = state.overview.lately
+    lately = overview.lately
     counts = f"{lately.completed} completed and {lately.failed} failed in {_MINUTES} min"
-    return f"{_counts(state.overview).plain} · {len(state.runs)} running · {counts}"
+    paused = "all manifests are paused · " if overview.paused else ""
+    return f"{paused}{counts_line(overview).plain} · {running} running · {counts}"
 
 
-def _counts(overview: Overview) -> Text:
+def counts_line(overview: Overview) -> Text:
+    """Describe the manifests, what is wrong with them, and waiting work."""
     counts = overview.counts
     others = (
         (counts.disabled, "disabled", ""),

@@ -40,11 +40,14 @@ filters = options.together(
     options.text("--manifest", "ID", "Only of this manifest."),
 )
 
-choosing = options.together(
-    click.argument("manifest_ids", metavar="[ID]...", nargs=-1),
+selecting = options.together(
     options.text("--group", "NAME", "All manifests of a group."),
     options.pairs("--label", "labels", "NAME=VALUE", "Manifests with this label; may be repeated."),
     options.flag("--all", "All manifests.", "everything"),
+)
+choosing = options.together(
+    click.argument("manifest_ids", metavar="[ID]...", nargs=-1),
+    selecting,
 )
 
 

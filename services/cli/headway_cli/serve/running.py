@@ -15,7 +15,7 @@ class NothingRuns(Exception):
 
 
 class PartEnded(Exception):
-    """A process that `up` needs has ended."""
+    """A process that `up` or `bench` needs has ended."""
 
 
 class Running(Struct, frozen=True, kw_only=True):

@@ -26,6 +26,7 @@ from headway_cli.serve.servers import (
     reach_database,
 )
 from headway_cli.terminal import options
+from headway_cli.terminal.output import print_answer
 
 _ROLE_IS_MISSING = """\
 note: there is no role headway_enqueue, and this user may not create it. If applications enqueue
@@ -107,8 +108,9 @@ def console(**flags: Any) -> None:
 @options.database_option
 @options.wait_option
 @options.flag("--check", "Change nothing: wait until another process has migrated, or fail.")
+@options.json_option
 @options.debug_option
-def migrate(wait: float, check: bool, **flags: Any) -> None:
+def migrate(wait: float, check: bool, as_json: bool, **flags: Any) -> None:
     """Bring the schemas in PostgreSQL up to date.
 
     Run it before you start services of a new version. Migrations go forward only; applied ones
@@ -128,12 +130,11 @@ def migrate(wait: float, check: bool, **flags: Any) -> None:
                 )
             else:
                 applied = await apply_migrations(database)
-            for step in applied:
-                click.echo(f"applied {step}")
-            if not applied:
-                click.echo("the schemas are up to date")
-            if not check and await enqueue_role_is_missing(database):
-                click.echo(_ROLE_IS_MISSING)
+            role_is_missing = not check and await enqueue_role_is_missing(database)
+            lines = [f"applied {step}" for step in applied] or ["the schemas are up to date"]
+            lines += _ROLE_IS_MISSING.splitlines() if role_is_missing else []
+            answer = {"applied": applied, "enqueue_role_is_missing": role_is_missing}
+            print_answer(answer, lambda: lines, as_json=as_json)
 
     run(apply())
 
@@ -143,8 +144,9 @@ def migrate(wait: float, check: bool, **flags: Any) -> None:
 @options.setting("--replicas", "stream_replicas", "Copies of each stream.", **_COUNT)
 @options.setting("--max-bytes", "stream_max_bytes", "Maximum size of a stream.", **_COUNT)
 @options.wait_option
+@options.json_option
 @options.debug_option
-def provision(wait: float, **flags: Any) -> None:
+def provision(wait: float, as_json: bool, **flags: Any) -> None:
     """Create or update the streams and consumers in NATS.
 
     Messages in existing streams are kept.
@@ -157,7 +159,8 @@ def provision(wait: float, **flags: Any) -> None:
         terms: Any = {"credentials": given.nats_creds, "wait": wait}
         async with reach_broker(given.nats_url, name="headway-provision", **terms) as broker:
             changed = await provision_by(broker, given)
-        click.echo(f"made {', '.join(changed)}" if changed else "everything is in place")
+        line = f"made {', '.join(changed)}" if changed else "everything is in place"
+        print_answer({"made": list(changed)}, lambda: [line], as_json=as_json)
 
     run(apply())
 

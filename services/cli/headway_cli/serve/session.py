@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import click
+from click.core import ParameterSource
 from headway import Client
 from headway.client.http_control import HttpControl
 from headway_clock import monotonic, utc_now
@@ -127,6 +128,20 @@ def command(
     """Make a command, `of` a group or of its own, that gets the options above as `session`."""
     make: Any = click.command if of is None else of.command
     return lambda function: make(name)(asking(function))
+
+
+def shows_itself(context: click.Context) -> bool:
+    """Whether a group of commands runs without one; refuses options in front of a command."""
+    if context.invoked_subcommand is None:
+        return True
+    given = [
+        max(parameter.opts, key=len)
+        for parameter in context.command.params
+        if context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise click.UsageError(f"write {', '.join(given)} behind {context.invoked_subcommand}")
+    return False
 
 
 async def read_manifest_time(

@@ -51,6 +51,11 @@ class Plan(Struct, frozen=True, kw_only=True):
     # Whether it follows changes of the app.
     reload: bool = False
 
+    @property
+    def reads_log(self) -> bool:
+        """Whether log entries become lines for people, because no other format is asked for."""
+        return os.environ.get("HEADWAY_LOG_FORMAT", "auto") in ("", "auto")
+
 
 def make_plan(
     app: str, flags: Mapping[str, Any], *, worker_commands: Sequence[str], **terms: Any

@@ -167,6 +167,9 @@ async def start_services(
         words = [sys.executable, "-m", "headway_cli", "worker", "--app", plan.app]
         words += ["--slots", str(slots)] if slots is not None else []
         unbuffered = {"PYTHONUNBUFFERED": "1", **environment}
+        if plan.reads_log:
+            # So that its entries can be read.
+            unbuffered["HEADWAY_LOG_FORMAT"] = "json"
         # With `reload`, the author of the app is about to fix it.
         must_run = not plan.reload
         workers.append(

@@ -21,9 +21,9 @@ from headway_service_kit.process import run, stop_on_signals
 from headway_tracing.log import get_logger
 
 from headway_cli.serve.lifetime import exporting, unless_stopped, wait_for_stop
-from headway_cli.serve.live_view import read_state
 from headway_cli.serve.running import NOTE_NAME, Running
 from headway_cli.terminal import options
+from headway_cli.up.frame import read_up_state
 from headway_cli.up.plan import Plan, make_plan
 from headway_cli.up.processes import check_commands
 from headway_cli.up.screen import Screen
@@ -75,7 +75,7 @@ def up(app: str, as_json: bool, opens_browser: bool, **terms: Any) -> None:
         sys.dont_write_bytecode = True
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     plan = make_plan(app, terms, **own)
-    screen = Screen()
+    screen = Screen(reads_log=plan.reads_log)
     with exporting("headway"):
         report = run(_up(plan, screen, opens_browser=opens_browser))
     if as_json:
@@ -132,13 +132,13 @@ async def _watch(plan: Plan, services: "Services", stop: asyncio.Event, screen: 
     ends_at = math.inf if plan.seconds is None else monotonic() + plan.seconds
     show_at, address = monotonic(), services.console_address
     async with address.control() as control:
-        with screen.watching(address.url) as show:
+        with screen.watching(plan.app, address.url) as show:
             while not stop.is_set() and (left := ends_at - monotonic()) > 0:
                 await services.check()
                 if monotonic() >= show_at:
                     show_at += screen.pace
                     try:
-                        show(await read_state(control))
+                        show(await read_up_state(control))
                     except RequestFailed as error:
                         log.warning("cannot read the state", error=error)
                 await wait_for_stop(stop, min(_CHECK_SECONDS, left))

@@ -23,6 +23,7 @@ _DONE = ("retried", "waits", "acknowledged")
 _COUNTED = 1000
 _STATES = ("awaiting", "retried", "acknowledged", "all")
 _LISTED = 20
+_MOST = 50
 _HEADINGS = (
     *("DEAD LETTER", "AGE", "JOB", "MANIFEST", "ATTEMPTS", "FAILURE", "FINGERPRINT"),
     "STATUS",
@@ -44,15 +45,20 @@ _choosing = options.together(
 )
 
 
-@click.group("dead-letters", invoke_without_command=True)
-@click.pass_context
-def dead_letters(context: click.Context) -> None:
+class _ListByDefault(click.Group):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read `--json` and other options without a command as those of `list`."""
+        if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("dead-letters", cls=_ListByDefault)
+def dead_letters() -> None:
     """List, show, retry or acknowledge dead letters.
 
     A dead letter is work that failed for good. Without a command it lists the open ones.
     """
-    if context.invoked_subcommand is None:
-        context.invoke(_list_command)
 
 
 @command("list", of=dead_letters)
@@ -61,6 +67,10 @@ def dead_letters(context: click.Context) -> None:
 @options.most_option
 def _list_command(session: Session, state: str, most: int, **given: Any) -> None:
     """List dead letters, the newest first."""
+    _print_letters(session, state, most, **given)
+
+
+def _print_letters(session: Session, state: str, most: int, **given: Any) -> None:
     now = utc_now()
     wanted: Any = None if state == "all" else state
     session.print_items(

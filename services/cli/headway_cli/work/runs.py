@@ -10,10 +10,18 @@ from headway_contract.operations import WorkerStatus
 from headway_contract.work_queue import CancelAnswer, RunAnswer, RunStatus, WorkAnswer, WorkStatus
 
 from headway_cli.serve import names
-from headway_cli.serve.session import Session, asking, await_outcome, command, wait_option
+from headway_cli.serve.session import (
+    Session,
+    asking,
+    await_outcome,
+    command,
+    shows_itself,
+    wait_option,
+)
 from headway_cli.terminal import options, output
 from headway_cli.terminal.output import attributes, counted, counts_text, fields, json_text, table
 from headway_cli.terminal.times import age_text, duration_text, read_moment
+from headway_cli.work.logs import log_text
 
 NOT_ALL = 1
 _CANCELLED = ("settled", "asked_to_stop", "asked")
@@ -101,20 +109,26 @@ def work(session: Session, identity: Id | None, most: int, **given: Any) -> None
 @command()
 @_id_argument
 @options.choice("--state", _RUN_STATES, "Only in this state.")
+@options.flag("--failed", "Only failed runs, like --state failed.")
+@click.option("--text", help="Only with this text in the input or the error, in any case.")
 @names.filters
 @names.work_filter
 @names.worker_filter
 @options.since_option
 @options.until_option
 @options.most_option
-def runs(session: Session, identity: Id | None, most: int, **given: Any) -> None:
+def runs(session: Session, identity: Id | None, most: int, failed: bool, **given: Any) -> None:
     """List runs, the newest first, or show one run.
 
     --since and --until compare the time at which runs were admitted.
     """
     if identity is not None:
-        _show_one(session, lambda client: client.run(identity), _run_lines, given)
+        shown = {**given, "failed": failed or None}
+        _show_one(session, lambda client: client.run(identity), _run_lines, shown)
         return
+    if failed and given["state"] not in (None, "failed"):
+        raise click.UsageError(f"--failed and --state {given['state']} exclude each other")
+    given["state"] = "failed" if failed else given["state"]
     session.print_items(
         session.ask(lambda client: client.runs(most=most + 1, **given)),
         ("RUN", "MANIFEST", "JOB", "STATE", "ATTEMPT", "WORKER", "STARTED", "TOOK", "WHY"),
@@ -191,10 +205,7 @@ def _run_lines(found: RunAnswer) -> list[str]:
         lines += ["", f"{found.failure.kind}: {found.failure.message}"]
         lines += found.failure.stack.rstrip().splitlines()
     lines += ["", "log:"] if found.log or found.log_dropped else []
-    for entry in found.log:
-        values = [f"{name}={json_text(value)}" for name, value in entry.fields.items()]
-        at = f"{entry.at:%H:%M:%S.%f}"[:-3]
-        lines.append(" ".join((at, entry.level, entry.message, *values)))
+    lines += map(log_text, found.log)
     lines += [f"({counted(found.log_dropped, 'line')} dropped)"] if found.log_dropped else []
     return lines
 
@@ -204,7 +215,7 @@ def _run_lines(found: RunAnswer) -> list[str]:
 @click.pass_context
 def workers(context: click.Context, session: Session) -> None:
     """List workers, or drain some."""
-    if context.invoked_subcommand is None:
+    if shows_itself(context):
         session.print_items(
             session.ask(lambda client: client.workers()),
             ("WORKER", "STATUS", "BUSY", "HOST", "VERSION", "JOBS", "LAST HEARTBEAT"),

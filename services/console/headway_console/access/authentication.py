@@ -52,13 +52,20 @@ class Authenticator(Struct, frozen=True, kw_only=True):
                 if self.issuer is not None and token.count(".") == 2:  # a JWT
                     return self.person_of(await self.issuer.claims(token, audience=self.audience))
                 return self.tokens.person(token, utc_now())
-            return self._by_cookie(connection.cookies.get(self.cookies.name("session")))
+            return self._by_cookie(connection)
         except Rejected as error:
             return SignInNeeded(str(error))
         except IssuerUnavailable as error:
             unknown = SignInNeeded(f"the OIDC issuer does not answer: {error}")
             unknown.unavailable = True
             return unknown
+
+    def signed_in(self, connection: Connection) -> Person | None:
+        """Return the person of the session cookie, for pages of errors before authentication."""
+        try:
+            return self._by_cookie(connection)
+        except Rejected:
+            return None
 
     def begin_attempt(self, connection: Connection, now: float) -> str:
         """Count a sign-in attempt and return its address; raises `TooManyAttempts`."""
@@ -91,7 +98,8 @@ class Authenticator(Struct, frozen=True, kw_only=True):
         if session is not None:
             self.signed_out.add(session.id, until=session.until, now=now)
 
-    def _by_cookie(self, cookie: str | None) -> Person:
+    def _by_cookie(self, connection: Connection) -> Person:
+        cookie = connection.cookies.get(self.cookies.name("session"))
         if cookie is None:
             raise Rejected("sign in, or send a token as 'Authorization: Bearer <token>'")
         now = utc_now()

@@ -21,11 +21,13 @@ from headway_console.reading import dead_letters as letters
 from headway_console.reading.applications import page_of_applications, page_of_jobs
 from headway_console.reading.audit import page_of_audit
 from headway_console.reading.events import page_of_events
+from headway_console.reading.failing_jobs import page_of_failing_jobs
 from headway_console.reading.groups import list_occupancy, page_of_groups
 from headway_console.reading.lists import Page
 from headway_console.reading.manifests import find_id, page_of_manifests, read_definition
 from headway_console.reading.occurrences import Occurrence, page_of_occurrences
-from headway_console.reading.runs import page_of_runs, read_run
+from headway_console.reading.pauses import page_of_pauses
+from headway_console.reading.runs import page_of_runs, read_run, read_run_log
 from headway_console.reading.system import Overview, page_of_workers, read_overview
 from headway_console.reading.works import page_of_enqueued, page_of_works, read_work
 from headway_console.services import HttpRequest, ask, read
@@ -96,12 +98,15 @@ async def who_am_i(request: HttpRequest) -> WhoAnswer:
 # Routes that a function of `reading` answers by itself.
 _AS_READ: dict[str, tuple[str, Tag, Callable[..., Awaitable[Any]]]] = {
     "list_manifests": ("/manifests", Tag.MANIFESTS, page_of_manifests),
+    "list_pauses": ("/pauses", Tag.MANIFESTS, page_of_pauses),
     "list_groups": ("/groups", Tag.GROUPS, page_of_groups),
     "list_apps": ("/apps", Tag.DEFINITIONS, page_of_applications),
     "list_jobs": ("/jobs", Tag.JOBS, page_of_jobs),
+    "list_failing_jobs": ("/failing", Tag.JOBS, page_of_failing_jobs),
     "list_enqueued": ("/enqueued", Tag.JOBS, page_of_enqueued),
     "list_work": ("/work", Tag.WORK, page_of_works),
     "list_runs": ("/runs", Tag.WORK, page_of_runs),
+    "show_log": ("/runs/{run}/log", Tag.WORK, read_run_log),
     "list_workers": ("/workers", Tag.WORK, page_of_workers),
     "list_dead_letters": ("/dead-letters", Tag.LETTERS, letters.page_of_letters),
     "list_failures": ("/failures", Tag.LETTERS, letters.page_of_failures),

@@ -18,6 +18,7 @@ _KINDS: Mapping[str, tuple[Kind, ...]] = {
     "ids": ("work", "run"),
     "dead_letters": ("dead letter",),
     "canary": ("canary",),
+    "pauses": ("pause",),
 }
 _OF_LETTERS: Mapping[str, tuple[Kind, ...]] = {**_KINDS, "id": ("dead letter", "work")}
 

@@ -13,16 +13,20 @@ from headway_console.pages import (
     events,
     groups,
     inputs,
+    jobs,
     live,
     overview,
+    pauses,
     plan,
     runs,
+    search,
     sign_in,
     system,
     work_queue,
     workers,
+    zones,
 )
-from headway_console.pages.manifests import actions, detail
+from headway_console.pages.manifests import actions, dependencies, detail
 
 
 class Page(Struct, frozen=True):
@@ -33,24 +37,33 @@ class Page(Struct, frozen=True):
     key: str
 
 
-# In the order of the navigation.
-PAGES = (
-    Page("Overview", "/", "o"),
-    Page("Manifests", "/manifests", "m"),
-    Page("Groups", "/groups", "u"),
-    Page("Work queue", "/work", "q"),
-    Page("Runs", "/runs", "r"),
-    Page("Dead letters", "/dead-letters", "d"),
-    Page("Workers", "/workers", "w"),
-    Page("Events", "/events", "e"),
-    Page("Plan", "/plan", "p"),
-    Page("Audit", "/audit", "a"),
-    Page("Settings", "/settings", "t"),
-    Page("System", "/system", "y"),
-)
+# The sections of the navigation, in its order.
+NAVIGATION = {
+    "": (Page("Overview", "/", "o"),),
+    "Definitions": (
+        Page("Manifests", "/manifests", "m"),
+        Page("Jobs", "/jobs", "j"),
+        Page("Groups", "/groups", "u"),
+        Page("Dependencies", "/dependencies", "n"),
+        Page("Plan", "/plan", "p"),
+    ),
+    "Activity": (
+        Page("Work queue", "/work", "q"),
+        Page("Runs", "/runs", "r"),
+        Page("Dead letters", "/dead-letters", "d"),
+        Page("Events", "/events", "e"),
+    ),
+    "Operations": (
+        Page("Workers", "/workers", "w"),
+        Page("System", "/system", "y"),
+        Page("Settings", "/settings", "t"),
+        Page("Audit", "/audit", "a"),
+    ),
+}
+PAGES = tuple(page for pages in NAVIGATION.values() for page in pages)
 _MODULES = (
-    *(sign_in, live, inputs, overview, detail, actions, groups, work_queue, runs, dead_letters),
-    *(workers, events, plan, audit, system),
+    *(sign_in, zones, search, live, inputs, overview, detail, actions, dependencies, jobs, groups),
+    *(work_queue, runs, dead_letters, workers, events, plan, audit, system, pauses),
 )
 HANDLERS = [
     value

@@ -21,7 +21,7 @@ from msgspec.json import encode
 from headway_console.access.guards import needs
 from headway_console.pages import form_fields as fields
 from headway_console.pages.filters import pretty
-from headway_console.pages.inputs import INPUT_KEPT, decode_input
+from headway_console.pages.inputs import decode_input
 from headway_console.pages.live import watch
 from headway_console.pages.shell import Kind, back_of, go_to, show, show_list
 from headway_console.problems import Problem, problem_of
@@ -127,12 +127,11 @@ async def retry(request: HttpRequest, letter: FromPath[UUID]) -> Response[Any]:
         return await _change(request, message, to=f"/dead-letters/{letter}")
     found = await read(request, reading.read_letter, letter)
     try:
-        edited, note = decode_input(given), ""
+        edited = decode_input(given)
         # Compared as JSON, because in Python true equals 1.
         if encode(edited, order="sorted") != encode(found.input, order="sorted"):
             message = structs.replace(message, input=edited)
-            note = INPUT_KEPT if found.status.manifest else ""
-        return await _change(request, message, to=f"/dead-letters/{letter}", note=note)
+        return await _change(request, message, to=f"/dead-letters/{letter}")
     except RequestFailed as error:
         return await _show(request, found, given, problem_of(error))
 
@@ -145,14 +144,12 @@ async def _show(
 ) -> Response[str]:
     status, problem = (200, "") if refusal is None else (refusal.status, refusal.detail)
     row = found.status
-    content = {"letter": found, "row": row, "given": given, "problem": problem}
+    content: dict[str, Any] = {"letter": found, "row": row, "given": given, "problem": problem}
     content["manifest_id"] = await read(request, reading.manifest_of, row.dead_letter)
     return show(request, "letter.html", status=status, **content)
 
 
-async def _change(
-    request: HttpRequest, message: Change, *, to: str, note: str = ""
-) -> Response[Any]:
+async def _change(request: HttpRequest, message: Change, *, to: str) -> Response[Any]:
     """Change dead letters page after page, without letters that are created meanwhile."""
     is_retry = isinstance(message, contract.RetryRequest)
     subject = subjects.RETRY_REQUEST if is_retry else subjects.ACKNOWLEDGE_REQUEST
@@ -162,7 +159,7 @@ async def _change(
         results += page.results
         if not page.more or message.filter is None:
             text, kind = summary(results)
-            return go_to(request, to, text=f"{text}\n{note}".strip(), kind=kind)
+            return go_to(request, to, text=text, kind=kind)
         bounded = structs.replace(message.filter, created_before=page.created_before)
         message = structs.replace(message, filter=bounded, after=page.last)
 

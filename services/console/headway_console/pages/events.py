@@ -11,7 +11,7 @@ from headway_console.access.guards import needs, still_authorized
 from headway_console.feed import EventBatch, Feed, event_number, follow_events
 from headway_console.pages import form_fields as fields
 from headway_console.pages.live import LONGEST_SECONDS, streamed
-from headway_console.pages.shell import render, show_list
+from headway_console.pages.shell import render, show_list, shown_in
 from headway_console.reading.events import EventFilter, page_of_events, read_position
 from headway_console.services import HttpRequest, read
 
@@ -40,17 +40,19 @@ async def feed(request: HttpRequest) -> ServerSentEvent:
         is_authorized=still_authorized(request),
         seconds=LONGEST_SECONDS,
     )
-    return streamed(_rows(batches))
+    return streamed(_rows(batches, shown_in(request)))
 
 
-async def _rows(batches: AsyncGenerator[EventBatch]) -> AsyncIterator[ServerSentEventMessage]:
+async def _rows(
+    batches: AsyncGenerator[EventBatch], zones: dict[str, str]
+) -> AsyncIterator[ServerSentEventMessage]:
     """Yield rows, the oldest first; the id lets a client resume."""
     async with aclosing(batches):
         await anext(batches)
         yield ServerSentEventMessage(event="listening", data="")
         async for batch in batches:
             if batch.events:
-                rows = render("event_rows.html", events=batch.events)
+                rows = render("event_rows.html", events=batch.events, **zones)
                 yield ServerSentEventMessage(event="events", data=rows, id=str(batch.settled))
             else:
                 yield ServerSentEventMessage(comment="still here")

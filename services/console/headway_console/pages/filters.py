@@ -1,14 +1,18 @@
 """Values as text: template filters, and settings of manifests."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
 
 from headway_decisions.firing.identity import kind_of
+from markupsafe import Markup, escape
 
 _UNITS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
+_LONG = 600.0
 _SECONDS = "_seconds"
 _SIZES = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
 
@@ -34,6 +38,10 @@ _CAUSES = {
     "replay": "retried",
     "enqueue": "enqueued",
 }
+_PATHS = {"work": "/work", "run": "/runs", "dead letter": "/dead-letters"}
+_NAMED = re.compile(
+    rf"\b({'|'.join(_PATHS)}) ([0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})\b"
+)
 TINT_OF = {state: tint for tint, states in TINTS.items() for state in states}
 
 
@@ -47,6 +55,14 @@ def seconds(value: float | None) -> str:
     if value >= 10:
         return f"{value:.0f} s"
     return f"{value:.1f} s" if value >= 0.1 else f"{value * 1000:.0f} ms"
+
+
+def milliseconds(value: float) -> str:
+    """Write a duration exactly: `0.4 ms`, `1 240 ms`, `69.21 s`; a long one as `seconds` does."""
+    exact = value * 1000
+    if exact >= 10_000:
+        return f"{value:.2f} s" if value < _LONG else seconds(value)
+    return f"{exact:.1f} ms" if exact < 100 else f"{count(round(exact))} ms"
 
 
 def size(value: float) -> str:
@@ -77,14 +93,29 @@ def words(value: object) -> str:
     return str(value).replace("_", " ")
 
 
+def linked(text: str) -> Markup:
+    """Escape a text, and link the work, runs and dead letters that it names."""
+
+    def link(match: re.Match[str]) -> str:
+        kind, identity = match[1], match[2]
+        return f'{kind} <a href="{_PATHS[kind]}/{identity}"><code>{identity[:8]}</code></a>'
+
+    return Markup(_NAMED.sub(link, str(escape(text))))  # noqa: S704 (escaped above)
+
+
 def tint(value: object) -> str:
     """Return the CSS class that colours a state."""
     return TINT_OF.get(str(value).partition(":")[0], "")
 
 
 def utc(value: datetime) -> str:
-    """Write a time in UTC, for pages without scripts."""
-    return value.strftime("%Y-%m-%d %H:%M:%S") + " UTC"
+    """Write a time in UTC."""
+    return clock(value)
+
+
+def clock(value: datetime, zone: str = "UTC") -> str:
+    """Write a time in a zone."""
+    return f"{value.astimezone(ZoneInfo(zone)):%Y-%m-%d %H:%M:%S %Z}"
 
 
 def pretty(value: Any) -> str:
@@ -155,5 +186,20 @@ _SETTINGS: dict[str, Callable[[dict[str, Any]], str]] = {
     "misfire": _misfire,
     "labels": _labels,
 }
-_TEXTS = (seconds, size, count, noun, cause, words, tint, utc, pretty, compact, query)
+_TEXTS = (
+    seconds,
+    milliseconds,
+    size,
+    count,
+    noun,
+    cause,
+    words,
+    linked,
+    tint,
+    utc,
+    clock,
+    pretty,
+    compact,
+    query,
+)
 FILTERS = {text.__name__: text for text in (*_TEXTS, setting_label, setting_text)}

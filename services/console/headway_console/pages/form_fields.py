@@ -1,27 +1,32 @@
 """Read filters from the URL and fields from forms.
 
-Times in filters are in the time zone of the browser, which sends it in a cookie. A URL with a time
-names its zone, so that it means the same to everybody; without a zone it means UTC.
+Pages show times in the zone that the person chose: the browser's, which sends it in a cookie, or
+UTC, or on pages of one manifest its own. A URL with a time names its zone, so that it means the
+same to everybody; without a zone it means UTC.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 from urllib.parse import unquote
 from uuid import UUID
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 from headway_contract.fitting import options_of, problem_of
+from headway_decisions.capacity.rates import parse_rate
 from headway_errors import Invalid
 from msgspec import Struct, inspect, structs
 
 from headway_console.services import HttpRequest
 
 Kind = TypeVar("Kind", bound=Struct)
+ZoneChoice = Literal["browser", "utc", "manifest"]
 
-_ZONE_COOKIE = "headway-zone"
+_BROWSER_COOKIE = "headway-zone"
+CHOICE_COOKIE = "headway-times"
 _ZONE_FIELD = "zone"
-_TIMES = ("since", "before")
+_TIMES = ("since", "before", "ended_since", "ended_before")
 UTC = ZoneInfo("UTC")
 # Number of entries that a form may change.
 MAX_AT_ONCE = 500
@@ -81,22 +86,46 @@ def filters_of(request: HttpRequest, *names: str) -> dict[str, str]:
     values = {name: text_of(request, name) or "" for name in names}
     for name in _TIMES:
         if values.get(name) and (moment := moment_of(request, name)):
-            zone = zone_of(request)
-            values[name] = f"{moment.astimezone(zone):%Y-%m-%dT%H:%M}"
+            zone = shown_zone(request)
+            precision = "seconds" if moment.second else "minutes"
+            local = moment.astimezone(zone).replace(tzinfo=None)
+            values[name] = local.isoformat(timespec=precision)
             values[_ZONE_FIELD] = zone.key
     return values
 
 
 def zone_of(request: HttpRequest) -> ZoneInfo:
-    """Return the zone of the URL, or of the browser if the URL has no times."""
+    """Return the zone of times in the URL, or the shown one if it has no times."""
     if named := text_of(request, _ZONE_FIELD):
         found = _read_zone(named)
         if found is None:
             raise Invalid(f"{_ZONE_FIELD}: unknown time zone {named!r}; write Europe/Berlin or UTC")
         return found
-    if any(text_of(request, name) for name in _TIMES):
+    return UTC if any(text_of(request, name) for name in _TIMES) else shown_zone(request)
+
+
+def zone_choice(request: HttpRequest) -> ZoneChoice:
+    """Return the zone that the person chose; the browser's by default."""
+    return read_choice(request.cookies.get(CHOICE_COOKIE, ""))
+
+
+def read_choice(text: str) -> ZoneChoice:
+    """Return a choice of zone by its name; the browser's if there is none."""
+    return next((choice for choice in get_args(ZoneChoice) if choice == text), "browser")
+
+
+def browser_zone(request: HttpRequest) -> ZoneInfo | None:
+    """Return the zone of the browser; `None` until a script has sent it."""
+    return _read_zone(unquote(request.cookies.get(_BROWSER_COOKIE, "")))
+
+
+def shown_zone(request: HttpRequest, own: str = "") -> ZoneInfo:
+    """Return the zone in which a page shows times; `own` is the zone of its manifest."""
+    choice = zone_choice(request)
+    if choice == "utc":
         return UTC
-    return _read_zone(unquote(request.cookies.get(_ZONE_COOKIE, ""))) or UTC
+    of_manifest = _read_zone(own) if choice == "manifest" else None
+    return of_manifest or browser_zone(request) or UTC
 
 
 async def ids_of(request: HttpRequest) -> list[UUID]:
@@ -105,6 +134,15 @@ async def ids_of(request: HttpRequest) -> list[UUID]:
     if len(given) > MAX_AT_ONCE:
         raise Invalid(f"select at most {MAX_AT_ONCE} at once")
     return sorted({id_of(text, "id") for text in given})
+
+
+def limits_of(sent: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the limits of a form, `None` for an empty one; raises `ValueError`."""
+    max_active, rate = (str(sent.get(field, "")).strip() for field in ("max_active", "rate"))
+    return {
+        "max_active": int(max_active) if max_active else None,
+        "rate": parse_rate(rate) if rate else None,
+    }
 
 
 async def field_of(request: HttpRequest, name: str) -> str:

@@ -5,14 +5,21 @@ from typing import Any
 from headway_contract import subjects
 from headway_contract.fields import Changed
 from headway_contract.operations import ChangeGroupRequest
-from headway_decisions.capacity.rates import parse_rate, rate_in_words
+from headway_decisions.capacity.rates import rate_in_words
 from headway_errors import NotFound, RequestFailed, Unavailable
 from litestar import Response, get, post
 from litestar.params import FromPath
 
 from headway_console.access.guards import needs
+from headway_console.pages import form_fields as fields
+from headway_console.pages.jobs import AMONG_OF_LIST, SHOWN, SHOWN_RUNS
 from headway_console.pages.shell import back_of, go_to, go_to_result, show, show_list
+from headway_console.pages.work_queue import waits_for
+from headway_console.reading.applications import list_jobs_of_group, read_job_figures
 from headway_console.reading.groups import GroupRow, page_of_groups
+from headway_console.reading.manifests import ManifestFilter, page_of_manifests
+from headway_console.reading.runs import RunFilter, page_of_runs
+from headway_console.reading.works import WorkFilter, page_of_works
 from headway_console.services import HttpRequest, ask, read
 
 _FIELDS = ("max_active", "priority", "enabled", "rate")
@@ -21,7 +28,9 @@ _FIELDS = ("max_active", "priority", "enabled", "rate")
 @get("/groups", opt=needs("viewer"))
 async def groups(request: HttpRequest) -> Response[str]:
     """List groups."""
-    return await show_list(request, "groups.html", page_of_groups, rate_of=rate_of)
+    return await show_list(
+        request, "groups.html", page_of_groups, rate_of=rate_of, waits_for=waits_for
+    )
 
 
 @get("/groups/{name:str}", opt=needs("viewer"))
@@ -30,7 +39,21 @@ async def group(request: HttpRequest, name: FromPath[str]) -> Response[str]:
     page = await read(request, page_of_groups, name=name)
     if not page.items:
         raise NotFound(f"there is no group {name!r}: declaring a job in it creates it")
-    return show(request, "group.html", group=page.items[0], rate_of=rate_of)
+    jobs = await read(request, list_jobs_of_group, name)
+    failed = RunFilter(group=name, state="failed")
+    return show(
+        request,
+        "group.html",
+        group=page.items[0],
+        rate_of=rate_of,
+        jobs=jobs,
+        figures=await read(request, read_job_figures, jobs, among=AMONG_OF_LIST),
+        among=AMONG_OF_LIST,
+        manifests=await read(request, page_of_manifests, ManifestFilter(group=name), limit=SHOWN),
+        works=(await read(request, page_of_works, WorkFilter(group=name), limit=SHOWN_RUNS)).items,
+        failures=(await read(request, page_of_runs, failed, limit=SHOWN_RUNS)).items,
+        waits_for=waits_for,
+    )
 
 
 @post("/groups/bulk", opt=needs("operator"))
@@ -59,13 +82,8 @@ async def change(request: HttpRequest, name: FromPath[str]) -> Response[Any]:
     returned = sent.get("give_back")
     if returned in _FIELDS:
         return await go_to_result(request, here, _change(request, name, give_back=[returned]))
-    max_active, rate = (str(sent.get(field, "")).strip() for field in ("max_active", "rate"))
     try:
-        given: dict[str, Any] = {
-            "max_active": int(max_active) if max_active else None,
-            "priority": int(str(sent.get("priority", "0"))),
-            "rate": parse_rate(rate) if rate else None,
-        }
+        given = {**fields.limits_of(sent), "priority": int(str(sent.get("priority", "0")))}
     except ValueError as error:
         return go_to(request, here, text=f"Nothing changed: {error}", kind="bad")
     rows = (await read(request, page_of_groups, name=name)).items

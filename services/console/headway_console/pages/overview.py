@@ -8,7 +8,7 @@ from litestar import Response, get
 
 from headway_console.access.guards import needs
 from headway_console.pages import form_fields as fields
-from headway_console.pages.charts import throughput
+from headway_console.pages import throughput
 from headway_console.pages.shell import show
 from headway_console.reading import system
 from headway_console.services import HttpRequest, read
@@ -49,15 +49,15 @@ def begins_now(day: Sequence[system.Throughput]) -> bool:
 @get("/", opt=needs("viewer"))
 async def overview_page(request: HttpRequest) -> Response[str]:
     """Show the overview."""
-    now = utc_now()
+    now, zone = utc_now(), fields.shown_zone(request)
     alive = timedelta(seconds=request.app.state.settings.orphan_timeout_seconds)
     found = await read(request, system.read_overview, now=now, heard_since=now - alive)
-    shown, is_young = found.day, begins_now(found.day)
+    is_young = begins_now(found.day)
+    shown, width = found.day, timedelta(minutes=1 if is_young else 30)
     if is_young:
-        hour, minute = timedelta(hours=1), timedelta(minutes=1)
-        shown = await read(
-            request, system.read_throughput, since=now - hour, until=now, width=minute
-        )
+        until = system.end_of_slot(now, width)
+        shown = await read(request, system.read_throughput, until=until, width=width, slots=60)
+    since, until = shown[0].at, shown[-1].at + width
     backlogs = found.health.backlogs
     states = {backlog.name: system.state_of(backlog, now=now) for backlog in backlogs}
     busiest = sorted(
@@ -71,7 +71,14 @@ async def overview_page(request: HttpRequest) -> Response[str]:
         states=states,
         troubles=troubles_of(found, states),
         groups=busiest[:_SHOWN_GROUPS],
-        chart=throughput(shown, fields.zone_of(request)),
+        chart=throughput.draw(shown, width=width, zone=zone),
         is_young=is_young,
-        **{name: sum(getattr(slot, name) for slot in shown) for name in _OUTCOMES},
+        ended=[
+            (
+                state,
+                sum(getattr(slot, state) for slot in shown),
+                throughput.runs_between(since, until, zone, state),
+            )
+            for state in _OUTCOMES
+        ],
     )

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import jinja2
 from headway_clock import utc_now
 from headway_contract.http import API, ROLES
-from headway_errors import Invalid, RequestFailed
+from headway_errors import RequestFailed
 from litestar import Response
 from msgspec import Struct
 
@@ -51,14 +51,14 @@ class Flash(Struct, frozen=True, kw_only=True):
 
 
 def show(
-    request: HttpRequest, template: str, *, status: int = 200, **content: Any
+    request: HttpRequest, template: str, *, status: int = 200, own_zone: str = "", **content: Any
 ) -> Response[str]:
-    """Render a page."""
+    """Render a page; `own_zone` is the zone of its manifest."""
     authenticator: Authenticator = request.app.state.authenticator
     cookies = authenticator.cookies
     sealed = request.cookies.get(cookies.name("flash"))
     flash = authenticator.seal.open(_FLASH, sealed, Flash, utc_now()) if sealed else None
-    text = render(template, **_frame(request), flash=flash, **content)
+    text = render(template, **_frame(request, own_zone), flash=flash, **content)
     answer = Response(text, media_type="text/html; charset=utf-8", status_code=status)
     if flash is not None:
         answer.set_cookie(cookies.make("flash"))
@@ -87,23 +87,33 @@ def render(template: str, **content: Any) -> str:
     return _templates.get_template(template).render(**content)
 
 
-def _frame(request: HttpRequest) -> dict[str, Any]:
+def _frame(request: HttpRequest, own_zone: str) -> dict[str, Any]:
     """Return the variables of `base.html`."""
-    person: Person | None = request.scope.get("user")
-    try:
-        zone = fields.zone_of(request)
-    except Invalid:  # the error page about it needs a zone too
-        zone = fields.UTC
-    seal = request.app.state.authenticator.seal
+    authenticator: Authenticator = request.app.state.authenticator
+    # A request without a route is not authenticated; its error page has the navigation too.
+    is_known = "user" in request.scope
+    person: Person | None = request.scope["user"] if is_known else authenticator.signed_in(request)
     return {
         "person": person,
         "may": {role: bool(person and may(person, role)) for role in ROLES},
-        "csrf": csrf_token(seal, person.session) if person else "",
+        "csrf": csrf_token(authenticator.seal, person.session) if person else "",
         "navigation": request.app.state.navigation,
+        "paused": request.state.get("paused", []),
         "path": request.url.path,
         "query": request.url.query,
         "now": utc_now(),
-        "zone": zone.key,
+        **shown_in(request, own_zone),
+    }
+
+
+def shown_in(request: HttpRequest, own_zone: str = "") -> dict[str, str]:
+    """Return the variables of `macros.html` about the zone of times."""
+    browser = fields.browser_zone(request)
+    return {
+        "zone": fields.shown_zone(request, own_zone).key,
+        "zone_choice": fields.zone_choice(request),
+        "browser_zone": browser.key if browser else "",
+        "own_zone": own_zone,
     }
 
 

@@ -1,9 +1,11 @@
-"""Applications with their source, and the jobs that they declare."""
+"""Applications with their source, and the jobs that they declare, with figures of their runs."""
 
+from collections.abc import Collection
 from datetime import datetime
 from functools import partial
 from typing import Any, Literal
 
+from headway_contract.fields import Name
 from headway_contract.work import RetryPolicy
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
@@ -53,6 +55,16 @@ class JobRow(Struct, frozen=True, kw_only=True):
     retired_at: datetime | None = None
 
 
+class JobFigures(Struct, frozen=True, kw_only=True):
+    """Results of the latest ended runs of a job, and percentiles of its completed ones."""
+
+    ended: int
+    failed: int
+    p50: float | None
+    p95: float | None
+    since: datetime | None
+
+
 async def page_of_applications(
     connection: Connection, *, cursor: str | None = None, limit: int = 100
 ) -> Page[ApplicationRow]:
@@ -66,14 +78,31 @@ async def page_of_jobs(
     *,
     heard_since: datetime,
     text: SearchText | None = None,
+    name: Name | None = None,
     cursor: str | None = None,
     limit: int = 50,
 ) -> Page[JobRow]:
     """List declared jobs with the schema of their input; workers heard since then are alive."""
     rows = await connection.fetch(
-        queries["jobs"], _JOBS.last_name(cursor), like(text), heard_since, limit + 1
+        queries["jobs"], _JOBS.last_name(cursor), like(text), heard_since, limit + 1, name
     )
     return _JOBS.page(rows, limit, _job_row)
+
+
+async def read_job_figures(
+    connection: Connection, jobs: Collection[str], *, among: int
+) -> dict[str, JobFigures]:
+    """Return the figures of jobs over the latest runs of each."""
+    rows = await connection.fetch(queries["figures"], list(jobs), among)
+    return {row["job"]: read_row(JobFigures, row) for row in rows}
+
+
+async def list_jobs_of_group(
+    connection: Connection, group: str, *, limit: int = 50
+) -> dict[str, int]:
+    """Return the jobs of a group by name, with the number of their manifests in it."""
+    rows = await connection.fetch(queries["jobs_of_group"], group, limit)
+    return {row["job"]: row["manifests"] for row in rows}
 
 
 def _job_row(row: Any) -> JobRow:

@@ -1,5 +1,6 @@
 """Manifests: as a list, and one in full with its dependencies."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
@@ -11,7 +12,8 @@ from headway_contract.manifests import ManifestAnswer, ManifestStatus
 from headway_contract.work import WorkTerms, stored_terms
 from headway_decisions.declaring.lookup import deleted_message, missing_message, stored_definition
 from headway_decisions.declaring.ownership import manifest_owners
-from headway_decisions.firing.manifest_state import hold_of
+from headway_decisions.firing.manifest_state import Window, hold_of
+from headway_decisions.firing.pauses import held_until, open_windows
 from headway_decisions.timing import timing
 from headway_decisions.timing.timing import Timing
 from headway_errors import Invalid, NotFound
@@ -26,6 +28,7 @@ ManifestState = Literal["enabled", "disabled", "paused", "blocked", "outstanding
 
 _MANIFESTS = Listing("manifests", None, "external_id")
 FAMILY = 500
+CONNECTED = 1000
 _LABELS = 1000
 # Number of names that are compared to find a similar one.
 _COMPARED_NAMES = 2000
@@ -59,14 +62,17 @@ class LastRun(Struct, frozen=True, kw_only=True):
 
 
 class ManifestRow(ManifestStatus, frozen=True, kw_only=True):
-    """A manifest in a list; `held_by` is the reason why it does not fire."""
+    """A manifest in a list; `held_by` is the reason why it does not fire.
+
+    `pauses` are those that hold it, until `paused_until` if all of them end by themselves.
+    """
 
     id: UUID
     title: str
     labels: dict[str, str]
     disabled_by: str | None
+    pauses: list[Window]
     paused_until: datetime | None
-    pause_reason: str
     last_run: LastRun | None
 
 
@@ -183,6 +189,22 @@ async def read_family(connection: Connection, manifest: UUID) -> list[Relative]:
     return [read_row(Relative, row, held_by=hold_of(row)) for row in rows]
 
 
+async def list_connected(connection: Connection) -> list[list[Relative]]:
+    """Return the trees of all dependencies, the longest first, of at most `CONNECTED` manifests."""
+    rows = {row["id"]: row for row in await connection.fetch(queries["connected"], CONNECTED)}
+    trees: defaultdict[UUID, list[Relative]] = defaultdict(list)
+    for row in rows.values():
+        root, depth = row, 0
+        while root["depends_on"] in rows and depth < len(rows):
+            root, depth = rows[root["depends_on"]], depth + 1
+        relative = read_row(Relative, row, held_by=hold_of(row), depth=depth)
+        trees[root["id"]].append(relative)
+    ordered = [
+        sorted(tree, key=lambda node: (node.depth, node.external_id)) for tree in trees.values()
+    ]
+    return sorted(ordered, key=lambda tree: (-tree[-1].depth, -len(tree), tree[0].external_id))
+
+
 async def list_labels(connection: Connection) -> Sequence[Any]:
     """Return the rows of all labels: key, value and the number of their manifests."""
     return await connection.fetch(queries["labels"], _LABELS)
@@ -194,6 +216,7 @@ def manifest_row(row: Any) -> ManifestRow:
     if row["run"] is not None:
         names = LastRun.__struct_fields__[1:]
         last_run = LastRun(run=row["run"], **{name: row[f"run_{name}"] for name in names})
+    pauses = open_windows(msgspec.convert(row["pauses"], tuple[Window, ...]))
     return read_row(
         ManifestRow,
         row,
@@ -202,7 +225,8 @@ def manifest_row(row: Any) -> ManifestRow:
         declared=row["undeclared_at"] is None,
         held_by=row["trouble"] or hold_of(row),
         next_fire_at=row["wake_at"],
-        pause_reason=row["pause_reason"] if hold_of(row) == "paused" else "",
+        pauses=pauses,
+        paused_until=held_until(pauses),
         depends_on=row["parent"],
         last_run=last_run,
     )

@@ -1,6 +1,6 @@
 """The ledger of one manifest: fired and skipped due times by entry and by day; and durations."""
 
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -63,6 +63,23 @@ class Past(Struct, frozen=True, kw_only=True):
     in_full: bool
 
 
+class BucketCount(Struct, frozen=True, kw_only=True):
+    """Fires with the same result in a short time, which begins at `at`."""
+
+    at: datetime
+    state: str
+    fires: int
+
+
+class Buckets(Struct, frozen=True, kw_only=True):
+    """The results of a day; not `in_full` if it had more fires than are counted."""
+
+    counts: list[BucketCount]
+    stretches: list[Stretch]
+    fires: int
+    in_full: bool
+
+
 class RunFigure(Struct, frozen=True, kw_only=True):
     """One run that ended."""
 
@@ -75,10 +92,19 @@ class RunFigure(Struct, frozen=True, kw_only=True):
 
 
 async def read_span(
-    connection: Connection, manifest: UUID, *, since: datetime, until: datetime, limit: int = 5000
+    connection: Connection,
+    manifest: UUID,
+    *,
+    since: datetime,
+    until: datetime,
+    limit: int = 5000,
+    troubled: bool = False,
 ) -> tuple[list[Occurrence], bool]:
-    """Return decisions about a manifest, the oldest first, and whether there are more."""
-    rows = await connection.fetch(queries["between"], manifest, since, until, limit + 1)
+    """Return decisions about a manifest, the oldest first, and whether there are more.
+
+    With `troubled`, those of which the work completed or has not ended are left out.
+    """
+    rows = await connection.fetch(queries["between"], manifest, since, until, limit + 1, troubled)
     return [_occurrence(row) for row in rows[:limit]], len(rows) > limit
 
 
@@ -106,6 +132,21 @@ async def read_past(
         days=[DayCount(**dict(row)) for row in days],
         stretches=[Stretch(**dict(row)) for row in stretches],
         in_full=sum(row["fires"] for row in days) < COUNTED,
+    )
+
+
+async def read_buckets(
+    connection: Connection, manifest: UUID, *, since: datetime, until: datetime, width: timedelta
+) -> Buckets:
+    """Count the decisions about a manifest by short times."""
+    rows = await connection.fetch(queries["buckets"], manifest, since, until, width, COUNTED)
+    stretches = await connection.fetch(queries["stretches"], manifest, since, until, _STRETCHES)
+    fires = sum(row["fires"] for row in rows)
+    return Buckets(
+        counts=[BucketCount(**dict(row)) for row in rows],
+        stretches=[Stretch(**dict(row)) for row in stretches],
+        fires=fires,
+        in_full=fires < COUNTED,
     )
 
 

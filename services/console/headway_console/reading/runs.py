@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import msgspec
 from headway_contract.fields import ManifestId, Name, Text
 from headway_contract.lifecycle import Failure
-from headway_contract.work_queue import RunAnswer, RunState, RunStatus
+from headway_contract.work_queue import RunAnswer, RunLogAnswer, RunState, RunStatus
 from headway_contract.worker_protocol import LogLine
 from headway_errors import NotFound
 from headway_postgres_kit import Connection, Queries
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from headway_console.reading.events import EventRow, event_row
 from headway_console.reading.lists import Listing, Page, SearchText, like, read_row
@@ -28,6 +28,7 @@ SEARCHED_FOR_TEXT = 4_000
 _LIVE = ("pending", "in_progress")
 _RUNS = Listing("runs", "created_at", "run_id")
 _ATTEMPTS = 100
+_LEASE_RUNS = 20
 _EVENTS = 500
 
 
@@ -36,6 +37,7 @@ class RunFilter(Struct, frozen=True, kw_only=True):
 
     `text` is searched in the error and in the input, or in one of them. Text and worker are
     searched among the newest runs that match the other filters; only failed runs have an error.
+    `since` and `before` are about the creation of a run, `ended_since` and `ended_before` its end.
     """
 
     state: RunState | None = None
@@ -47,6 +49,8 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     worker: Text | None = None
     since: datetime | None = None
     before: datetime | None = None
+    ended_since: datetime | None = None
+    ended_before: datetime | None = None
     text: SearchText | None = None
     text_in: Literal["anywhere", "error", "input"] = "anywhere"
 
@@ -69,8 +73,9 @@ class RunRow(RunStatus, frozen=True, kw_only=True):
 class RunDetails(RunAnswer, frozen=True, kw_only=True):
     """One run in full.
 
-    `timeline` has the events of its work, other attempts included. `reissued` and
-    `begun_elsewhere` count known repeated starts of its body.
+    `timeline` has the events of its work, other attempts included, and `lease_runs` the other runs
+    of its lease. `reissued` and `begun_elsewhere` count known repeated starts of its body. The
+    dead letter is that of its round, or else the latest of its work.
     """
 
     status: RunRow
@@ -80,11 +85,18 @@ class RunDetails(RunAnswer, frozen=True, kw_only=True):
     work_state: str
     work_outcome: str | None
     wait_reason: str | None
+    decided_at: datetime | None
     queued_at: datetime
+    received_at: datetime
+    not_before: datetime
     retry: dict[str, Any]
     timeout_seconds: float
+    on_dead_letter: str | None
     dead_letter: UUID | None
+    letter_state: str | None
+    letter_round: int | None
     attempts: list[RunRow]
+    lease_runs: list[RunRow]
     timeline: list[EventRow]
 
 
@@ -98,11 +110,13 @@ async def page_of_runs(
     state = "failed" if in_error else filters.state
     where = (filters.group, filters.job, manifest)
     times = (filters.since, filters.before, *place)
+    ended_in = (filters.ended_since, filters.ended_before)
     pattern = like(filters.text)
     live: Sequence[Any] = ()
     ended: Sequence[Any] = ()
     reached = None
-    if filters.state in (None, *_LIVE) and not in_error:  # a live run has no error yet
+    # A live run has no error and no end yet.
+    if filters.state in (None, *_LIVE) and not in_error and not any(ended_in):
         live = await connection.fetch(
             queries["live"],
             *(filters.state, *where, filters.worker, *times, pattern, limit + 1, filters.work),
@@ -113,11 +127,12 @@ async def page_of_runs(
             *(state, *where, filters.worker, *times),
             pattern if filters.text_in != "input" else None,
             pattern if filters.text_in != "error" else None,
-            *(filters.among or limit + 1, limit + 1, filters.work),
+            *(filters.among or limit + 1, limit + 1, filters.work, *ended_in),
         )
         if filters.among is not None and len(ended) <= limit:
             reached = await connection.fetchrow(
-                queries["reached"], state, *where, *times, filters.among, filters.work
+                *(queries["reached"], state, *where, *times, filters.among, filters.work),
+                *ended_in,
             )
     if reached is not None:  # older runs belong to the next page
         live = [row for row in live if _newest_first(row) >= _newest_first(reached)]
@@ -129,14 +144,13 @@ def _newest_first(row: Any) -> tuple[datetime, UUID]:
     return row["created_at"], row["run_id"]
 
 
-async def read_run(connection: Connection, run: UUID, *, lines: int = 500) -> RunDetails:
+async def read_run(connection: Connection, run: UUID, *, lines: int = 1000) -> RunDetails:
     """Return a run with the first lines of its log; raises `NotFound`."""
     row = await connection.fetchrow(queries["run"], run)
     if row is None:
-        raise NotFound(
-            f"there is no run {run}: it may be older than the kept history; see 'headway runs'"
-        )
+        raise _unknown(run)
     events = await connection.fetch(queries["events"], row["work_id"], _EVENTS)
+    siblings = await connection.fetch(queries["lease_runs"], row["lease_id"], run, _LEASE_RUNS)
     status = _run_row(row)
     return read_row(
         RunDetails,
@@ -147,6 +161,7 @@ async def read_run(connection: Connection, run: UUID, *, lines: int = 500) -> Ru
         failure=msgspec.convert(row["failure"], Failure | None),
         log=await read_log(connection, run, limit=lines),
         attempts=await read_attempts(connection, row["work_id"]),
+        lease_runs=[_run_row(sibling) for sibling in siblings],
         timeline=[event_row(event) for event in events],
     )
 
@@ -162,6 +177,30 @@ async def read_log(
     """Return log lines of a run after a number."""
     rows = await connection.fetch(queries["log"], run, after, limit)
     return [LogLine(**dict(row)) for row in rows]
+
+
+async def read_run_log(
+    connection: Connection, run: UUID, *, after: Annotated[int, Meta(ge=0)] = 0
+) -> RunLogAnswer:
+    """Show log lines of a run after a number, and its state and progress."""
+    row = await read_run_changes(connection, run)
+    if row is None:
+        raise _unknown(run)
+    progress = msgspec.json.decode(row["progress"] or "{}")
+    return RunLogAnswer(
+        run=run,
+        state=row["state"],
+        percent=progress.get("percent"),
+        message=progress.get("message"),
+        lines=await read_log(connection, run, after=after),
+        dropped=row["log_dropped"],
+    )
+
+
+def _unknown(run: UUID) -> NotFound:
+    return NotFound(
+        f"there is no run {run}: it may be older than the kept history; see 'headway runs'"
+    )
 
 
 async def read_run_changes(connection: Connection, run: UUID) -> Any:

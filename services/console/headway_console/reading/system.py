@@ -1,10 +1,12 @@
 """The overview, and the state of the passes, their backlogs and the workers, from the tables."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
 
+from headway_contract.fields import Name, Text
+from headway_contract.manifests import PauseStatus
 from headway_contract.operations import WorkerStatus
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
@@ -12,6 +14,7 @@ from msgspec import Struct
 from headway_console.reading.dead_letters import FailureGroup, page_of_failures
 from headway_console.reading.groups import GroupRow, page_of_groups
 from headway_console.reading.lists import Listing, Page, read_row
+from headway_console.reading.pauses import list_pauses_of_all
 
 queries = Queries("headway_console.reading", "sql/overview.sql", "sql/system.sql")
 
@@ -22,6 +25,7 @@ _WORKERS = Listing("workers", None, "name")
 _DAY = timedelta(hours=24)
 _NOW = timedelta(minutes=5)
 _SLOT = timedelta(minutes=30)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FEW = 8
 _GROUPS = 50
 _BUSY_LOOKED_AT = 500
@@ -127,14 +131,22 @@ async def page_of_workers(
     *,
     heard_since: datetime,
     alive_only: bool = False,
+    name: Text | None = None,
+    job: Name | None = None,
     cursor: str | None = None,
     limit: int = 100,
 ) -> Page[WorkerStatus]:
     """List workers in the order of their names; workers heard since then are alive."""
+    place = _WORKERS.last_name(cursor)
     rows = await connection.fetch(
-        queries["workers"], heard_since, alive_only, _WORKERS.last_name(cursor), limit + 1
+        queries["workers"], heard_since, alive_only, place, limit + 1, name, job
     )
     return _WORKERS.page(rows, limit, lambda row: read_row(WorkerStatus, row, worker=row["name"]))
+
+
+async def list_leases(connection: Connection, worker: str) -> Sequence[Any]:
+    """Return the rows of the leases that a worker holds, the oldest first."""
+    return await connection.fetch(queries["leases_of_worker"], worker, _LATEST)
 
 
 async def read_heartbeats(connection: Connection) -> Any:
@@ -169,6 +181,15 @@ class Failing(Struct, frozen=True, kw_only=True):
     last_at: datetime
 
 
+class StartDelay(Struct, frozen=True, kw_only=True):
+    """Percentiles of the seconds from due time to start, over the latest first attempts."""
+
+    runs: int
+    p50: float | None
+    p95: float | None
+    p99: float | None
+
+
 class Counts(Struct, frozen=True, kw_only=True):
     """Counts of the overview."""
 
@@ -179,6 +200,8 @@ class Counts(Struct, frozen=True, kw_only=True):
     dead_letters: int
     workers: int
     slots: int
+    waiting: int
+    under_way: int
 
 
 class Overview(Struct, frozen=True, kw_only=True):
@@ -189,37 +212,48 @@ class Overview(Struct, frozen=True, kw_only=True):
     counts: Counts
     lately: Throughput
     day: list[Throughput]
+    start_delay: StartDelay
     coming: list[Coming]
     failing: list[Failing]
     failures: list[FailureGroup]
     groups: list[GroupRow]
+    # The pauses in force of all manifests.
+    paused: list[PauseStatus] = []
 
 
 async def read_overview(
     connection: Connection, *, now: datetime, heard_since: datetime
 ) -> Overview:
     """Return the overview; workers heard since then are alive."""
-    counts = await connection.fetchrow(queries["counts"], heard_since)
+    counts = await connection.fetchrow(queries["counts"], heard_since, _COUNTED)
+    [delay] = await connection.fetch(queries["start_delay"], now - _DAY, _SAMPLE)
     coming = await connection.fetch(queries["due_next"], _FEW, _BUSY_LOOKED_AT)
     failing = await connection.fetch(queries["failing"], now - _DAY, _FEW)
     failures = await page_of_failures(connection, limit=_FEW)
-    [lately, *_] = await read_throughput(connection, since=now - _NOW, until=now, width=_NOW)
+    [lately] = await read_throughput(connection, until=now, width=_NOW, slots=1)
     return Overview(
         now=now,
         health=await read_health(connection, now=now),
         counts=Counts(**dict(counts or {})),
         lately=lately,
-        day=await read_throughput(connection, since=now - _DAY, until=now, width=_SLOT),
+        day=await read_throughput(connection, until=end_of_slot(now, _SLOT), width=_SLOT),
+        start_delay=StartDelay(**delay),
         coming=[read_row(Coming, row) for row in coming],
         failing=[Failing(**dict(row)) for row in failing],
         failures=failures.items,
         groups=(await page_of_groups(connection, limit=_GROUPS)).items,
+        paused=await list_pauses_of_all(connection),
     )
 
 
+def end_of_slot(now: datetime, width: timedelta) -> datetime:
+    """Return the end of the current time slot, so that slots begin at round times."""
+    return now - (now - _EPOCH) % width + width
+
+
 async def read_throughput(
-    connection: Connection, *, since: datetime, until: datetime, width: timedelta
+    connection: Connection, *, until: datetime, width: timedelta, slots: int = 48
 ) -> list[Throughput]:
-    """Count the runs that ended in each time slot, empty slots included."""
-    rows = await connection.fetch(queries["ended"], since, until, width)
+    """Count the runs that ended in each of the time slots until a time, empty slots included."""
+    rows = await connection.fetch(queries["ended"], until - slots * width, until, width)
     return [Throughput(**dict(row)) for row in rows]

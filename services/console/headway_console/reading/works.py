@@ -12,14 +12,16 @@ from headway_errors import NotFound
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
-from headway_console.reading.lists import Listing, Page, read_row
+from headway_console.reading.lists import Listing, Page, SearchText, like, read_row
 from headway_console.reading.manifests import id_of_filter
 from headway_console.reading.runs import RunRow, read_attempts
 
 queries = Queries("headway_console.reading", "sql/works.sql")
 
-# Number of the latest settled works that a search reads.
+# Number of the latest settled works that a search reads; for text, of the newest works that match
+# the other filters, or of the latest settled works.
 SEARCHED = 20_000
+SEARCHED_FOR_TEXT = 4_000
 # Waiting work is counted up to this number.
 _COUNTED_WAITING = 50_000
 _UNSETTLED = Listing("work", "queued_at")
@@ -31,6 +33,7 @@ class WorkFilter(Struct, frozen=True, kw_only=True):
     """Filters of work; without a state all unsettled work.
 
     `reason` is the wait reason (`group_cap`, `no_worker`, …), or the outcome of settled work.
+    `text` is searched in the inputs of the newest work.
     """
 
     state: WorkState | None = None
@@ -39,6 +42,7 @@ class WorkFilter(Struct, frozen=True, kw_only=True):
     manifest: ManifestId | None = None
     manifest_id: UUID | None = None
     reason: Text | None = None
+    text: SearchText | None = None
 
 
 class WorkDetails(WorkAnswer, frozen=True, kw_only=True):
@@ -52,22 +56,37 @@ async def page_of_works(
 ) -> Page[WorkStatus]:
     """List work, the newest first."""
     manifest = await id_of_filter(connection, filters.manifest, filters.manifest_id)
-    where = (filters.group, filters.job, manifest)
-    if filters.state != "settled":
-        place = _UNSETTLED.time_and_id(cursor)
-        rows = await connection.fetch(
-            queries["unsettled"], filters.state, *where, filters.reason, *place, limit + 1
-        )
-        return _UNSETTLED.page(rows, limit, _work_status)
+    where, pattern = (filters.group, filters.job, manifest), like(filters.text)
+    if filters.state == "settled":
+        return await _page_of_settled(connection, filters.reason, where, pattern, cursor, limit)
+    place = _UNSETTLED.time_and_id(cursor)
+    matching = (filters.state, *where, filters.reason, *place)
+    among = SEARCHED_FOR_TEXT if pattern else limit + 1
+    rows = await connection.fetch(queries["unsettled"], *matching, pattern, among, limit + 1)
+    page = _UNSETTLED.page(rows, limit, _work_status)
+    if pattern is None or page.next is not None:
+        return page
+    reached = await connection.fetchrow(queries["unsettled_reached"], *matching, among)
+    return _UNSETTLED.searched(page, reached)
+
+
+async def _page_of_settled(
+    connection: Connection,
+    outcome: str | None,
+    where: tuple[Any, ...],
+    pattern: str | None,
+    cursor: str | None,
+    limit: int,
+) -> Page[WorkStatus]:
     place = _SETTLED.time_and_id(cursor)
+    among = SEARCHED_FOR_TEXT if pattern else SEARCHED
     rows = await connection.fetch(
-        queries["settled"], filters.reason, *where, *place, SEARCHED, limit + 1
+        queries["settled"], outcome, *where, *place, pattern, among, limit + 1
     )
     page = _SETTLED.page(rows, limit, _work_status)
     if page.next is not None:
         return page
-    reached = await connection.fetchrow(queries["reached"], *place, SEARCHED)
-    return _SETTLED.searched(page, reached)
+    return _SETTLED.searched(page, await connection.fetchrow(queries["reached"], *place, among))
 
 
 async def page_of_enqueued(

@@ -1,15 +1,26 @@
 // Enhancements of the pages; each page works without them.
 "use strict";
 (() => {
-  // Times: relative in the time zone of the browser, exact on hover.
+  // Times: relative, and exact on hover, in the zone that the person chose; without one in that of
+  // the browser. Times of a manifest may name its own.
   const UNITS = [["year", 31557600], ["month", 2629800], ["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
   const relative = new Intl.RelativeTimeFormat("en", { numeric: "always", style: "narrow" });
-  const exact = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
-  const clock = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
-  const plain = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
+  const FORMATS = {
+    exact: { dateStyle: "medium", timeStyle: "long" },
+    clock: { timeStyle: "medium" },
+    plain: { dateStyle: "medium", timeStyle: "short" },
+  };
+  const formats = new Map();
+  const ownZone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
 
-  // The server reads times in filters in the time zone of the browser.
-  const zone = encodeURIComponent(Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC");
+  function write(kind, at, time) {
+    const timeZone = time.dataset.zone || document.body.dataset.zone || ownZone, key = `${kind} ${timeZone}`;
+    if (!formats.has(key)) formats.set(key, new Intl.DateTimeFormat("en-GB", { ...FORMATS[kind], timeZone }));
+    return formats.get(key).format(at);
+  }
+
+  // The server writes and reads times in the zone of the browser too.
+  const zone = encodeURIComponent(ownZone);
   if (!document.cookie.split("; ").includes(`headway-zone=${zone}`)) {
     document.cookie = `headway-zone=${zone}; path=/; max-age=31536000; samesite=lax${location.protocol === "https:" ? "; secure" : ""}`;
   }
@@ -21,13 +32,20 @@
     return relative.format(Math.trunc(seconds / size), unit);
   }
 
+  // "7:05", "1:07:05", "2d 1:07:05"
+  function countdown(at, now) {
+    const left = Math.max(0, Math.ceil((at - now) / 1000)), two = (number) => String(number).padStart(2, "0");
+    const days = Math.floor(left / 86400), hours = Math.floor(left / 3600) % 24, minutes = Math.floor(left / 60) % 60;
+    return `${days ? `${days}d ` : ""}${days || hours ? `${hours}:${two(minutes)}` : minutes}:${two(left % 60)}`;
+  }
+
   function writeTimes(root) {
     const now = Date.now();
     for (const time of root.querySelectorAll("time[datetime]:not([data-fixed])")) {
       const at = new Date(time.dateTime);
       if (isNaN(at)) continue;
-      if (!time.title) time.title = `${exact.format(at)} (${at.toISOString()})`;
-      const text = "clock" in time.dataset ? clock.format(at) : "exact" in time.dataset ? plain.format(at) : relativeTime(at, now);
+      if (!time.title) time.title = `${write("exact", at, time)} (${at.toISOString()})`;
+      const text = "countdown" in time.dataset ? countdown(at, now) : "clock" in time.dataset ? write("clock", at, time) : "exact" in time.dataset ? write("plain", at, time) : relativeTime(at, now);
       if (time.textContent !== text) time.textContent = text;
     }
   }
@@ -86,7 +104,7 @@
     if (!question || form.dataset.confirmed) return;
     event.preventDefault();
     const dialog = document.getElementById("confirm");
-    document.getElementById("confirm-text").textContent = question.replace("{checked}", () => checkedRows(form));
+    document.getElementById("confirm-text").textContent = question.replace("{checked}", () => checkedRows(form)).replace("{choice}", () => form.querySelector("select").selectedOptions[0].text);
     document.getElementById("confirm-yes").textContent = (button || form.querySelector("button")).textContent;
     dialog.addEventListener("close", () => {
       if (dialog.returnValue !== "yes") return;
@@ -111,12 +129,14 @@
     if (event.key === "g") going = Date.now();
     else if (event.key === "/") {
       const search = document.querySelector("[data-search]");
-      if (search) { event.preventDefault(); search.focus(); search.select(); }
+      event.preventDefault();
+      if (search) { search.focus(); search.select(); } else document.querySelector("[data-find]")?.click();
     } else if (event.key === "?") document.getElementById("shortcuts")?.showModal();
   });
 
   // Live: every element with an id and `data-live` is replaced when something has changed, with
-  // the same element of a fresh page. An element that is being edited is left alone.
+  // the same element of a fresh page. An element that is being edited is left alone. One with
+  // `data-follows` is replaced along with them.
   const QUIET = 1500;
   let fetchedAt = Date.now(), scheduled = false, fetching = false;
 
@@ -162,12 +182,15 @@
       if (answer.status === 401) location.reload();
       if (!answer.ok) return;
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-      for (const old of document.querySelectorAll("[data-live][id]")) {
+      for (const old of document.querySelectorAll("[data-live][id], [data-follows][id]")) {
         const element = fresh.getElementById(old.id);
         if (!element || isEdited(old)) continue;
         const adopted = document.adoptNode(element);
         writeTimes(adopted);
         if (adopted.isEqualNode(old)) continue;
+        // A script of the page may take over only what is new.
+        const notice = new CustomEvent("live:replace", { bubbles: true, cancelable: true, detail: adopted });
+        if (!old.dispatchEvent(notice)) continue;
         replace(old, adopted);
       }
       prepare();
@@ -196,14 +219,11 @@
     countChecked();
   }
 
-  // On a phone the navigation is one line that scrolls sideways.
-  function scrollToCurrentPage() {
-    const link = document.querySelector(".top nav [aria-current]"), nav = link?.parentElement;
-    if (nav) nav.scrollLeft = link.offsetLeft - nav.offsetLeft - (nav.clientWidth - link.clientWidth) / 2;
-  }
+  // The first page of a new browser was rendered before its zone was known.
+  const choice = document.querySelector("#times option[value=browser]");
+  if (choice) choice.textContent = ownZone;
 
   prepare();
-  scrollToCurrentPage();
   listen();
   setInterval(() => writeTimes(document), 1000);
   document.addEventListener("htmx:afterSwap", prepare);

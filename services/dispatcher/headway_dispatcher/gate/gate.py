@@ -157,10 +157,11 @@ class Gate:
             verdicts = capacity.admit(candidates, room, more=len(waiting) == batch)
             orders = orders_of(waiting, verdicts, self._settings)
             messages: list[OutboxMessage] = []
+            times = queue.times
             if orders:
                 # After the lock: a run that has ended meanwhile may have freed this work.
                 times = await store.read_times(connection, self._database, real=locked_at)
-                messages = await _record(connection, orders, room.rate_uses(), times)
+                messages = await _record(connection, orders, room.rate_uses(times.schedule), times)
             without_key = _held(verdicts, "key")
             if without_key:
                 await connection.execute(gates["wait_for_key"], without_key)
@@ -179,7 +180,7 @@ class Gate:
         admitted = sum(len(works) for _, works in orders)
         more = ready_more or bool(without_key or disabled)
         more |= len(waiting) == batch and admitted > 0
-        looks = (queue.next_at, room.rates_free_at(), look_again_at)
+        looks = (queue.next_at, room.rates_free_at(times.schedule), look_again_at)
         next_at = min((at for at in looks if at is not None), default=None)
         if next_at is not None and next_at <= now:
             # Another transaction has locked the row.

@@ -91,7 +91,8 @@ async def retry(
         for row in begun
     ]
     await _resolve(connection, resolved, times)
-    return results(ids, verdicts, rows)
+    edited = [letter for letter, row in rows.items() if order.edit_of(row)]
+    return results(ids, verdicts, rows, edited=edited)
 
 
 async def acknowledge(

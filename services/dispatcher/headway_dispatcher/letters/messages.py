@@ -1,6 +1,6 @@
 """Results of requests about dead letters, with a sentence for people."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -17,9 +17,13 @@ from headway_decisions.wording import utc
 
 
 def results(
-    ids: Sequence[UUID], verdicts: Sequence[tuple[Letter, LetterVerdict]], rows: dict[UUID, Any]
+    ids: Sequence[UUID],
+    verdicts: Sequence[tuple[Letter, LetterVerdict]],
+    rows: dict[UUID, Any],
+    *,
+    edited: Collection[UUID] = (),
 ) -> list[LetterResult]:
-    """Return one result for each named letter, in that order."""
+    """Return one result for each named letter, in that order; some run with an edited input."""
     found = {
         letter: LetterResult(
             dead_letter=letter,
@@ -28,11 +32,13 @@ def results(
         )
         for letter in ids
     }
-    found |= {letter.id: _result(letter, verdict, rows) for letter, verdict in verdicts}
+    found |= {letter.id: _result(letter, verdict, rows, edited) for letter, verdict in verdicts}
     return list(found.values())
 
 
-def _result(letter: Letter, verdict: LetterVerdict, rows: dict[UUID, Any]) -> LetterResult:
+def _result(
+    letter: Letter, verdict: LetterVerdict, rows: dict[UUID, Any], edited: Collection[UUID]
+) -> LetterResult:
     match verdict:
         case RetryNow():
             word, text = "retried", f"runs again, in round {verdict.round}"
@@ -43,12 +49,23 @@ def _result(letter: Letter, verdict: LetterVerdict, rows: dict[UUID, Any]) -> Le
             word, text = "acknowledged", "acknowledged"
         case Refused():
             word, text = verdict.why, _refusal(verdict, rows.get(letter.id))
+    if letter.id in edited and isinstance(verdict, RetryNow | RetryWaits):
+        text += _edited(rows[letter.id])
     return LetterResult(
         dead_letter=letter.id,
         result=word,
         work=letter.work,
         round=verdict.round if isinstance(verdict, RetryNow) else letter.round,
         text=f"dead letter {letter.id}: {text}",
+    )
+
+
+def _edited(row: Any) -> str:
+    if row["manifest"] is None:
+        return ", with the edited input"
+    return (
+        f", with the edited input; the input of manifest {row['manifest']!r} itself is unchanged, "
+        "and its next fires use that: change it where the manifest is declared"
     )
 
 

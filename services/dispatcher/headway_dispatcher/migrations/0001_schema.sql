@@ -273,7 +273,7 @@ FROM dispatcher.work_queue
 LEFT JOIN dispatcher.group_limit ON group_limit.name = work_queue.group_name
 LEFT JOIN dispatcher.closed_lane
     ON closed_lane.group_name = work_queue.group_name AND closed_lane.job = work_queue.job
-WHERE work_queue.state IN ('queued', 'waiting');
+WHERE work_queue.wait_reason IS NOT NULL;
 
 CREATE TABLE dispatcher.lease (
     id            uuid PRIMARY KEY,

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from headway_contract import subjects
+from headway_contract.work import stored_terms
 from headway_contract.work_queue import (
     ExplainWorkAnswer,
     GateStatus,
@@ -228,7 +229,11 @@ def _reason(closed: GateStatus, row: Any) -> str:
         failure = row["failure"] or {}
         last = ": ".join(filter(None, (failure.get("kind"), failure.get("message"))))
         failed = f"; its last run failed with {last}" if last else ""
-        return f"it is retried at {utc(row['not_before'])} ({row['wait_reason']}{failed})"
+        most = stored_terms(row["terms"])["retry"]["attempts"]
+        number = f"attempt {row['attempts'] + 1} of {most}"
+        if row["wait_reason"] != "retry":
+            number += " again, because the last run does not count"
+        return f"it is retried at {utc(row['not_before'])} ({number}{failed})"
     opens = f" until {utc(closed.opens_at)}" if closed.opens_at else ""
     return f"{closed.text}{opens}"
 

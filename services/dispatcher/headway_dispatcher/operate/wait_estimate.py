@@ -151,7 +151,7 @@ class WaitEstimate:
             seconds.setdefault(row["job"], []).append(row["seconds"])
         unknown = [job for job in jobs if job not in seconds]
         if unknown:
-            return Estimate(basis=f"no run of job {unknown[0]!r} has completed lately")
+            return Estimate(basis=f"no run of job {unknown[0]!r} has completed recently")
         durations = {
             job: timedelta(seconds=statistics.median(each)) for job, each in seconds.items()
         }

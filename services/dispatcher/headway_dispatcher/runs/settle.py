@@ -30,11 +30,12 @@ from msgspec import Struct, structs
 from headway_dispatcher import events
 from headway_dispatcher.letters import letters
 from headway_dispatcher.metrics import DEAD_LETTERS, RETRIES, SETTLED, Sample
+from headway_dispatcher.runs.failure_log import RunFailure
 from headway_dispatcher.store import HISTORY, OUTBOX, works
 
 # Reasons of outcomes.
 PRUNED = "manifest was pruned"
-EXPIRED = "it had not begun by the time that was set for it"
+EXPIRED = "it did not start before its deadline (start_by)"
 
 
 class Changes(Struct):
@@ -129,6 +130,8 @@ async def settle(
         run, main = ended[row["id"]], first_context(row["traceparent"])
         with span("settle", parent=contexts.get(run.id, main), work=str(row["id"])) as current:
             verdict = _decide(row, run, now)
+            if run.failure is not None:
+                note(_failure(row, run, run.failure, verdict, now))
             context = traceparent()
             if isinstance(verdict, Retry):
                 current.set_attribute("headway.outcome", "retry")
@@ -197,6 +200,27 @@ def _decide(row: Any, run: Run, now: datetime) -> _Ended | Retry:
         return structs.replace(ended, failure=run.failure, letter=letter)
     next_work_state(row["state"], "retry")
     return verdict
+
+
+def _failure(
+    row: Any, run: Run, failure: Failure, verdict: _Ended | Retry, now: datetime
+) -> RunFailure:
+    """Describe a failed run and what follows, for the log."""
+    at, letter = (verdict.at, None) if isinstance(verdict, Retry) else (None, verdict.letter)
+    return RunFailure(
+        run=run.id,
+        work=row["id"],
+        manifest=row["manifest"],
+        job=row["job"],
+        worker=run.worker,
+        failure=failure,
+        attempt=verdict.attempts,
+        attempts=msgspec.convert(row["terms"], WorkTerms).retry.attempts,
+        counted=verdict.attempts > row["attempts"],
+        next_seconds=None if at is None else (at - now).total_seconds(),
+        reason=verdict.reason,
+        dead_letter=None if letter is None else letter.dead_letter,
+    )
 
 
 def _after_success_or_cancel(row: Any, run: Run) -> _Ended:

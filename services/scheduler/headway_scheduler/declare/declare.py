@@ -24,6 +24,7 @@ from headway_scheduler.declare import checks, compare, write
 from headway_scheduler.declare.one_shots import late_messages, past_messages
 from headway_scheduler.fire import missed, tick
 from headway_scheduler.fire.outbound_events import announce_switches
+from headway_scheduler.fire.pauses import apply_pauses
 from headway_scheduler.lookup import queries
 
 
@@ -141,6 +142,7 @@ async def _write(
     await write.write_parents(connection, compared.written, ids)
     new = {ids[manifest.external_id] for manifest in compared.new}
     locked = await store.lock_manifests(connection, {*locked, *new})
+    await apply_pauses(connection, locked, source=source, now=now)
     await tick.reschedule_wake(connection, locked, now=now)
     await announce_switches(connection, locked, now=now)
     await write.give_up_shots(connection, compared.retimed, ids, now)

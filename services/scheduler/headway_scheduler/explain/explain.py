@@ -12,6 +12,7 @@ from headway_decisions.firing import due, identity, manifest_state
 from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Manual, Once, Spaced
 from headway_decisions.timing.timing import Timing
+from headway_decisions.wording import counted
 from headway_postgres_kit import Connection
 from msgspec import Struct
 
@@ -26,6 +27,9 @@ from headway_scheduler.store import works
 
 # Decisions on each side of an instant that are read.
 _FEW = 20
+# Pending decisions and outstanding work that an explanation names.
+_OWED_SHOWN = 3
+_WORKS_SHOWN = 2
 _INSTANT = timedelta(microseconds=1)
 
 _MANIFEST_SWITCHES = [
@@ -42,7 +46,10 @@ async def explain(
     """Explain an instant, or the current state."""
     explanation = await _gather(connection, row, at=at, now=now, kept_days=kept_days)
     text, entries = explanation.state() if at is None else explanation.instant(at)
-    return ExplainAnswer(manifest=row["external_id"], text=" ".join(text), entries=entries)
+    found = explanation.works(None if at is None else entries)
+    return ExplainAnswer(
+        manifest=row["external_id"], text=" ".join(text), entries=entries, works=found
+    )
 
 
 async def _gather(
@@ -54,6 +61,7 @@ async def _gather(
     covering = await connection.fetch(queries["entry_over"], row["id"], instant)
     before += [entry for entry in covering if entry not in before]
     after = await connection.fetch(queries["entries_after"], row["id"], instant, _FEW)
+    owed = await connection.fetch(queries["entries_owed"], row["id"], _OWED_SHOWN)
     outstanding = await connection.fetch(works["outstanding_of"], [row["id"]])
     versions = await read_versions(connection, row["id"])
     [manifest] = await read_manifests(connection, [row["id"]], now=now)
@@ -69,6 +77,7 @@ async def _gather(
         row=row,
         policies=row["policies"],
         timing=kept,
+        now=now,
         one_shot_remedy=one_shots.remedy(row) if one_shots.is_spent(row, now) else "",
         working_since=outstanding[0]["queued_at"] if outstanding else None,
         switches=await _switches(connection, row, kept, group, until),
@@ -82,8 +91,9 @@ async def _gather(
         before=[_entry(entry) for entry in before],
         after=[_entry(entry) for entry in after],
         more_after=len(after) == _FEW,
-        policies={entry["cause"]: entry["policies"] for entry in (*before, *after)},
-        under_way=frozenset(work["id"] for work in outstanding),
+        owed=[_entry(entry) for entry in owed],
+        policies={entry["cause"]: entry["policies"] for entry in (*before, *after, *owed)},
+        under_way=[work["id"] for work in outstanding],
         kept_days=kept_days,
         now=now,
     )
@@ -127,8 +137,9 @@ class _Explanation(Struct, frozen=True, kw_only=True):
     before: Sequence[LedgerEntry]
     after: Sequence[LedgerEntry]
     more_after: bool
+    owed: Sequence[LedgerEntry]
     policies: dict[str, dict[str, str]]
-    under_way: frozenset[UUID]
+    under_way: Sequence[UUID]
     kept_days: float
     now: datetime
 
@@ -144,13 +155,23 @@ class _Explanation(Struct, frozen=True, kw_only=True):
         why = self._hold()
         if why is not None:
             text.append(messages.hold(subject, why))
-        if row["owed"]:
-            wait = "decision waits" if row["owed"] == 1 else "decisions wait"
-            text.append(f"{row['owed']} {wait} for room.")
+        text += [self._decided(entry) for entry in self.owed if entry not in entries]
+        unnamed = row["owed"] - len(self.owed)
+        if unnamed > 0:
+            text.append(f"{counted(unnamed, 'more decision')} {'wait' + 's' * (unnamed == 1)}.")
         if self.view is not None and why is not None and due.owes_success(self.view):
             text.append(messages.owed_success(row["parent"], self.view.parent_success, why))
         text.append(self._next(why))
         return [sentence for sentence in text if sentence], entries
+
+    def works(self, entries: Sequence[LedgerEntry] | None) -> list[UUID]:
+        """Return the work of entries, or now of the manifest, whose state the dispatcher knows."""
+        if entries is not None:
+            return [entry.work for entry in entries if entry.work in self.under_way and entry.work]
+        if self.row["blocked_by"] is None:
+            return list(self.under_way[:_WORKS_SHOWN])
+        dead = [entry.work for entry in self.before if entry.outcome == "dead_lettered"]
+        return [work for work in dead[:1] if work is not None]
 
     def _nothing_decided(self) -> list[str]:
         row = self.row
@@ -340,6 +361,8 @@ class _Explanation(Struct, frozen=True, kw_only=True):
         return f"after each success of {self.row['parent']!r}"
 
     def _next(self, why: str | None) -> str:
+        if why == "blocked_by_dead_letter":
+            return ""
         kept = self.subject.timing
         if self.row["wake_at"] is not None and isinstance(kept.cadence, Spaced):
             return f"It fires next at {self.subject.at(self.row['wake_at'])}."

@@ -6,6 +6,8 @@ which is right while the manifest is paused, or only excluded times have passed.
 
 Times that were decided together (a stretch) are stepped over, so a long pause of a dense cadence is
 cheap to check.
+
+It also compares the pauses that hold each manifest with those in force that cover it.
 """
 
 import asyncio
@@ -18,19 +20,23 @@ import msgspec
 from headway_contract.manifests import LedgerAnswer, LedgerGap, LedgerQuestion
 from headway_decisions.firing import due, jitter
 from headway_decisions.firing.manifest_state import ManifestView
+from headway_decisions.firing.pauses import open_windows
 from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Once, Spaced
 from headway_decisions.timing.timing import Timing
 from headway_postgres_kit import Connection, Database
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headway_scheduler.fire.decide import UnreadableManifest, read_manifests
+from headway_scheduler.fire.pauses import windows_of
 from headway_scheduler.lookup import find_manifest, queries, reading
+from headway_scheduler.store import pauses
 
 UNDECIDED = "no decision is in the ledger"
 TWICE = "decided more than once"
 NOT_DUE = "decided although it was no due time"
 OVERDUE = "still undecided: does a scheduler tick?"
+MISAPPLIED = "the pauses that hold it are not those in force that cover it"
 
 # Fire times that are compared for one manifest and for one page, so that the answer is in time.
 MOST_OF_A_MANIFEST = 100_000
@@ -255,6 +261,7 @@ async def _check_manifest(database: Database, manifest_id: UUID, since: datetime
             queries["scheduled_entries"], manifest_id, since, MOST_OF_A_MANIFEST + 1
         )
         timings = await connection.fetch(queries["timing_versions"], [manifest_id])
+        covered = await connection.fetch(pauses["coverage"], [manifest_id], now)
     if not found:
         return Checked(0, [])  # deleted since the page was read
     [manifest] = found
@@ -262,7 +269,7 @@ async def _check_manifest(database: Database, manifest_id: UUID, since: datetime
         return Checked(0, [Gap(since, now, f"cannot be checked: {manifest.trouble}")])
     try:
         # In a thread, because the tick shares this process.
-        return await asyncio.to_thread(
+        checked = await asyncio.to_thread(
             check,
             manifest.view,
             _versions(timings),
@@ -273,5 +280,14 @@ async def _check_manifest(database: Database, manifest_id: UUID, since: datetime
             now=now,
             most=MOST_OF_A_MANIFEST,
         )
+        return structs.replace(checked, gaps=[*checked.gaps, *_misapplied(covered, now)])
     except (msgspec.ValidationError, ValueError) as error:
         return Checked(0, [Gap(since, now, f"cannot be checked: {error}")])
+
+
+def _misapplied(rows: Sequence[Any], now: datetime) -> Iterator[Gap]:
+    """Find manifests that other pauses hold than cover them; those that are over end soon."""
+    for row in rows:
+        held = open_windows(windows_of(row))
+        if {w.pause for w in held if w.until is None or w.until > now} != set(row["covering"]):
+            yield Gap(now, now, MISAPPLIED)

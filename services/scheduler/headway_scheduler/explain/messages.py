@@ -7,11 +7,14 @@ from typing import Any
 from headway_contract.manifests import LedgerEntry
 from headway_decisions import wording
 from headway_decisions.firing import identity, manifest_state
+from headway_decisions.firing.pauses import open_windows, pause_text
 from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Manual, Spaced
 from headway_decisions.timing.timing import Timing
 from headway_decisions.wording import utc
 from msgspec import Struct
+
+from headway_scheduler.fire.pauses import windows_of
 
 # Up to this delay a fire is not called late.
 _PUNCTUAL_SECONDS = 2.0
@@ -53,6 +56,12 @@ _REASONS = {
     "of the job.",
 }
 
+_OUTSTANDING = manifest_state.STILL_OUTSTANDING
+_TRIGGER_AGAIN = "Trigger it again, or use overlap='queue_one' to let one wait."
+_UNTIL_RESUMED = (
+    "No work of it starts, and times that come due are decided when it resumes, by its misfire "
+    "policy {misfire!r}."
+)
 _RESOLVE = "Retry or acknowledge that dead letter."
 _SHORTER = "Make the job shorter than its cadence."
 _LET_WAIT = "Use overlap='queue_one' to let one wait, or make the job shorter than its cadence."
@@ -65,6 +74,7 @@ class Subject(Struct, frozen=True, kw_only=True):
     # The current policies and the group: `misfire`, `overlap`, `group`.
     policies: dict[str, str]
     timing: Timing
+    now: datetime
     working_since: datetime | None = None
     # Author and time of disabling the manifest and its group: at the decision, and now.
     switches: Mapping[str, str] = {}
@@ -87,10 +97,25 @@ def decided(
     cause = _cause(subject, entry)
     if entry.decision == "queued":
         return f"{cause} fired: {_work(subject, entry, under_way)}."
+    if entry.not_before is not None and entry.decision == "owed" and entry.not_before > subject.now:
+        return (
+            f"{cause} was delayed until {subject.at(entry.not_before)}: it runs then, or as soon "
+            "as work that is under way by then has ended."
+        )
     if entry.decision == "owed":
         when = _OWED.get(entry.reason or "", "it runs as soon as the work under way has ended")
         return f"{cause} waits for room: {when}."
     verb = "did not fire" if entry.first_due_at == entry.last_due_at else "was skipped"
+    if identity.kind_of(entry.cause) == "trigger" and entry.reason == _OUTSTANDING:
+        policy = f"its overlap policy was {then['overlap']!r}"
+        if entry.brought_forward is not None:
+            return (
+                f"{cause} made no work, and brought work {entry.brought_forward} forward: {policy}."
+            )
+        remedy = _changed(subject, "overlap", then["overlap"]) or _TRIGGER_AGAIN
+        return (
+            f"{cause} was refused: earlier work of it was still under way, and {policy}. {remedy}"
+        )
     return f"{cause} {verb}: {_reason(subject, entry.reason or '', then, made_up)}"
 
 
@@ -161,14 +186,10 @@ def hold(subject: Subject, why: str) -> str:
         case "manifest_disabled":
             return _disabled_now(subject)
         case manifest_state.PAUSED:
-            return (
-                f"It is paused{_pause(row)}: no work of it starts, and times that come due are "
-                f"decided when the pause ends, by its misfire policy {misfire!r}. Resume it with "
-                f"'headway resume {row['external_id']}'."
-            )
+            return f"{_pauses(row)} {_UNTIL_RESUMED.format(misfire=misfire)}"
         case "blocked_by_dead_letter":
             why = f"the dead letter {row['blocked_by']} blocks it"
-            return f"It is held: {why}. Retry or acknowledge that dead letter, and it goes on."
+            return f"It is held: {why}. Retry or acknowledge that dead letter to resume it."
         case manifest_state.STILL_OUTSTANDING | manifest_state.ONE_ALREADY_WAITS:
             since = f" since {subject.at(subject.working_since)}" if subject.working_since else ""
             waits = why == manifest_state.ONE_ALREADY_WAITS
@@ -184,7 +205,7 @@ def owed_success(parent: str, number: int | None, why: str) -> str:
         manifest_state.PAUSED: "it is resumed",
         "blocked_by_dead_letter": "that dead letter is resolved",
     }.get(why, "that work has ended")
-    return f"Success number {number} of {parent!r} is owed: one run follows when {until}."
+    return f"Success number {number} of {parent!r} is pending: one run follows when {until}."
 
 
 def _while_under_way(subject: Subject) -> str:
@@ -256,14 +277,17 @@ def _enable(subject: Subject) -> str:
     return f"Enable it with 'headway enable {subject.row['external_id']}'."
 
 
-def _pause(row: Any) -> str:
-    until, by, why = row["paused_until"], row["paused_by"], row["pause_reason"]
-    return (
-        f" since {utc(row['paused_at'])}"
-        + (f" until {utc(until)}" if until is not None else "")
-        + (f" by {by}" if by else "")
-        + (f" ({why})" if why else "")
+def _pauses(row: Any) -> str:
+    """Name each pause that holds a manifest, with the command that ends it."""
+    held = open_windows(windows_of(row))
+    each = "; ".join(
+        f"pause {window.pause} ({pause_text(window)}), which 'headway resume {window.pause}' ends"
+        for window in held
     )
+    since = utc(min(window.since for window in held))
+    if len(held) == 1:
+        return f"It is paused since {since} by {each}."
+    return f"It is paused since {since} by {len(held)} pauses, until the last of them ends: {each}."
 
 
 def _made_up(misfire: str, made_up: bool) -> str:

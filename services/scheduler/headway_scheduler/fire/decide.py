@@ -147,6 +147,7 @@ _timing = lru_cache(maxsize=4096)(msgspec.json.Decoder(Timing).decode)
 _misfire = lru_cache(maxsize=256)(msgspec.json.Decoder(manifest_state.Misfire).decode)
 _overlap = lru_cache(maxsize=256)(msgspec.json.Decoder(manifest_state.Overlap).decode)
 _terms = lru_cache(maxsize=1024)(msgspec.json.Decoder(WorkTerms).decode)
+_windows = lru_cache(maxsize=1024)(msgspec.json.Decoder(tuple[manifest_state.Window, ...]).decode)
 
 
 @lru_cache(maxsize=1024)
@@ -160,11 +161,6 @@ def _manifest(row: Any, now: datetime) -> Manifest:
     owed = [msgspec.convert(entry, LedgerRow) for entry in row["owed"] or ()]
     input_schema, input_schema_id = read_schema(row["input_schema"])
     delayed = [entry.not_before for entry in owed if entry.not_before and entry.not_before > now]
-    window = None
-    if row["paused_at"] is not None:
-        window = manifest_state.Window(
-            since=row["paused_at"], until=row["resumed_at"], reason=row["pause_reason"]
-        )
     view = manifest_state.ManifestView(
         id=row["id"],
         external_id=row["external_id"],
@@ -186,7 +182,7 @@ def _manifest(row: Any, now: datetime) -> Manifest:
         parent=row["depends_on"],
         parent_success=None if row["dormant"] else row["parent_success"],
         seen_success=row["seen_success"],
-        window=window,
+        windows=_windows(row["pauses"]),
     )
     return Manifest(
         view=view,

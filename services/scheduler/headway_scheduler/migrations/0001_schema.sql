@@ -102,12 +102,11 @@ CREATE TABLE scheduler.manifest (
     announced_enabled   boolean NOT NULL DEFAULT true,
     version             bigint NOT NULL DEFAULT 0,
 
-    -- The last pause. It lasts until `resumed_at` is set; `paused_until` ends it automatically.
-    paused_at           timestamptz,
-    resumed_at          timestamptz,
-    paused_until        timestamptz,
-    pause_reason        text NOT NULL DEFAULT '',
-    paused_by           text,
+    -- The pauses that hold it, and those that ended while times were due that are not decided yet:
+    -- an array of `Window` of headway_decisions. A window holds it until it has an `ended_at`.
+    pauses              jsonb NOT NULL DEFAULT '[]',
+    paused              boolean NOT NULL GENERATED ALWAYS AS
+                        (jsonb_path_exists(pauses, '$[*] ? (!exists(@.ended_at))')) STORED,
 
     -- The first due time without a decision.
     next_due_at         timestamptz,
@@ -134,9 +133,7 @@ CREATE TABLE scheduler.manifest (
     prune_announced_at  timestamptz,
     prune_reason        text,
 
-    CONSTRAINT manifest_enabled_says_by_whom CHECK (enabled = (disabled_by IS NULL)),
-    CHECK (paused_at IS NOT NULL OR resumed_at IS NULL),
-    CHECK (paused_until IS NULL OR (paused_at IS NOT NULL AND resumed_at IS NULL))
+    CONSTRAINT manifest_enabled_says_by_whom CHECK (enabled = (disabled_by IS NULL))
     -- The front of the index of wake times changes all the time: leave room on pages, vacuum often.
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
 
@@ -150,9 +147,34 @@ CREATE UNIQUE INDEX manifest_external_id ON scheduler.manifest (external_id)
 CREATE INDEX manifest_owner ON scheduler.manifest (owner, batch);
 CREATE INDEX manifest_parent ON scheduler.manifest (depends_on) WHERE depends_on IS NOT NULL;
 CREATE INDEX manifest_inherits ON scheduler.manifest (job) WHERE sent IS NOT NULL;
-CREATE INDEX manifest_paused_until ON scheduler.manifest (paused_until)
-    WHERE paused_until IS NOT NULL;
+CREATE INDEX manifest_paused ON scheduler.manifest (id) WHERE paused;
 CREATE INDEX manifest_pruning ON scheduler.manifest (pruning_at) WHERE pruning_at IS NOT NULL;
+
+-- The pauses in force; the audit has those that ended. Each covers the manifests that it names, or
+-- those of a group, those with labels, or all if the three are null, also manifests declared later.
+CREATE TABLE scheduler.pause (
+    id         uuid PRIMARY KEY,
+    manifests  text[] CHECK (cardinality(manifests) > 0),
+    group_name text,
+    labels     jsonb CHECK (jsonb_typeof(labels) = 'object'),
+    reason     text NOT NULL,
+    created_by text NOT NULL,
+    created_at timestamptz NOT NULL,
+    -- When it ends by itself.
+    until      timestamptz CHECK (until > created_at),
+    CONSTRAINT pause_covers_in_one_way CHECK (num_nonnulls(manifests, group_name, labels) <= 1)
+);
+
+CREATE INDEX pause_until ON scheduler.pause (until) WHERE until IS NOT NULL;
+
+CREATE FUNCTION scheduler.covers(pause scheduler.pause, manifest scheduler.manifest)
+RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+    SELECT (pause.manifests IS NULL OR manifest.external_id = ANY(pause.manifests))
+       AND (pause.group_name IS NULL OR manifest.group_name = pause.group_name)
+       AND (pause.labels IS NULL OR manifest.labels @> pause.labels)
+$$;
 
 -- The policies and the group of a manifest, as a decision stores them.
 CREATE FUNCTION scheduler.policies(manifest scheduler.manifest) RETURNS jsonb
@@ -527,7 +549,8 @@ BEGIN
     EXECUTE format('GRANT USAGE ON SCHEMA scheduler TO %s', reader);
     EXECUTE format(
         'GRANT SELECT ON scheduler.manifest_group, scheduler.job, scheduler.application,'
-        ' scheduler.manifest, scheduler.timing, scheduler.occurrence, scheduler.work,'
+        ' scheduler.manifest, scheduler.pause, scheduler.timing, scheduler.occurrence,'
+        ' scheduler.work,'
         ' scheduler.leader, scheduler.history, scheduler.enqueued, scheduler.stream_mark,'
         ' scheduler.migration TO %s', reader);
     EXECUTE format('GRANT SELECT (id, subject, created_at) ON scheduler.outbox TO %s', reader);

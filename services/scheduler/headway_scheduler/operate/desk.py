@@ -23,9 +23,18 @@ from msgspec import Struct
 
 from headway_scheduler.declare.checks import request_errors
 from headway_scheduler.declare.startup import apply
+from headway_scheduler.explain.work_states import read_states
 from headway_scheduler.lookup import select_manifests
 from headway_scheduler.notifications.delivery import Delivery
-from headway_scheduler.operate import applications, cancel, changes, enqueue, pause, triggers
+from headway_scheduler.operate import (
+    applications,
+    backfill,
+    cancel,
+    changes,
+    enqueue,
+    pause,
+    triggers,
+)
 from headway_scheduler.outcomes import activate
 from headway_scheduler.questions import Answers, Questions
 from headway_scheduler.settings import SchedulerSettings
@@ -36,6 +45,9 @@ _LISTS = ("created", "changed", "pruned", "disabled")
 _MOST_LISTED = 1000
 # Manifests that one request changes, so that it is answered while the client waits.
 _MOST_CHANGED = 500
+
+# States of work in which it cannot be brought forward any more.
+_BEGUN = ("dispatched", "settled")
 
 Stored = TypeVar("Stored", bound=Struct)
 # Carries a request out: takes the connection, the request and `now`; a text becomes `Changed`.
@@ -49,8 +61,7 @@ _REQUESTS: dict[str, tuple[Act, type[Struct] | None]] = {
     subjects.CHANGE_JOB_REQUEST: (changes.change_job, None),
     subjects.DELETE_REQUEST: (changes.delete, Changed),
     subjects.PAUSE_REQUEST: (pause.pause, manifests.PauseAnswer),
-    subjects.TRIGGER_REQUEST: (triggers.trigger, None),
-    subjects.BACKFILL_REQUEST: (triggers.backfill, None),
+    subjects.BACKFILL_REQUEST: (backfill.backfill, None),
     subjects.RENAME_APP_REQUEST: (applications.rename, Changed),
     subjects.RETIRE_APP_REQUEST: (applications.retire, Changed),
     subjects.GIVE_BACK_APP_REQUEST: (applications.give_back, Changed),
@@ -75,13 +86,14 @@ class Desk:
     async def listen(self) -> None:
         """Share the requests with all other schedulers."""
         answers: Answers = {
-            **Questions(self.database, self.settings).answers(),
+            **Questions(self.database, self.broker, self.settings).answers(),
             **{
                 subject: partial(self._carry_out, act, answer)
                 for subject, (act, answer) in _REQUESTS.items()
             },
             subjects.ACTIVATION_QUESTION: self.may_activate,
             subjects.APPLY_REQUEST: self.apply,
+            subjects.TRIGGER_REQUEST: self.trigger,
             subjects.RESUME_REQUEST: self.resume,
             subjects.CHANGE_MANY_REQUEST: self.change_many,
             subjects.NOTIFY_TEST_REQUEST: self.test_notification,
@@ -143,6 +155,23 @@ class Desk:
         )
         return await self._store(request, answer)
 
+    async def trigger(self, request: manifests.TriggerRequest) -> manifests.TriggerAnswer:
+        """Trigger a manifest; raises `Conflict` if its overlap policy refuses that.
+
+        The refusal is a decision of the ledger, so it is committed before. The trigger hands over
+        its messages itself.
+        """
+        answer = await self._run(partial(triggers.trigger, begun=None), None, request)
+        if isinstance(answer, triggers.Busy):
+            # The dispatcher is asked without any lock. Without its answer the work may still wait.
+            states = await read_states(self.broker, answer.works)
+            begun = {found.work for found in states if found.state in _BEGUN}
+            answer = await self._run(partial(triggers.trigger, begun=begun), None, request)
+        if answer.result == triggers.REFUSED:
+            raise Conflict(answer.text)
+        result: manifests.TriggerAnswer = answer
+        return result
+
     async def resume(self, request: manifests.ResumeRequest) -> manifests.ResumeAnswer:
         """End the pause of manifests; the fires that follow are computed before."""
         answer = manifests.ResumeAnswer
@@ -184,15 +213,17 @@ class Desk:
     async def _change_one(
         self, name: str, request: manifests.ChangeManyRequest
     ) -> manifests.ManifestResult:
-        act: Act = changes.change
-        change: manifests.ChangeRequest | manifests.TriggerRequest = manifests.ChangeRequest(
-            manifest=name, enabled=request.action == "enable", actor=request.actor
-        )
-        if request.action == "run":
-            act = triggers.trigger
-            change = manifests.TriggerRequest(manifest=name, key=request.key, actor=request.actor)
         try:
-            answer = await self._carry_out(act, None, change)
+            answer: Any
+            if request.action == "run":
+                answer = await self.trigger(
+                    manifests.TriggerRequest(manifest=name, key=request.key, actor=request.actor)
+                )
+            else:
+                change = manifests.ChangeRequest(
+                    manifest=name, enabled=request.action == "enable", actor=request.actor
+                )
+                answer = await self._carry_out(changes.change, None, change)
         except RequestFailed as error:
             return manifests.ManifestResult(manifest=name, done=False, text=str(error))
         return manifests.ManifestResult(manifest=name, done=True, text=answer.text)
@@ -254,8 +285,7 @@ class Desk:
     async def _carry_out(self, act: Act, answer: type[Struct] | None, request: Any) -> Any:
         """Carry out a request in one transaction, and wake the passes that continue it."""
         result = await self._run(act, answer, request)
-        if act is not triggers.trigger:  # it hands over its messages itself
-            self._wake()
+        self._wake()
         if isinstance(request, manifests.PauseRequest):
             self.windows.call()
         return result

@@ -1,18 +1,20 @@
 """Pause manifests for maintenance, and resume them.
 
 No work of a paused manifest starts, also not work that waits at the dispatcher, except triggers.
-Times that come due during a pause are decided when it ends: the tick finds them late, and the
-misfire policy of each manifest decides which of them fire. An answer can foretell that, because
-the same rule computes it.
+Pauses stack: a manifest resumes when the last pause that covers it has ended, and a request to
+resume ends no other pause than the one that it names. Times that come due meanwhile are decided
+then: the tick finds them late, and the misfire policy of each manifest decides which of them fire.
+An answer can foretell that, because the same rule computes it.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from headway_clock import new_id
 from headway_contract.manifests import (
     PauseAnswer,
     PausedManifest,
@@ -21,85 +23,136 @@ from headway_contract.manifests import (
     ResumedManifest,
     ResumeRequest,
 )
-from headway_decisions.firing import due, manifest_state
-from headway_decisions.firing.manifest_state import ManifestView
-from headway_decisions.timing import timing
-from headway_decisions.timing.cadence import Spaced
+from headway_decisions.declaring.lookup import by_whom
+from headway_decisions.firing.manifest_state import Window
+from headway_decisions.firing.pauses import covers_text, held_until, open_windows, pause_text
 from headway_decisions.wording import counted, utc
-from headway_errors import Invalid
+from headway_errors import Conflict, Invalid, NotFound
 from headway_postgres_kit import Connection, Database
 from headway_service_kit.passes import Wakeup, seconds_until
 from headway_tracing.log import get_logger
-from msgspec import structs
+from msgspec import Struct
 
-from headway_scheduler.fire.decide import Manifest, UnreadableManifest, read_manifests
+from headway_scheduler.fire.decide import Manifest, read_manifests
 from headway_scheduler.fire.missed import skip_missed_during_pause
 from headway_scheduler.fire.outbound_events import announce_switches
+from headway_scheduler.fire.pauses import apply_pauses, window_of, windows_of
 from headway_scheduler.fire.tick import reschedule_wake
 from headway_scheduler.lookup import aware, reading, select_manifests
-from headway_scheduler.store import SOURCE, audit, lock_manifests, manifests, operator
+from headway_scheduler.operate.foresee import Foreseen, fire_count, foresee_all
+from headway_scheduler.store import (
+    DECLARE_LOCK,
+    SOURCE,
+    audit,
+    lock_manifests,
+    manifests,
+    operator,
+    pauses,
+)
 
 log = get_logger(__name__)
 
-# Manifests and fire times that an answer lists.
+# Manifests that an answer lists.
 _LISTED = 200
-_FIRES_LISTED = 20
-_FIRES_NAMED = 3
-# Due times that are counted for one manifest, and for one answer.
-_COUNTED = 1000
-_COUNTED_AT_LEAST = 5
-_COUNTED_IN_ALL = 50_000
-# Pauses that the pass ends in one transaction.
-_BATCH = 500
+_SEE = "see 'headway pauses'"
 
-# The fires of manifests if their pauses end, by the state from which they were computed.
-Foreseen = dict[ManifestView, ResumedManifest]
+
+class _Ending(Struct, frozen=True):
+    """Pauses that a request ends; with `names` only for these manifests, which the pauses name."""
+
+    rows: Sequence[Any]
+    names: list[str] | None = None
+
+    @property
+    def ids(self) -> list[UUID]:
+        """Return the ids of the pauses."""
+        return [row["id"] for row in self.rows]
 
 
 async def pause(connection: Connection, request: PauseRequest, *, now: datetime) -> PauseAnswer:
-    """Pause manifests."""
+    """Pause manifests, also those that are declared later and match a group, labels or all."""
     if request.until is not None and aware(request.until) <= now:
         raise Invalid(f"{utc(request.until)} has passed: name a time to come, or none")
-    selected = await select_manifests(connection, request)
-    locked = await lock_manifests(connection, [row["id"] for row in selected])
     if not request.dry_run:
-        known = await connection.fetch(manifests["windows"], locked)
-        wanted = (True, request.until, request.reason)
-        fresh = [
-            row["id"]
-            for row in known
-            if (_is_paused(row), row["paused_until"], row["pause_reason"]) != wanted
-        ]
-        await skip_missed_during_pause(connection, fresh, now=now)
-        by = request.actor or "unknown"
-        await connection.execute(manifests["pause"], fresh, now, request.until, request.reason, by)
-        await reschedule_wake(connection, fresh, now=now)
-        await announce_switches(connection, fresh, now=now)
-        data = {"until": request.until, "reason": request.reason}
-        entries = [(row["external_id"], data) for row in known if row["id"] in fresh]
-        await audit(connection, "headway.manifest.paused.v1", operator(request), entries, now=now)
-    rows = await connection.fetch(manifests["windows"], locked)
-    verb = "would be paused" if request.dry_run else "paused"
-    until = "until they are resumed" if request.until is None else f"until {utc(request.until)}"
+        await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
+    selected = [row["id"] for row in await select_manifests(connection, request)]
+    chosen = (sorted(set(request.manifests)) or None, request.group, request.labels or None)
+    extra: list[Window] = []
+    made: UUID | None = None
+    if request.dry_run:
+        extra = [Window(pause=UUID(int=0), since=now, until=request.until)]
+    else:
+        made = await _add(connection, request, chosen, selected, now=now)
+    rows = await connection.fetch(pauses["windows"], selected)
+    paused = [_paused(row, extra, request.reason) for row in rows]
     return PauseAnswer(
-        text=f"{counted(len(rows), 'manifest')} {verb} {until}",
-        count=len(rows),
-        manifests=[
-            PausedManifest(
-                manifest=row["external_id"],
-                paused_at=row["paused_at"] if _is_paused(row) else now,
-                paused_until=request.until,
-                reason=request.reason,
-                next_due_at=row["next_due_at"],
-            )
-            for row in rows[:_LISTED]
-        ],
+        text=_paused_text(request, paused, made),
+        pause=made,
+        count=len(paused),
+        manifests=paused[:_LISTED],
         dry_run=request.dry_run,
     )
 
 
-def _is_paused(row: Any) -> bool:
-    return row["paused_at"] is not None and row["resumed_at"] is None
+async def _add(
+    connection: Connection,
+    request: PauseRequest,
+    chosen: tuple[list[str] | None, str | None, dict[str, str] | None],
+    selected: Sequence[UUID],
+    *,
+    now: datetime,
+) -> UUID:
+    """Add a pause and apply it; returns the id of an equal one if that is in force."""
+    terms = (request.reason, request.actor or "unknown")
+    same: UUID | None = await connection.fetchval(pauses["same"], *chosen, *terms, request.until)
+    if same is not None:
+        return same
+    made = new_id()
+    await connection.execute(pauses["add"], made, *chosen, *terms, now, request.until)
+    locked = await lock_manifests(connection, selected)
+    await skip_missed_during_pause(connection, locked, now=now)
+    data = {
+        "covers": covers_text(*chosen),
+        "named": chosen[0] or [],
+        "until": request.until,
+        "reason": request.reason,
+        "manifests": len(locked),
+    }
+    source = operator(request)
+    await audit(connection, "headway.pause.created.v1", source, [(str(made), data)], now=now)
+    await _apply(connection, locked, source=source, now=now)
+    return made
+
+
+async def _apply(
+    connection: Connection, locked: Sequence[UUID], *, source: str, now: datetime
+) -> int:
+    """Apply the pauses in force to locked manifests; returns how many they hold or let go."""
+    switched = await apply_pauses(connection, locked, source=source, now=now)
+    await reschedule_wake(connection, switched, now=now)
+    await announce_switches(connection, switched, now=now)
+    return len(switched)
+
+
+def _paused(row: Any, extra: Sequence[Window], reason: str) -> PausedManifest:
+    held = [*open_windows(windows_of(row)), *extra]
+    return PausedManifest(
+        manifest=row["external_id"],
+        paused_at=min(window.since for window in held),
+        paused_until=held_until(held),
+        reason=reason,
+        next_due_at=row["next_due_at"],
+    )
+
+
+def _paused_text(request: PauseRequest, paused: Sequence[PausedManifest], made: UUID | None) -> str:
+    verb = "would be paused" if request.dry_run else "paused"
+    until = "until they are resumed" if request.until is None else f"until {utc(request.until)}"
+    text = f"{counted(len(paused), 'manifest')} {verb} {until}"
+    longer = sum(manifest.paused_until != request.until for manifest in paused)
+    if longer:
+        text += f"; other pauses hold {longer} of them longer"
+    return text if made is None else f"{text}. To end this pause: headway resume {made}"
 
 
 async def foresee(database: Database, request: ResumeRequest) -> Foreseen:
@@ -108,11 +161,10 @@ async def foresee(database: Database, request: ResumeRequest) -> Foreseen:
     That one locks the manifests, and must not stay idle.
     """
     async with reading(database) as (connection, now):
-        selected = await select_manifests(connection, request, paused=True)
-        rows = await _paused_rows(connection, [row["id"] for row in selected])
+        rows, _ = await _held_only_by(connection, await _find_ending(connection, request))
         read = await read_manifests(connection, [row["id"] for row in rows], now=now)
     # In a thread, because the tick shares this process.
-    resumed = await asyncio.to_thread(_foresee, rows, read, now, {})
+    resumed = await asyncio.to_thread(foresee_all, rows, read, now, {})
     return {
         manifest.view: effect
         for manifest, effect in zip(read, resumed, strict=True)
@@ -127,42 +179,147 @@ async def resume(
     now: datetime,
     foreseen: Foreseen | None = None,
 ) -> ResumeAnswer:
-    """End the pause of manifests, and list the fires that follow.
+    """End the pauses that a request names, and list the fires that follow.
 
     The fires of manifests that changed since they were `foreseen` are computed again.
     """
-    ids = [row["id"] for row in await select_manifests(connection, request, paused=True)]
     if not request.dry_run:
-        ids = await lock_manifests(connection, ids)
-    rows = await _paused_rows(connection, ids)
+        await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
+    ending = await _find_ending(connection, request)
+    if not request.dry_run:
+        held = await connection.fetch(pauses["held"], ending.ids, ending.names)
+        locked = await lock_manifests(connection, [row["id"] for row in held])
+    rows, still = await _held_only_by(connection, ending)
     read = await read_manifests(connection, [row["id"] for row in rows], now=now)
-    resumed = _foresee(rows, read, now, foreseen or {})
+    resumed = foresee_all(rows, read, now, foreseen or {})
     if not request.dry_run:
-        await _end(connection, rows, source=operator(request), now=now)
-    resumed.sort(key=lambda manifest: (not _fire_count(manifest), manifest.manifest))
-    fires = sum(map(_fire_count, resumed))
-    text = "no selected manifest is paused"
-    if resumed:
-        verb = "would be resumed" if request.dry_run else "resumed"
-        follows = f"{counted(fires, 'late fire')} will follow" if fires else "no late fires follow"
-        text = f"{counted(len(resumed), 'manifest')} {verb}, {follows}"
+        await _end(connection, ending, locked, source=operator(request), now=now)
+    resumed.sort(key=lambda manifest: (not fire_count(manifest), manifest.manifest))
+    fires = sum(map(fire_count, resumed))
     return ResumeAnswer(
-        text=text,
+        text=_resumed_text(request, ending, resumed, fires, still),
+        pauses=ending.ids,
         count=len(resumed),
+        still_paused=still,
         fires=fires,
         manifests=resumed[:_LISTED],
         dry_run=request.dry_run,
     )
 
 
-async def _end(connection: Connection, rows: Sequence[Any], *, source: str, now: datetime) -> None:
-    """End the pauses of locked manifests; the tick decides the times that came due in them."""
-    ids = [row["id"] for row in rows]
-    await connection.execute(manifests["resume"], ids, now)
-    await reschedule_wake(connection, ids, now=now)
-    await announce_switches(connection, ids, now=now)
-    entries: list[tuple[str, Any]] = [(row["external_id"], {}) for row in rows]
-    await audit(connection, "headway.manifest.resumed.v1", source, entries, now=now)
+def _resumed_text(
+    request: ResumeRequest,
+    ending: _Ending,
+    resumed: Sequence[ResumedManifest],
+    fires: int,
+    still: int,
+) -> str:
+    if not ending.rows:
+        return "no selected manifest is paused"
+    verb = "would be resumed" if request.dry_run else "resumed"
+    follows = f"{counted(fires, 'late fire')} will follow" if fires else "no late fires follow"
+    text = f"{counted(len(resumed), 'manifest')} {verb}, {follows}"
+    stays = "stays" if still == 1 else "stay"
+    others = f"; {counted(still, 'manifest')} {stays} paused by other pauses: {_SEE}"
+    return text + others if still else text
+
+
+async def _find_ending(connection: Connection, request: ResumeRequest) -> _Ending:
+    """Find the pauses that a request ends; refuses to choose between several.
+
+    Manifests, a group, labels or all stand for the pause that was made for exactly them.
+    """
+    if request.pauses:
+        limits = bool(request.manifests) and not request.dry_run
+        if limits or request.group is not None or request.labels or request.all:
+            raise Invalid("name pauses, or select manifests, not both")
+        rows = await _pauses_in_force(connection, request.pauses)
+        return _Ending(rows, request.manifests or None)
+    selected = await select_manifests(connection, request)
+    names = list(dict.fromkeys(request.manifests)) or None
+    if names is None:
+        found = await connection.fetch(pauses["made_for"], request.group, request.labels or None)
+        _refuse_ambiguous(found, covers_text(None, request.group, request.labels))
+        covered = {row["external_id"] for row in selected} if found else set[str]()
+        subject = f"of {covers_text(None, request.group, request.labels)} is in force"
+    else:
+        found = await connection.fetch(pauses["naming"], names)
+        for name in names:
+            _refuse_ambiguous([row for row in found if name in row["manifests"]], repr(name))
+        covered = {name for row in found for name in row["manifests"]}
+        subject = "names it"
+    others = [row["id"] for row in selected if row["external_id"] not in covered]
+    await _refuse_others(connection, others, subject)
+    return _Ending(found, names)
+
+
+async def _pauses_in_force(connection: Connection, ids: Iterable[UUID]) -> list[Any]:
+    """Return the rows of pauses; raises for one that has ended, or never was."""
+    found: list[Any] = await connection.fetch(pauses["read"], list(ids))
+    for unknown in sorted({*ids} - {row["id"] for row in found}):
+        last = await connection.fetchrow(pauses["ended"], str(unknown))
+        if last is None:
+            raise NotFound(f"there is no pause {unknown}: {_SEE}")
+        when = f"{utc(last['occurred_at'])} {by_whom(last['source'])}"
+        raise Conflict(f"pause {unknown} has ended already, at {when}")
+    return found
+
+
+def _refuse_ambiguous(rows: Sequence[Any], subject: str) -> None:
+    if len(rows) > 1:
+        raise Conflict(
+            f"{len(rows)} pauses were made for {subject}: name the one to end by its id\n"
+            f"{_choices(rows)}"
+        )
+
+
+async def _refuse_others(connection: Connection, ids: Sequence[UUID], subject: str) -> None:
+    """Refuse to resume manifests that only pauses of other selections hold."""
+    rows = await connection.fetch(pauses["windows"], ids) if ids else []
+    held = [
+        (row["external_id"], window.pause)
+        for row in rows
+        for window in open_windows(windows_of(row))
+    ]
+    if held:
+        named = await connection.fetch(pauses["read"], [pause for _, pause in held])
+        raise Conflict(
+            f"{held[0][0]!r} is paused, but no pause {subject}: name the one to end by its "
+            f"id\n{_choices(named)}"
+        )
+
+
+def _choices(rows: Iterable[Any]) -> str:
+    """List the commands that end pauses."""
+    windows = [window_of(row, now=row["created_at"]) for row in rows]
+    return "\n".join(f"  headway resume {w.pause}   {pause_text(w)}" for w in windows)
+
+
+async def _held_only_by(connection: Connection, ending: _Ending) -> tuple[list[Any], int]:
+    """Return the rows of manifests that resume, and how many other pauses hold on."""
+    rows = await connection.fetch(pauses["held"], ending.ids, ending.names)
+    ids = set(ending.ids)
+    freed = [
+        row for row in rows if all(window.pause in ids for window in open_windows(windows_of(row)))
+    ]
+    return freed, len(rows) - len(freed)
+
+
+async def _end(
+    connection: Connection, ending: _Ending, locked: Sequence[UUID], *, source: str, now: datetime
+) -> None:
+    """End pauses; the tick decides the times that came due in them."""
+    over: list[Any] = []
+    for row in ending.rows:
+        left = [name for name in row["manifests"] or () if name not in (ending.names or ())]
+        if ending.names is None or not left:
+            over.append(row)
+        else:
+            await connection.execute(pauses["narrow"], row["id"], left)
+    await connection.execute(pauses["remove"], [row["id"] for row in over])
+    entries = [(str(row["id"]), {"covers": window_of(row, now=now).covers}) for row in over]
+    await audit(connection, "headway.pause.ended.v1", source, entries, now=now)
+    await _apply(connection, locked, source=source, now=now)
 
 
 @dataclass(frozen=True)
@@ -174,116 +331,23 @@ class Windows:
     tick: Wakeup
 
     async def run_once(self) -> float | None:
-        """End one batch of pauses; returns how long to rest."""
+        """End the pauses whose time is over; returns how long to rest."""
         clock = self.database.clock
         async with self.database.acquire() as connection:
             now = await clock.now(connection)
-            *over, later = await connection.fetch(manifests["windows_over"], now, _BATCH)
+            *over, later = await connection.fetch(pauses["over"], now)
         if not over:
-            next_at = later["paused_until"]
-            return seconds_until(next_at, now)
+            return seconds_until(later["until"], now)
         async with self.database.transaction() as connection:
-            locked = await lock_manifests(connection, [row["id"] for row in over])
+            await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
+            # Others may have been ended meanwhile.
+            rows = await connection.fetch(pauses["read"], [row["id"] for row in over])
+            ending = _Ending(rows)
+            held = await connection.fetch(pauses["held"], ending.ids, None)
+            locked = await lock_manifests(connection, [row["id"] for row in held])
             now = await clock.now(connection)
-            rows = [
-                row
-                for row in await _paused_rows(connection, locked)
-                if row["paused_until"] is not None and row["paused_until"] <= now
-            ]
-            await _end(connection, rows, source=SOURCE, now=now)
-        log.info("pauses ended", manifests=len(rows))
+            await _end(connection, ending, locked, source=SOURCE, now=now)
+        log.info("pauses ended", pauses=len(rows), manifests=len(locked))
         self.relay.call()
         self.tick.call()
         return 0.0
-
-
-async def _paused_rows(connection: Connection, ids: Sequence[UUID]) -> list[Any]:
-    """Return the rows of the manifests that are paused."""
-    rows = await connection.fetch(manifests["windows"], ids)
-    return [row for row in rows if _is_paused(row)]
-
-
-def _foresee(
-    rows: Sequence[Any],
-    read: Sequence[Manifest | UnreadableManifest],
-    now: datetime,
-    foreseen: Foreseen,
-) -> list[ResumedManifest]:
-    known = {row["id"]: row for row in rows}
-    most = min(_COUNTED, max(_COUNTED_AT_LEAST, _COUNTED_IN_ALL // max(1, len(rows))))
-    return [
-        _resumed(known[manifest.id], text=f"cannot be judged: {manifest.trouble}")
-        if isinstance(manifest, UnreadableManifest)
-        else foreseen.get(manifest.view)
-        or _foresee_fires(manifest.view, known[manifest.view.id], now, most)
-        for manifest in read
-    ]
-
-
-def _foresee_fires(view: ManifestView, row: Any, now: datetime, most: int) -> ResumedManifest:
-    """Compute the fires of one manifest by the rule that will decide them."""
-    hold = None if view.hold == manifest_state.PAUSED else view.hold
-    window = None if view.window is None else structs.replace(view.window, until=now)
-    resumed_view = structs.replace(view, hold=hold, window=window)
-    try:
-        passed, more = _passed(view, now, most)
-        verdict = due.judge(resumed_view, now=now)
-    except Exception as error:  # noqa: BLE001 - a zone unknown here, or any fault of the rules
-        return _resumed(row, text=f"cannot be judged: {error}")
-    made = [entry for entry in verdict.entries if entry.decision in ("queued", "owed")]
-    fires = [entry.first_due_at for entry in made if entry.cause.startswith("due:")]
-    resumed = _resumed(
-        row,
-        policy=view.misfire.policy,
-        passed=passed,
-        passed_or_more=more,
-        fires=fires[-_FIRES_LISTED:],
-        more_fires=max(0, len(fires) - _FIRES_LISTED),
-        owed=len(verdict.releases),
-        follows=len(made) > len(fires),
-    )
-    return structs.replace(resumed, text=_resumed_message(resumed, hold))
-
-
-def _fire_count(resumed: ResumedManifest) -> int:
-    return len(resumed.fires) + resumed.more_fires + resumed.owed + resumed.follows
-
-
-def _passed(view: ManifestView, now: datetime, most: int) -> tuple[int, bool]:
-    """Count the due times without a decision; true if there are more than counted."""
-    at, count = view.next_due_at, 0
-    if isinstance(view.timing.cadence, Spaced):
-        return int(at is not None and at <= now), False
-    while at is not None and at <= now and count < most:
-        count += 1
-        at = timing.next_due(view.timing, at)
-    return count, at is not None and at <= now
-
-
-def _resumed(row: Any, **fields: Any) -> ResumedManifest:
-    return ResumedManifest(
-        manifest=row["external_id"],
-        paused_at=row["paused_at"],
-        reason=row["pause_reason"],
-        **fields,
-    )
-
-
-def _resumed_message(resumed: ResumedManifest, hold: str | None) -> str:
-    if hold is not None:
-        return f"it stays held: {hold}"
-    or_more = " or more" if resumed.passed_or_more else ""
-    parts = [f"{resumed.passed}{or_more} due {'time' if resumed.passed == 1 else 'times'} passed"]
-    if resumed.owed:
-        parts.append(f"{counted(resumed.owed, 'earlier decision')} that waited for room will run")
-    if resumed.follows:
-        parts.append("it follows a success of its parent during the pause")
-    policy = f"by its misfire policy {resumed.policy!r}"
-    if resumed.fires:
-        which = ", ".join(map(utc, resumed.fires[:_FIRES_NAMED]))
-        rest = len(resumed.fires) - _FIRES_NAMED + resumed.more_fires
-        more = f" and {rest} more" if rest > 0 else ""
-        parts.append(f"{policy} it fires for {which}{more}")
-    elif resumed.passed:
-        parts.append(f"{policy} none of them fires")
-    return "; ".join(parts)

@@ -1,11 +1,6 @@
-"""Trigger a manifest beside its schedule, or backfill the occurrences of a past range.
+"""Trigger a manifest beside its schedule."""
 
-Each occurrence of a backfill is a decision of the ledger with a cause of its own, so that a
-repeated request changes nothing. They wait for room like triggers and run oldest first, one after
-the other or as many at once as the overlap policy `allow` permits.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -13,34 +8,46 @@ from uuid import UUID
 import msgspec
 from headway_clock import new_id
 from headway_contract.manifests import (
-    BackfillAnswer,
-    BackfillRequest,
     TriggerAnswer,
     TriggerRequest,
 )
 from headway_decisions.capacity.keys import InvalidKey
 from headway_decisions.firing import due, identity
-from headway_decisions.firing.manifest_state import Owed, Verdict, has_room
-from headway_decisions.firing.misfires import MOST_BACKFILLED, range_occurrences, range_problem
+from headway_decisions.firing.manifest_state import STILL_OUTSTANDING, Owed, Verdict, has_room
 from headway_decisions.wording import utc
 from headway_errors import Conflict, Invalid
 from headway_postgres_kit import Connection, StatementBatch, note
 from headway_relay import OutboxMessage, stamped
-from msgspec import UNSET, structs
+from msgspec import UNSET, Struct, structs
 
 from headway_scheduler.declare.checks import retired_message
 from headway_scheduler.fire import decide, tick
 from headway_scheduler.fire.outbound_events import announce_brought_forward
-from headway_scheduler.lookup import aware, input_problem, lock_manifest
-from headway_scheduler.store import OUTBOX, audit, audit_to, occurrences, operator, works
+from headway_scheduler.lookup import input_problem, lock_manifest
+from headway_scheduler.store import OUTBOX, audit_to, occurrences, operator, works
 
+# The result of a trigger that is answered as a conflict.
+REFUSED = "refused"
 _LONGEST_VALUE = 100
 
 
+class Busy(Struct, frozen=True, kw_only=True):
+    """The outstanding work that leaves no room for a trigger; nothing is decided."""
+
+    works: list[UUID]
+
+
 async def trigger(
-    connection: Connection, request: TriggerRequest, *, now: datetime
-) -> TriggerAnswer:
-    """Run a manifest beside its schedule; its overlap policy decides while work is under way."""
+    connection: Connection,
+    request: TriggerRequest,
+    *,
+    now: datetime,
+    begun: Collection[UUID] | None = (),
+) -> TriggerAnswer | Busy:
+    """Run a manifest beside its schedule; its overlap policy decides while work is under way.
+
+    Work that a worker has `begun` cannot be brought forward; with `None` that is not known yet.
+    """
     manifest_id = await lock_manifest(connection, request.manifest)
     cause = identity.trigger_cause(request.key or str(new_id()))
     if request.key is not None:
@@ -48,20 +55,26 @@ async def trigger(
         if known:
             # A repeated key has the same answer, also if the manifest changed meanwhile.
             return _known(request, known[0])
-    manifest = await _read_triggered(connection, request, manifest_id, now=now)
+    manifest = await read_triggered(connection, request, manifest_id, now=now)
     row = _owed(request, manifest_id, cause, now)
     busy = not has_room(manifest.view)
     # A delayed trigger is owed until its time: meanwhile its slot is free for the schedule.
     if busy and row.not_before is None and manifest.view.overlap.policy in ("skip", "allow"):
-        return await _bring_forward(connection, request, manifest, row, now)
+        outstanding = await connection.fetch(works["outstanding_of"], [manifest_id])
+        if begun is None:
+            return Busy(works=[work["id"] for work in outstanding])
+        waiting = [work for work in outstanding if work["id"] not in begun]
+        if waiting:
+            return await _bring_forward(connection, request, manifest, row, waiting[0], now)
+        return await _refuse(connection, request, row, outstanding[0], now)
     if manifest.view.owed and not busy:
         # Older decisions go first.
         note(await tick.advance(connection, [manifest_id], now=now, rule=due.queue_owed))
-        manifest = await _read_triggered(connection, request, manifest_id, now=now)
+        manifest = await read_triggered(connection, request, manifest_id, now=now)
     return await _queue(connection, request, manifest, row, now)
 
 
-async def _read_triggered(
+async def read_triggered(
     connection: Connection, request: TriggerRequest, manifest_id: UUID, *, now: datetime
 ) -> decide.Manifest:
     """Read a locked manifest; raises if it cannot run now, or not with this input."""
@@ -74,9 +87,8 @@ async def _read_triggered(
         raise Conflict(f"manifest {request.manifest!r} cannot run: {why}")
     if row["blocked_by"] is not None:
         raise Conflict(
-            f"manifest {request.manifest!r} is blocked by the dead letter {row['blocked_by']}: "
-            f"retry or acknowledge that first ('headway dead-letters list --manifest "
-            f"{request.manifest}')"
+            f"manifest {request.manifest!r} is blocked by a dead letter: retry that with "
+            f"'headway dead-letters retry {row['blocked_by']}', or acknowledge it"
         )
     if request.input is UNSET:
         return manifest
@@ -146,11 +158,10 @@ async def _queue(
     if messages:
         held = " (its group is disabled, which holds it)" if view.hold == "group_disabled" else ""
         return TriggerAnswer(result=result, work=decided.work, text=f"{name}: queued{held}")
-    after = f"at {utc(owed.not_before)}, or " if owed.not_before else ""
-    policy = "" if owed.not_before else f" (by its overlap policy {view.overlap.policy!r})"
-    return TriggerAnswer(
-        result=result, text=f"{name}: runs {after}as soon as the work under way has ended{policy}"
-    )
+    runs = f"runs as soon as the work under way has ended (overlap policy {view.overlap.policy!r})"
+    if owed.not_before:
+        runs = f"delayed until {utc(owed.not_before)}; it waits longer while other work of it runs"
+    return TriggerAnswer(result=result, text=f"{name}: {runs}")
 
 
 def _owing(manifest: decide.Manifest, row: decide.LedgerRow) -> decide.Manifest:
@@ -170,27 +181,52 @@ async def _bring_forward(
     request: TriggerRequest,
     manifest: decide.Manifest,
     owed: decide.LedgerRow,
+    oldest: Any,
     now: datetime,
 ) -> TriggerAnswer:
-    """Let the oldest outstanding work go first if it still waits."""
-    skipped = structs.replace(owed, decision="skipped", reason="still_outstanding")
-    await tick.write_ledger(connection, [skipped], now=now)
-    rows = await connection.fetch(works["outstanding_of"], [manifest.view.id])
-    oldest = rows[0]
+    """Let the oldest work that still waits go first."""
     message = announce_brought_forward(oldest["id"], group=manifest.group, now=now)
-    writes = StatementBatch()
+    writes = await _without_work(connection, owed, oldest, oldest["id"], now)
     writes.add(works["note_forward"], oldest["id"], now)
-    writes.add(
-        occurrences["note_forward"], manifest.view.id, owed.cause, oldest["id"], oldest["cause"]
-    )
     data = {"result": "brought_forward", "cause": owed.cause}
     await _send(connection, writes, request, data, [message], now)
     text = (
-        f"{manifest.external_id}: work of it is under way since {utc(oldest['queued_at'])} "
-        f"(cause {oldest['cause']}); by its overlap policy {manifest.view.overlap.policy!r} no "
-        "second one was queued, but if it still waits it now comes first"
+        f"{manifest.external_id}: work {oldest['id']} of it waits since "
+        f"{utc(oldest['queued_at'])}; by its overlap policy {manifest.view.overlap.policy!r} no "
+        "second one was queued, but if that still waits it now comes first"
     )
     return _forwarded(request, data["result"], oldest["id"], text)
+
+
+async def _refuse(
+    connection: Connection,
+    request: TriggerRequest,
+    owed: decide.LedgerRow,
+    oldest: Any,
+    now: datetime,
+) -> TriggerAnswer:
+    """Record that work under way left no room for a trigger."""
+    writes = await _without_work(connection, owed, oldest, None, now)
+    data = {"result": REFUSED, "cause": owed.cause}
+    await _send(connection, writes, request, data, [], now)
+    [known] = await connection.fetch(occurrences["of_causes"], [owed.manifest], [owed.cause])
+    return _refused(request, known)
+
+
+async def _without_work(
+    connection: Connection,
+    owed: decide.LedgerRow,
+    oldest: Any,
+    forward: UUID | None,
+    now: datetime,
+) -> StatementBatch:
+    """Record that a trigger makes no work because of the oldest one."""
+    skipped = structs.replace(owed, decision="skipped", reason=STILL_OUTSTANDING)
+    await tick.write_ledger(connection, [skipped], now=now)
+    writes = StatementBatch()
+    values = owed.manifest, owed.cause, forward, oldest["cause"]
+    writes.add(occurrences["note_forward"], *values)
+    return writes
 
 
 async def _send(
@@ -217,9 +253,22 @@ def _known(request: TriggerRequest, known: Any) -> TriggerAnswer:
     _check_key(request, known)
     text = f"{request.manifest}: the key {request.key!r} triggered it before"
     forward = known["brought_forward"]
+    if forward is None and known["reason"] == STILL_OUTSTANDING:
+        return _refused(request, known)
     if forward is None:
         return TriggerAnswer(result="known", work=known["work_id"], text=text)
     return _forwarded(request, "known", forward, f"{text}, and brought forward the work {forward}")
+
+
+def _refused(request: TriggerRequest, known: Any) -> TriggerAnswer:
+    """Explain a refusal from the ledger, so that a repeated key has the same answer."""
+    under_way = f"work {known['kept_with_work']}" if known["kept_with_work"] else "work"
+    text = (
+        f"{request.manifest}: not triggered at {utc(known['first_due_at'])}, because {under_way} "
+        f"of it was under way and its overlap policy is {known['policies']['overlap']!r}: trigger "
+        "it again when that has ended, or let triggers wait with overlap='queue_one'"
+    )
+    return TriggerAnswer(result=REFUSED, text=text)
 
 
 def _forwarded(request: TriggerRequest, result: str, work: UUID, text: str) -> TriggerAnswer:
@@ -270,85 +319,3 @@ def _shown(value: Any) -> str:
         return "the manifest's own"
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
-
-
-async def backfill(
-    connection: Connection, request: BackfillRequest, *, now: datetime
-) -> BackfillAnswer:
-    """Queue the occurrences of a past range, or with `dry_run` only count them."""
-    manifest_id = await lock_manifest(connection, request.manifest)
-    trigger = TriggerRequest(manifest=request.manifest)
-    manifest = await _read_triggered(connection, trigger, manifest_id, now=now)
-    times = _occurrences(request, manifest, now)
-    decided = await _decisions(connection, manifest, times, identity.due_cause)
-    fired = {at for at, decision in decided.items() if decision != "skipped"}
-    known = set(await _decisions(connection, manifest, times, identity.backfill_cause))
-    left_out = known | (fired if request.missed_only else set())
-    wanted = [due_at for due_at in times if due_at not in left_out]
-    if wanted and not request.dry_run:
-        rows = [
-            decide.LedgerRow.owed(
-                manifest.view.id,
-                identity.backfill_cause(due_at),
-                due_at,
-                actor=request.actor or None,
-                explicit=True,
-                priority=request.priority,
-            )
-            for due_at in wanted
-        ]
-        await tick.write_ledger(connection, rows, now=now)
-        await tick.advance(connection, [manifest.view.id], now=now, rule=due.queue_owed)
-        data = {"since": wanted[0], "until": wanted[-1], "occurrences": len(wanted)}
-        kind, entry = "headway.manifest.backfilled.v1", (request.manifest, data)
-        await audit(connection, kind, operator(request), [entry], now=now)
-    return BackfillAnswer(
-        occurrences=len(times),
-        queued=len(wanted),
-        known=len(known),
-        fired=len(fired),
-        text=f"{request.manifest}: {len(wanted)} of {len(times)} occurrences "
-        f"{_backfill_message(request, wanted, known=len(known), fired=len(fired))}",
-    )
-
-
-def _occurrences(
-    request: BackfillRequest, manifest: decide.Manifest, now: datetime
-) -> list[datetime]:
-    since, until = aware(request.since), aware(request.until)
-    timing = manifest.view.timing
-    problem = range_problem(timing, since, until, now=now)
-    if problem is not None:
-        raise Invalid(f"manifest {request.manifest!r} cannot be backfilled: {problem}")
-    times = range_occurrences(timing, since, until)
-    if len(times) > MOST_BACKFILLED:
-        raise Invalid(
-            f"manifest {request.manifest!r} has more than {MOST_BACKFILLED} occurrences from "
-            f"{since.isoformat()} to {until.isoformat()}: backfill a shorter range, then the next"
-        )
-    return times
-
-
-async def _decisions(
-    connection: Connection,
-    manifest: decide.Manifest,
-    times: Sequence[datetime],
-    cause_of: Callable[[datetime], str],
-) -> dict[datetime, str]:
-    """Return the decisions of the ledger about occurrences, for one kind of cause."""
-    causes = {cause_of(due_at): due_at for due_at in times}
-    ids = [manifest.view.id] * len(causes)
-    rows = await connection.fetch(occurrences["of_causes"], ids, list(causes))
-    return {causes[row["cause"]]: row["decision"] for row in rows}
-
-
-def _backfill_message(
-    request: BackfillRequest, wanted: Sequence[datetime], *, known: int, fired: int
-) -> str:
-    details = [f"{known} were backfilled before"] if known else []
-    if fired:
-        verb = "left out" if request.missed_only else "run again"
-        details.append(f"{fired} that fired on schedule are {verb}")
-    span = f", {wanted[0].isoformat()} to {wanted[-1].isoformat()}" if wanted else ""
-    more = f" ({'; '.join(details)})" if details else ""
-    return f"{'would be queued' if request.dry_run else 'queued'}{span}{more}"

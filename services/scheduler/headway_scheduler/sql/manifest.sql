@@ -37,8 +37,8 @@ SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name, man
        manifest.depends_on, manifest.seen_success, parent.success_number AS parent_success,
        parent.success_traceparent AS parent_traceparent,
        manifest_group.enabled AS group_enabled, job.retired_at AS job_retired_at,
-       job.input_schema::text, coalesce(job.takes_input, true) AS takes_input, manifest.paused_at,
-       manifest.resumed_at, manifest.pause_reason,
+       job.input_schema::text, coalesce(job.takes_input, true) AS takes_input, manifest.paused,
+       manifest.pauses::text,
        ARRAY(SELECT slot FROM scheduler.work WHERE work.manifest_id = manifest.id) AS slots,
        (SELECT jsonb_agg(to_jsonb(ledger_row) ORDER BY ledger_row.ripe_at, ledger_row.first_due_at)
         FROM (SELECT manifest_id AS manifest, cause, first_due_at, last_due_at, decision, explicit,
@@ -118,7 +118,7 @@ ORDER BY awake.wake_at
 UPDATE scheduler.manifest
 SET next_due_at = decided.next_due_at, wake_at = decided.wake_at,
     seen_success = decided.seen_success, trouble = NULL
-FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::bigint[])
+FROM unnest((SELECT $1::uuid[]), $2::timestamptz[], $3::timestamptz[], $4::bigint[])
     AS decided (id, next_due_at, wake_at, seen_success)
 WHERE manifest.id = decided.id
   AND (manifest.next_due_at, manifest.wake_at, manifest.seen_success, manifest.trouble)
@@ -352,52 +352,22 @@ SELECT name FROM scheduler.job WHERE retired_at IS NULL ORDER BY name LIMIT $1
 -- a paused manifest is disabled there. Their rows are locked, so versions rise in the order of the
 -- changes. $1 ids.
 UPDATE scheduler.manifest
-SET announced_enabled = enabled AND (paused_at IS NULL OR resumed_at IS NOT NULL),
+SET announced_enabled = enabled AND NOT paused,
     version = nextval('scheduler.manifest_version')
 WHERE id = ANY($1::uuid[])
-  AND (enabled AND (paused_at IS NULL OR resumed_at IS NOT NULL)) <> announced_enabled
+  AND (enabled AND NOT paused) <> announced_enabled
 RETURNING id AS manifest_id, external_id AS manifest, group_name AS "group",
           announced_enabled AS enabled, version
 
 -- name: chosen
 -- Manifests that a request selects, ordered by external id. $1 external ids, $2 group, $3 labels
--- (null to ignore each), $4 whether only paused ones.
+-- (null to ignore each).
 SELECT id, external_id FROM scheduler.manifest
 WHERE pruning_at IS NULL
   AND ($1::text[] IS NULL OR external_id = ANY($1))
   AND ($2::text IS NULL OR group_name = $2)
   AND ($3::jsonb IS NULL OR labels @> $3)
-  AND (NOT $4::boolean OR (paused_at IS NOT NULL AND resumed_at IS NULL))
 ORDER BY external_id COLLATE "C"
-
--- name: pause
--- Pause manifests; paused ones keep the start of their pause. $1 ids, $2 now, $3 until (null: until
--- resumed), $4 reason, $5 actor.
-UPDATE scheduler.manifest
-SET paused_at = CASE WHEN resumed_at IS NULL THEN coalesce(paused_at, $2) ELSE $2 END,
-    paused_until = $3, pause_reason = $4, paused_by = $5, resumed_at = NULL
-WHERE id = ANY($1::uuid[])
-
--- name: resume
--- End the pause of manifests. $1 ids, $2 now.
-UPDATE scheduler.manifest SET resumed_at = greatest($2, paused_at), paused_until = NULL
-WHERE id = ANY($1::uuid[]) AND paused_at IS NOT NULL AND resumed_at IS NULL
-
--- name: windows
--- The last pauses of manifests, ordered by external id. $1 ids.
-SELECT id, external_id, paused_at, resumed_at, paused_until, pause_reason, paused_by, next_due_at
-FROM scheduler.manifest
-WHERE id = ANY($1::uuid[])
-ORDER BY external_id
-
--- name: windows_over
--- Paused manifests whose pause is over, the earliest end first; at the end, without an id, the next
--- end of a pause. $1 now, $2 how many.
-(SELECT id, paused_until FROM scheduler.manifest
- WHERE paused_until <= $1 AND pruning_at IS NULL ORDER BY paused_until LIMIT $2)
-UNION ALL
-SELECT NULL, min(paused_until) FROM scheduler.manifest
-WHERE paused_until > $1 AND pruning_at IS NULL
 
 -- name: insert_manifest
 -- Add manifests. $1 the manifests as an array of objects, $2 owner, $3 now.
@@ -503,3 +473,11 @@ WITH RECURSIVE line AS (
 SELECT external_id, (SELECT parent.external_id FROM scheduler.manifest AS parent
                      WHERE parent.id = line.depends_on) AS parent
 FROM line
+
+-- name: blocked
+-- Manifests that a dead letter blocks, with the number of all of them. $1 limit.
+SELECT external_id AS manifest, blocked_by AS dead_letter, count(*) OVER () AS manifests
+FROM scheduler.manifest
+WHERE blocked_by IS NOT NULL AND pruning_at IS NULL
+ORDER BY external_id
+LIMIT $1

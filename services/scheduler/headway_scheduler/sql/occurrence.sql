@@ -12,7 +12,7 @@ WITH written AS (
            verdict.decision, verdict.reason, verdict.work_id, $8, verdict.actor, verdict.explicit,
            verdict.has_input, verdict.input, verdict.not_before, verdict.priority,
            verdict.start_within_seconds, scheduler.policies(manifest)
-    FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::text[],
+    FROM unnest((SELECT $1::uuid[]), $2::text[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::text[],
                 $7::uuid[], $9::text[], $10::boolean[], $11::boolean[], $12::jsonb[],
                 $13::timestamptz[], $14::smallint[], $15::double precision[])
         AS verdict (manifest_id, cause, first_due_at, last_due_at, decision, reason, work_id, actor,
@@ -102,18 +102,22 @@ WHERE occurrence.manifest_id = manifest.id AND occurrence.cause = stated.cause
   AND occurrence.decision = 'owed'
 
 -- name: of_causes
--- Decisions by their causes, with the values of their work. $1 manifests, $2 causes.
+-- Decisions by their causes, with the values of their work, the policies then and the work of the
+-- decision that they are kept with. $1 manifests, $2 causes.
 SELECT occurrence.manifest_id, occurrence.cause, occurrence.work_id, occurrence.decision,
        occurrence.outcome, occurrence.reason, occurrence.explicit, occurrence.has_input,
        occurrence.input, occurrence.actor, occurrence.priority, occurrence.not_before,
-       occurrence.first_due_at, occurrence.start_within_seconds, occurrence.brought_forward
+       occurrence.first_due_at, occurrence.start_within_seconds, occurrence.brought_forward,
+       occurrence.policies, kept.work_id AS kept_with_work
 FROM scheduler.occurrence
 JOIN unnest($1::uuid[], $2::text[]) AS wanted (manifest_id, cause)
     ON wanted.manifest_id = occurrence.manifest_id AND wanted.cause = occurrence.cause
+LEFT JOIN scheduler.occurrence AS kept
+    ON kept.manifest_id = occurrence.manifest_id AND kept.cause = occurrence.kept_with
 
 -- name: note_forward
--- Note that a trigger brought other work forward instead of making its own. $1 manifest, $2 cause,
--- $3 that work, $4 its cause.
+-- Note the work because of which a trigger made none. $1 manifest, $2 cause, $3 that work if it was
+-- brought forward (null if the trigger was refused), $4 its cause.
 UPDATE scheduler.occurrence SET brought_forward = $3, kept_with = $4
 WHERE manifest_id = $1 AND cause = $2
 

@@ -39,7 +39,7 @@ ORDER BY manifest_id, since
 -- The last decisions about a manifest up to an instant, latest first. $1 manifest, $2 instant, $3
 -- how many.
 SELECT cause, first_due_at, last_due_at, decision, reason, work_id AS work, outcome, decided_at, actor,
-       policies
+       not_before, brought_forward, policies
 FROM scheduler.occurrence
 WHERE manifest_id = $1 AND first_due_at <= $2
 ORDER BY first_due_at DESC, decided_at DESC
@@ -49,7 +49,7 @@ LIMIT $3
 -- The last scheduled decision about a manifest that begins up to an instant, however many other
 -- decisions followed. $1 manifest, $2 instant.
 SELECT cause, first_due_at, last_due_at, decision, reason, work_id AS work, outcome, decided_at, actor,
-       policies
+       not_before, brought_forward, policies
 FROM scheduler.occurrence
 WHERE manifest_id = $1 AND first_due_at <= $2
   AND (starts_with(cause, 'due:') OR starts_with(cause, 'stretch:'))
@@ -59,11 +59,20 @@ LIMIT 1
 -- name: entries_after
 -- The first decisions about a manifest after an instant. $1 manifest, $2 instant, $3 how many.
 SELECT cause, first_due_at, last_due_at, decision, reason, work_id AS work, outcome, decided_at, actor,
-       policies
+       not_before, brought_forward, policies
 FROM scheduler.occurrence
 WHERE manifest_id = $1 AND first_due_at > $2
 ORDER BY first_due_at, decided_at
 LIMIT $3
+
+-- name: entries_owed
+-- Pending decisions about a manifest, the soonest first. $1 manifest, $2 how many.
+SELECT cause, first_due_at, last_due_at, decision, reason, work_id AS work, outcome, decided_at, actor,
+       not_before, brought_forward, policies
+FROM scheduler.occurrence
+WHERE manifest_id = $1 AND decision = 'owed'
+ORDER BY coalesce(not_before, first_due_at), first_due_at, cause
+LIMIT $2
 
 -- name: switched_off
 -- The last audit entry that disabled a manifest or a group. $1 external id or group, $2 types of

@@ -1,9 +1,7 @@
 """Actions on one or many manifests, as requests to the scheduler."""
 
-from datetime import timedelta
 from typing import Any, get_args
 
-from headway_clock import utc_now
 from headway_contract import manifests as contract
 from headway_contract import subjects
 from headway_contract.fields import Changed
@@ -15,6 +13,7 @@ from headway_console.access.guards import needs
 from headway_console.pages import form_fields as fields
 from headway_console.pages.inputs import INPUT_KEPT, decode_input
 from headway_console.pages.manifests.detail import setting_of, show_manifest
+from headway_console.pages.pauses import send_pause
 from headway_console.pages.shell import Kind, back_of, go_to, go_to_result
 from headway_console.reading.manifests import read_manifest
 from headway_console.services import HttpRequest, ask, read
@@ -33,16 +32,7 @@ async def bulk(request: HttpRequest) -> Response[Any]:
         return go_to(request, back, text=text, kind="bad")
     match action:
         case "pause":
-            hours = await fields.field_of(request, "hours")
-            try:
-                until = utc_now() + timedelta(hours=float(hours)) if hours else None
-            except (ValueError, OverflowError):
-                text = f"Invalid number of hours {hours!r}: write 1.5"
-                return go_to(request, back, text=text, kind="bad")
-            reason = await fields.field_of(request, "reason")
-            pause = contract.PauseRequest(manifests=names, until=until, reason=reason)
-            paused = ask(request, subjects.PAUSE_REQUEST, pause, contract.PauseAnswer)
-            return await go_to_result(request, back, paused)
+            return await send_pause(request, back, manifests=names)
         case "resume":
             resume, answer = contract.ResumeRequest(manifests=names), contract.ResumeAnswer
             resumed = ask(request, subjects.RESUME_REQUEST, resume, answer)
@@ -85,9 +75,7 @@ async def run_now(request: HttpRequest, name: FromPath[str]) -> Response[Any]:
 
 
 def trigger_summary(answer: contract.TriggerAnswer) -> tuple[str, Kind]:
-    """Describe the result of a trigger; the overlap policy may have refused it."""
-    if answer.result == "brought_forward":
-        return f"Not queued. {answer.text}", "bad"
+    """Describe the result of a trigger; a service that refuses it raises `RequestFailed`."""
     return answer.text or answer.result, "good"
 
 

@@ -14,20 +14,21 @@ from msgspec import structs
 
 from headway_console.access.guards import needs
 from headway_console.pages import form_fields as fields
-from headway_console.pages.charts import durations
 from headway_console.pages.filters import pretty
-from headway_console.pages.manifests import graph, month
-from headway_console.pages.manifests.day import preview, read_day
+from headway_console.pages.manifests import durations, graph, month
+from headway_console.pages.manifests.day import explain, preview, read_day
 from headway_console.pages.shell import show, show_list
 from headway_console.reading import manifests
 from headway_console.reading.groups import page_of_groups
 from headway_console.reading.manifests import ManifestDetails, ManifestFilter, ManifestState
 from headway_console.reading.occurrences import Past, Stretch, latest_figures, read_past
+from headway_console.reading.runs import RunFilter, page_of_runs
 from headway_console.services import HttpRequest, ask, read
 
 _MAX_GROUPS = 200
 _SHOWN_FIRES = 8
-_SHOWN_RUNS = 300
+_SHOWN_RUNS = 10
+_MEASURED_RUNS = 300
 
 
 @get("/manifests", opt=needs("viewer"))
@@ -69,7 +70,8 @@ async def show_manifest(
     first = month.first_of(month_text, today=today)
     since, until = month.span(first, zone)
     past = await read(request, read_past, manifest.id, since=since, until=until, zone=manifest.zone)
-    figures = await read(request, latest_figures, manifest.id, limit=_SHOWN_RUNS)
+    figures = await read(request, latest_figures, manifest.id, limit=_MEASURED_RUNS)
+    latest = RunFilter(manifest_id=manifest.id)
     upcoming = coming = await _preview(request, found, now, _SHOWN_FIRES)
     if until > now:
         after = max(_undecided_since(found, now), since)
@@ -78,6 +80,7 @@ async def show_manifest(
         request,
         "manifests/detail.html",
         status=422 if problem else 200,
+        own_zone=manifest.zone,
         found=found,
         manifest=manifest,
         month=month.grid(first, zone, _with_pause(past, found, now), coming.fires, today=today),
@@ -85,7 +88,9 @@ async def show_manifest(
         day=await read_day(request, found, chosen, zone, now=now) if chosen else None,
         upcoming=upcoming,
         resuming=await _resuming(request, found),
-        plot=durations(figures, fields.zone_of(request)),
+        explanation=await _explanation(request, manifest.external_id),
+        latest=await read(request, page_of_runs, latest, limit=_SHOWN_RUNS),
+        plot=durations.draw(figures, fields.zone_of(request)),
         drawing=graph.draw(found.family, manifest.id),
         most_drawn=manifests.FAMILY,
         given=given or pretty(setting_of(found, "input")),
@@ -98,6 +103,14 @@ async def show_manifest(
 def setting_of(found: ManifestDetails, name: str) -> Any:
     """Return the value of a setting."""
     return next((setting.value for setting in found.settings if setting.name == name), None)
+
+
+async def _explanation(request: HttpRequest, name: str) -> str:
+    """Explain the state of a manifest; empty if the scheduler does not answer."""
+    try:
+        return await explain(request, name)
+    except RequestFailed:
+        return ""
 
 
 async def _preview(
@@ -113,11 +126,15 @@ async def _preview(
 
 
 async def _resuming(request: HttpRequest, found: ManifestDetails) -> str:
-    """Describe the effect of a resume."""
+    """Describe the effect on this manifest if its pauses end now."""
     if found.status.held_by != "paused":
         return ""
     try:
-        message = ResumeRequest(manifests=[found.status.external_id], dry_run=True)
+        message = ResumeRequest(
+            pauses=[pause.pause for pause in found.status.pauses],
+            manifests=[found.status.external_id],
+            dry_run=True,
+        )
         answer = await ask(request, subjects.RESUME_REQUEST, message, ResumeAnswer)
     except RequestFailed as error:
         return str(error)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from headway_console.reading.manifests import Relative
 
 _BOX_WIDTH, _BOX_HEIGHT = 190, 40
-_ACROSS, _DOWN = 60, 14
+_ACROSS, _DOWN = 36, 10
 _MARGIN = 6
 
 
@@ -33,7 +33,7 @@ class Drawing(Struct, frozen=True, kw_only=True):
     box_height: int = _BOX_HEIGHT
 
 
-def draw(family: Sequence[Relative], here: UUID) -> Drawing | None:
+def draw(family: Sequence[Relative], here: UUID | None = None) -> Drawing | None:
     """Lay out a family; returns `None` for a single manifest."""
     if len(family) < 2:
         return None

@@ -32,6 +32,10 @@ FROM (
     (SELECT 'canary', canary.id FROM dispatcher.canary
      WHERE 'canary' = ANY($1::text[]) AND canary.id BETWEEN $2 AND $3
      ORDER BY canary.id LIMIT $4)
+    UNION ALL
+    (SELECT 'pause', pause.id FROM scheduler.pause
+     WHERE 'pause' = ANY($1::text[]) AND pause.id BETWEEN $2 AND $3
+     ORDER BY pause.id LIMIT $4)
 ) AS found
 ORDER BY found.id
 LIMIT $4

@@ -17,8 +17,8 @@ FROM (
            manifest.labels, manifest.timing, manifest.enabled, manifest.disabled_by,
            manifest.blocked_by, manifest.trouble, manifest.next_due_at, manifest.wake_at,
            manifest.last_outcome, manifest.last_settled_at, manifest.success_number,
-           manifest.dormant, manifest.depends_on, manifest.undeclared_at, manifest.paused_at,
-           manifest.resumed_at, manifest.paused_until, manifest.pause_reason
+           manifest.dormant, manifest.depends_on, manifest.undeclared_at, manifest.paused,
+           manifest.pauses
     FROM scheduler.manifest
     WHERE manifest.pruning_at IS NULL AND manifest.external_id > $1
       AND ($2::text IS NULL OR manifest.external_id ILIKE $2 OR manifest.job ILIKE $2
@@ -32,7 +32,7 @@ FROM (
       AND CASE $7::text
           WHEN 'enabled' THEN manifest.enabled
           WHEN 'disabled' THEN NOT manifest.enabled
-          WHEN 'paused' THEN manifest.paused_at IS NOT NULL AND manifest.resumed_at IS NULL
+          WHEN 'paused' THEN manifest.paused
           WHEN 'blocked' THEN manifest.blocked_by IS NOT NULL
           WHEN 'troubled' THEN manifest.trouble IS NOT NULL
           WHEN 'outstanding' THEN EXISTS (
@@ -119,7 +119,7 @@ WITH RECURSIVE ancestor AS (
 )
 SELECT tree.depth, manifest.id, manifest.external_id, manifest.job, manifest.group_name,
        manifest.enabled, manifest.blocked_by, manifest.dormant, manifest.depends_on,
-       manifest.last_outcome, manifest.next_due_at, manifest.paused_at, manifest.resumed_at,
+       manifest.last_outcome, manifest.next_due_at, manifest.paused,
        manifest_group.enabled AS group_enabled, job.retired_at AS job_retired_at
 FROM (SELECT * FROM tree LIMIT $2) AS tree
 JOIN scheduler.manifest ON manifest.id = tree.id
@@ -127,6 +127,22 @@ JOIN scheduler.manifest_group ON manifest_group.name = manifest.group_name
 LEFT JOIN scheduler.job ON job.name = manifest.job
 WHERE manifest.pruning_at IS NULL
 ORDER BY tree.depth, manifest.external_id
+
+-- name: connected
+-- Manifests that depend on another or have dependents, by name. $1 limit.
+SELECT manifest.id, manifest.external_id, manifest.group_name, manifest.enabled,
+       manifest.blocked_by, manifest.dormant, manifest.depends_on, manifest.last_outcome,
+       manifest.next_due_at, manifest.paused_at, manifest.resumed_at,
+       manifest_group.enabled AS group_enabled, job.retired_at AS job_retired_at
+FROM scheduler.manifest
+JOIN scheduler.manifest_group ON manifest_group.name = manifest.group_name
+LEFT JOIN scheduler.job ON job.name = manifest.job
+WHERE manifest.pruning_at IS NULL
+  AND (manifest.depends_on IS NOT NULL
+       OR EXISTS (SELECT FROM scheduler.manifest AS child
+                  WHERE child.depends_on = manifest.id AND child.pruning_at IS NULL))
+ORDER BY manifest.external_id
+LIMIT $1
 
 -- name: labels
 -- The labels of manifests, with the number of manifests of each. $1 limit.

@@ -1,7 +1,7 @@
 -- name: between
 -- Decisions about the due times of a manifest in a span, the oldest first, with a stretch that
 -- began before it. The ledger has the outcome of work; its latest run has the progress. $1
--- manifest, $2 since, $3 until, $4 limit.
+-- manifest, $2 since, $3 until, $4 limit, $5 true for decisions without a success only.
 SELECT entry.cause, entry.first_due_at, entry.last_due_at, entry.decision, entry.reason,
        entry.work_id, entry.outcome, entry.decided_at, entry.actor, latest.run_id AS run,
        latest.state AS run_state, latest.started_at, latest.finished_at
@@ -9,6 +9,7 @@ FROM (
     SELECT * FROM (
         (SELECT * FROM scheduler.occurrence
          WHERE manifest_id = $1 AND first_due_at >= $2 AND first_due_at < $3
+           AND (NOT $5 OR decision <> 'queued' OR outcome <> 'completed')
          ORDER BY first_due_at
          LIMIT $4)
         UNION ALL
@@ -70,6 +71,23 @@ FROM (
 ) AS latest
 GROUP BY 1, 2, 3
 ORDER BY 1, 2, 3
+
+-- name: buckets
+-- The number of single fires of a manifest by result and by a short time. $1 manifest, $2 since,
+-- where the first bucket begins, $3 until, $4 width of a bucket, $5 number of the latest fires to
+-- count.
+SELECT date_bin($4, latest.first_due_at, $2) AS at,
+       CASE WHEN latest.decision <> 'queued' THEN latest.decision
+            ELSE coalesce(latest.outcome, 'under_way') END AS state,
+       count(*) AS fires
+FROM (
+    SELECT first_due_at, decision, outcome FROM scheduler.occurrence
+    WHERE manifest_id = $1 AND first_due_at >= $2 AND first_due_at < $3
+      AND first_due_at = last_due_at
+    ORDER BY first_due_at DESC
+    LIMIT $5
+) AS latest
+GROUP BY 1, 2
 
 -- name: stretches
 -- Stretches of due times that were skipped for one reason and overlap a span. $1 manifest, $2

@@ -43,14 +43,14 @@ FROM (
     WHERE manifest.wake_at IS NULL AND manifest.next_due_at IS NOT NULL
       AND manifest.next_due_at > clock_timestamp()
       AND manifest.enabled AND manifest_group.enabled AND manifest.blocked_by IS NULL
-      AND manifest.pruning_at IS NULL
-      AND (manifest.paused_at IS NULL OR manifest.resumed_at IS NOT NULL)
+      AND manifest.pruning_at IS NULL AND NOT manifest.paused
 ) AS coming
 ORDER BY coming.fires_at
 LIMIT $1
 
 -- name: counts
--- The counts of the overview. $1 time since which a live worker was heard.
+-- The counts of the overview. $1 time since which a live worker was heard, $2 limit of the counts of
+-- work.
 SELECT (SELECT count(*) FROM scheduler.manifest WHERE pruning_at IS NULL) AS manifests,
        (SELECT count(*) FROM scheduler.manifest
         WHERE pruning_at IS NULL AND NOT enabled) AS disabled,
@@ -61,4 +61,24 @@ SELECT (SELECT count(*) FROM scheduler.manifest WHERE pruning_at IS NULL) AS man
        (SELECT count(*) FROM dispatcher.dead_letter WHERE state = 'awaiting') AS dead_letters,
        (SELECT count(*) FROM dispatcher.worker WHERE last_heard_at > $1) AS workers,
        (SELECT coalesce(sum(slots), 0) FROM dispatcher.worker
-        WHERE last_heard_at > $1 AND NOT draining) AS slots
+        WHERE last_heard_at > $1 AND NOT draining) AS slots,
+       (SELECT count(*) FROM (SELECT FROM dispatcher.work_queue
+                              WHERE wait_reason IS NOT NULL LIMIT $2) AS few) AS waiting,
+       (SELECT count(*) FROM (SELECT FROM dispatcher.work_queue
+                              WHERE state = 'dispatched' LIMIT $2) AS few) AS under_way
+
+-- name: start_delay
+-- Percentiles of the seconds from due time to start. $1 created since, $2 number of the latest runs
+-- to read.
+SELECT count(*) AS runs,
+       percentile_cont(0.5) WITHIN GROUP (ORDER BY latest.seconds) AS p50,
+       percentile_cont(0.95) WITHIN GROUP (ORDER BY latest.seconds) AS p95,
+       percentile_cont(0.99) WITHIN GROUP (ORDER BY latest.seconds) AS p99
+FROM (SELECT due_at, started_at, attempt, round,
+             greatest(extract(epoch FROM started_at - due_at), 0) AS seconds
+      FROM dispatcher.metadata
+      WHERE created_at >= $1
+      ORDER BY created_at DESC
+      LIMIT $2) AS latest
+WHERE latest.due_at IS NOT NULL AND latest.started_at IS NOT NULL
+  AND latest.attempt = 1 AND latest.round = 1

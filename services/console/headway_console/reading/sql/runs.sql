@@ -33,7 +33,7 @@ LIMIT $11
 -- search a bounded number of the runs that match. $1 state, $2 group, $3 job, $4 manifest, $5
 -- worker (each null for any), $6 created since, $7 created before, $8 and $9 time and id of the
 -- cursor, $10 text in the error (a pattern), $11 text in the input, $12 number of runs to search,
--- $13 limit, $14 work (null for any).
+-- $13 limit, $14 work (null for any), $15 ended since, $16 ended before.
 SELECT page.run_id, page.work_id, page.round, page.attempt, page.group_name, page.job, page.state,
        page.worker, page.host, page.due_at, page.created_at, page.started_at, page.finished_at,
        page.failure ->> 'kind' AS failure_kind,
@@ -51,6 +51,9 @@ FROM (
           AND ($7::timestamptz IS NULL OR metadata.created_at < $7)
           AND ($8::timestamptz IS NULL OR (metadata.created_at, metadata.run_id) < ($8, $9::uuid))
           AND ($14::uuid IS NULL OR metadata.work_id = $14)
+          AND ($15::timestamptz IS NULL OR metadata.finished_at >= $15)
+          AND ($16::timestamptz IS NULL
+               OR (metadata.finished_at < $16 AND metadata.created_at < $16))
         ORDER BY metadata.created_at DESC, metadata.run_id DESC
         LIMIT $12
     ) AS searched
@@ -68,7 +71,7 @@ ORDER BY page.created_at DESC, page.run_id DESC
 -- name: reached
 -- The last run that the same search has read; no row if it has read everything. $1 state, $2 group,
 -- $3 job, $4 manifest, $5 created since, $6 created before, $7 and $8 time and id of the cursor, $9
--- number of runs to search, $10 work (null for any).
+-- number of runs to search, $10 work (null for any), $11 ended since, $12 ended before.
 SELECT created_at, run_id FROM dispatcher.metadata
 WHERE metadata.finished_at IS NOT NULL
   AND ($1::text IS NULL OR metadata.state = $1)
@@ -79,6 +82,9 @@ WHERE metadata.finished_at IS NOT NULL
   AND ($6::timestamptz IS NULL OR metadata.created_at < $6)
   AND ($7::timestamptz IS NULL OR (metadata.created_at, metadata.run_id) < ($7, $8::uuid))
   AND ($10::uuid IS NULL OR metadata.work_id = $10)
+  AND ($11::timestamptz IS NULL OR metadata.finished_at >= $11)
+  AND ($12::timestamptz IS NULL
+       OR (metadata.finished_at < $12 AND metadata.created_at < $12))
 ORDER BY metadata.created_at DESC, metadata.run_id DESC
 OFFSET $9 - 1
 LIMIT 1
@@ -97,16 +103,24 @@ SELECT run.run_id, run.work_id, run.round, run.attempt, run.group_name,
        work_queue.state AS work_state, work_queue.outcome AS work_outcome,
        coalesce(work_queue.terms -> 'retry', '{}') AS retry,
        coalesce((work_queue.terms -> 'timeout_seconds')::double precision, 0) AS timeout_seconds,
-       work_queue.queued_at,
+       work_queue.queued_at, work_queue.received_at, work_queue.not_before,
+       work_queue.terms ->> 'on_dead_letter' AS on_dead_letter,
+       (SELECT occurrence.decided_at FROM scheduler.occurrence
+        WHERE occurrence.manifest_id = work_queue.manifest_id
+          AND occurrence.cause = work_queue.cause) AS decided_at,
        (SELECT waiting.reason FROM dispatcher.waiting WHERE waiting.id = work_queue.id)
            AS wait_reason,
-       (SELECT dead_letter.id FROM dispatcher.dead_letter
-        WHERE dead_letter.work_id = work_queue.id ORDER BY dead_letter.round DESC LIMIT 1)
-           AS dead_letter
+       letter.id AS dead_letter, letter.state AS letter_state, letter.round AS letter_round
 FROM dispatcher.run
 JOIN dispatcher.work_queue ON work_queue.id = run.work_id
 LEFT JOIN dispatcher.run_report ON run_report.run_id = run.run_id
 LEFT JOIN dispatcher.lease ON lease.id = run.lease_id
+LEFT JOIN LATERAL (
+    SELECT dead_letter.id, dead_letter.state, dead_letter.round FROM dispatcher.dead_letter
+    WHERE dead_letter.work_id = work_queue.id
+    ORDER BY dead_letter.round = run.round DESC, dead_letter.round DESC
+    LIMIT 1
+) AS letter ON true
 WHERE run.run_id = $1
 
 -- name: attempts
@@ -126,6 +140,20 @@ SELECT * FROM (
     LIMIT $2
 ) AS latest
 ORDER BY created_at, run_id
+
+-- name: lease_runs
+-- Other runs of a lease, the oldest first. $1 lease, $2 the run that is not listed, $3 limit.
+SELECT run.run_id, run.work_id, run.round, run.attempt, run.group_name, run.job, run.state,
+       run.worker, run.host, run.due_at, run.created_at, run.started_at, run.finished_at,
+       run.failure ->> 'kind' AS failure_kind, NULL AS failure_message, run.cancel_reason,
+       NULL::jsonb AS progress, work_queue.manifest, work_queue.cause
+FROM (
+    SELECT * FROM dispatcher.run
+    WHERE run.lease_id = $1 AND run.run_id <> $2
+    LIMIT $3
+) AS run
+JOIN dispatcher.work_queue ON work_queue.id = run.work_id
+ORDER BY run.started_at, run.created_at, run.run_id
 
 -- name: events
 -- The events of a piece of work and of the leases of its runs, the oldest first. Events of a lease

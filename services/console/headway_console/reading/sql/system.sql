@@ -92,7 +92,8 @@ SELECT 'postgresql', current_setting('server_version')
 
 -- name: workers
 -- Workers by name, with the runs that each has claimed. $1 time since which a live worker was
--- heard, $2 true for live workers only, $3 names after this one, $4 limit.
+-- heard, $2 true for live workers only, $3 names after this one, $4 limit, $5 one worker, $6 a job
+-- that they serve (each null for any).
 SELECT worker.*, worker.last_heard_at > $1 AS alive,
        ARRAY(SELECT work_queue.run_id
              FROM dispatcher.lease
@@ -104,8 +105,23 @@ SELECT worker.*, worker.last_heard_at > $1 AS alive,
 FROM dispatcher.worker
 WHERE worker.name > $3
   AND (NOT $2::boolean OR worker.last_heard_at > $1)
+  AND ($5::text IS NULL OR worker.name = $5)
+  AND ($6::text IS NULL OR $6 = ANY(worker.jobs))
 ORDER BY worker.name
 LIMIT $4
+
+-- name: leases_of_worker
+-- The leases that a worker holds, the oldest first, with their runs that have not ended. $1 worker,
+-- $2 limit.
+SELECT lease.id, lease.job, lease.groups, lease.ordered_at, lease.last_heard_at,
+       ARRAY(SELECT work_queue.run_id FROM dispatcher.work_queue
+             WHERE work_queue.lease_id = lease.id AND work_queue.state = 'dispatched'
+             ORDER BY work_queue.run_id) AS runs
+FROM dispatcher.lease
+JOIN dispatcher.worker ON worker.name = lease.claimed_by AND worker.nonce = lease.nonce
+WHERE lease.ended_at IS NULL AND lease.claimed_by = $1
+ORDER BY lease.ordered_at, lease.id
+LIMIT $2
 
 -- name: heartbeats
 -- Values that change with every heartbeat, and when a worker appears or disappears.

@@ -1,11 +1,35 @@
 -- name: unsettled
--- Unsettled work, the newest first, with its wait reason. $1 state, $2 group, $3 job, $4 manifest,
--- $5 wait reason (each null for any), $6 and $7 time and id of the cursor, $8 limit.
-SELECT work_queue.id, work_queue.round, work_queue.manifest, work_queue.group_name, work_queue.job,
-       work_queue.cause, work_queue.state, waiting.reason AS wait_reason, work_queue.outcome,
-       work_queue.priority, work_queue.attempts, work_queue.runs, work_queue.run_id,
-       work_queue.due_at, work_queue.queued_at, work_queue.not_before, work_queue.settled_at,
-       work_queue.cancel_requested_at, work_queue.cancel_reason
+-- Unsettled work, the newest first, with its wait reason. Text is searched in a bounded number of
+-- the work that matches. $1 state, $2 group, $3 job, $4 manifest, $5 wait reason (each null for
+-- any), $6 and $7 time and id of the cursor, $8 text in the input (a pattern or null), $9 number of
+-- works to search, $10 limit.
+SELECT searched.* FROM (
+    SELECT work_queue.id, work_queue.round, work_queue.manifest, work_queue.group_name,
+           work_queue.job, work_queue.cause, work_queue.state, waiting.reason AS wait_reason,
+           work_queue.outcome, work_queue.priority, work_queue.attempts, work_queue.runs,
+           work_queue.run_id, work_queue.due_at, work_queue.queued_at, work_queue.not_before,
+           work_queue.settled_at, work_queue.cancel_requested_at, work_queue.cancel_reason
+    FROM dispatcher.unsettled AS work_queue
+    LEFT JOIN dispatcher.waiting ON waiting.id = work_queue.id
+    WHERE ($1::text IS NULL OR work_queue.state = $1)
+      AND ($2::text IS NULL OR work_queue.group_name = $2)
+      AND ($3::text IS NULL OR work_queue.job = $3)
+      AND ($4::uuid IS NULL OR work_queue.manifest_id = $4)
+      AND ($5::text IS NULL OR waiting.reason = $5)
+      AND ($6::timestamptz IS NULL OR (work_queue.queued_at, work_queue.id) < ($6, $7::uuid))
+    ORDER BY work_queue.queued_at DESC, work_queue.id DESC
+    LIMIT $9
+) AS searched
+WHERE $8::text IS NULL
+   OR (SELECT input::text FROM dispatcher.work_queue WHERE work_queue.id = searched.id) ILIKE $8
+ORDER BY searched.queued_at DESC, searched.id DESC
+LIMIT $10
+
+-- name: unsettled_reached
+-- The last work that the same search has read; no row if it has read everything. $1 state, $2
+-- group, $3 job, $4 manifest, $5 wait reason, $6 and $7 time and id of the cursor, $8 number of
+-- works to search.
+SELECT work_queue.queued_at, work_queue.id
 FROM dispatcher.unsettled AS work_queue
 LEFT JOIN dispatcher.waiting ON waiting.id = work_queue.id
 WHERE ($1::text IS NULL OR work_queue.state = $1)
@@ -15,12 +39,13 @@ WHERE ($1::text IS NULL OR work_queue.state = $1)
   AND ($5::text IS NULL OR waiting.reason = $5)
   AND ($6::timestamptz IS NULL OR (work_queue.queued_at, work_queue.id) < ($6, $7::uuid))
 ORDER BY work_queue.queued_at DESC, work_queue.id DESC
-LIMIT $8
+OFFSET $8 - 1
+LIMIT 1
 
 -- name: settled
 -- Settled work, the latest first; the filters search a bounded number. $1 outcome, $2 group, $3
--- job, $4 manifest (each null for any), $5 and $6 time and id of the cursor, $7 number of works to
--- search, $8 limit.
+-- job, $4 manifest (each null for any), $5 and $6 time and id of the cursor, $7 text in the input
+-- (a pattern or null), $8 number of works to search, $9 limit.
 SELECT id, round, manifest, group_name, job, cause, state, NULL AS wait_reason, outcome, priority,
        attempts, runs, run_id, due_at, queued_at, not_before, settled_at, cancel_requested_at,
        cancel_reason
@@ -29,14 +54,15 @@ FROM (
     WHERE work_queue.state = 'settled'
       AND ($5::timestamptz IS NULL OR (work_queue.settled_at, work_queue.id) < ($5, $6::uuid))
     ORDER BY work_queue.settled_at DESC, work_queue.id DESC
-    LIMIT $7
+    LIMIT $8
 ) AS searched
 WHERE ($1::text IS NULL OR searched.outcome = $1)
   AND ($2::text IS NULL OR searched.group_name = $2)
   AND ($3::text IS NULL OR searched.job = $3)
   AND ($4::uuid IS NULL OR searched.manifest_id = $4)
+  AND ($7::text IS NULL OR searched.input::text ILIKE $7)
 ORDER BY searched.settled_at DESC, searched.id DESC
-LIMIT $8
+LIMIT $9
 
 -- name: reached
 -- The last work that the same search has read; no row if it has read everything. $1 and $2 time and

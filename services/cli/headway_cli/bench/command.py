@@ -1,21 +1,24 @@
-"""Scenarios, from simple to complex; later ones build on earlier ones."""
+"""The command, its scenarios, and the output of their figures."""
 
-import argparse
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import click
 from headway import once
-from headway_cli.serve.running import PartEnded
 from headway_clock import monotonic, utc_now
+from headway_service_kit.process import run, stop_on_signals
 
-from benchmarks.database import print_figures, read_size
-from benchmarks.measured_app import TRIGGERED
-from benchmarks.servers import Bench, queries
+from headway_cli.bench.measured_app import TRIGGERED
+from headway_cli.bench.servers import Bench, queries
+from headway_cli.serve.lifetime import unless_stopped
+from headway_cli.serve.running import PartEnded
+from headway_cli.terminal import options
+from headway_cli.terminal.output import print_answer, progressing, table
 
 Figures = dict[str, Any]
 Scenario = Callable[[Bench, int], Awaitable[Figures]]
@@ -119,28 +122,53 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 
-async def measure(
-    chosen: Sequence[str], work: int, *, slots: int = 50, workers: int = 1
+@click.command()
+@click.argument("scenarios", nargs=-1, type=click.Choice(list(SCENARIOS)), metavar="[SCENARIO]...")
+@options.number("--work", click.IntRange(10, 1_000_000), "Work of each scenario.", usual=5000)
+@options.number("--slots", click.IntRange(1), "Concurrent runs of each worker.", usual=50)
+@options.number("--workers", click.IntRange(1, 20), "Worker processes.", usual=1)
+@options.json_option
+@options.debug_option
+def bench(scenarios: tuple[str, ...], work: int, as_json: bool, **processes: int) -> None:
+    """Measure Headway on this machine.
+
+    Runs everything on embedded servers in a temporary folder. The scenarios are enqueue (work from
+    SQL), drain (a full queue), latency (one trigger at a time) and burst (everything due in one
+    second); by default all of them.
+    """
+    # In their own order, because later ones build on earlier ones.
+    chosen = [name for name in SCENARIOS if name in scenarios or not scenarios]
+
+    async def measure() -> dict[str, Figures]:
+        return await unless_stopped(_measure(chosen, work, processes), stop_on_signals())
+
+    found = run(measure())
+    rows = [(name, *row) for name, figures in found.items() for row in _rows(figures)]
+    print_answer(found, lambda: table(("scenario", "figure", "value"), rows), as_json=as_json)
+
+
+async def _measure(
+    chosen: Sequence[str], work: int, processes: Mapping[str, int]
 ) -> dict[str, Figures]:
-    """Measure scenarios one after the other, on servers of their own."""
+    found: dict[str, Figures] = {}
     with tempfile.TemporaryDirectory(prefix="headway-bench-") as folder:
         async with AsyncExitStack() as stack:
-            bench = Bench(stack, Path(folder), slots=slots, workers=workers)
-            await bench.start()
-            return {name: await SCENARIOS[name](bench, work) for name in chosen}
+            bench = Bench(stack, Path(folder), **processes)
+            click.echo("starting PostgreSQL, NATS, scheduler and dispatcher", err=True)
+            with progressing("starting"):
+                await bench.start()
+            for name in chosen:
+                click.echo(f"measuring {name}", err=True)
+                with progressing(name):
+                    found[name] = await SCENARIOS[name](bench, work)
+    return found
 
 
-def main() -> None:
-    """Read the scenarios and print their figures, with the cost of work in each process."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    about = f"all, or some of {', '.join(SCENARIOS)}"
-    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=about)
-    parser.add_argument("--work", type=read_size, default=5000, help="of each scenario (5k)")
-    parser.add_argument("--slots", type=int, default=50, help="of each worker (50)")
-    parser.add_argument("--workers", type=int, default=1, help="processes (1)")
-    given = parser.parse_args()
-    if unknown := set(given.scenarios) - set(SCENARIOS):
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; use {', '.join(SCENARIOS)}")
-    # In their own order, because later ones build on earlier ones.
-    chosen = [name for name in SCENARIOS if name in given.scenarios or not given.scenarios]
-    print_figures(measure(chosen, given.work, slots=given.slots, workers=given.workers))
+def _rows(figures: Mapping[str, Any], *above: str) -> Iterator[tuple[str, str]]:
+    """Make a row of each figure, named by its path."""
+    for name, value in figures.items():
+        path = (*above, name.replace("_", " "))
+        if isinstance(value, dict):
+            yield from _rows(value, *path)
+        else:
+            yield " ".join(path), f"{value:,}"

@@ -1,9 +1,4 @@
-"""Embedded servers, the services of a benchmark as processes, and the cost of work in each.
-
-Servers and services are separate processes, so that the cost of each can be measured. A scenario is
-work between two readings of the counters: CPU time of processes, statements and rows of PostgreSQL,
-bytes of WAL, messages of NATS. The start-up of a worker is not counted.
-"""
+"""Embedded servers, the services of a benchmark as processes, and the cost of work in each."""
 
 import asyncio
 import contextlib
@@ -20,17 +15,17 @@ from typing import Any
 import psutil
 from headway import Client
 from headway.client.client import RequestFailed
-from headway_cli.serve.running import PartEnded
-from headway_cli.serve.servers import apply_migrations
 from headway_clock import monotonic, utc_now
 from headway_console.wiring import open_client
 from headway_embedded import NatsServer, PostgresServer, SupervisedProcess, free_port, last_lines
 from headway_postgres_kit import Database, Queries
 
-queries = Queries("benchmarks", "servers.sql")
+from headway_cli.serve.running import PartEnded
+from headway_cli.serve.servers import apply_migrations
 
-APP = "benchmarks.measured_app:app"
-TESTS = Path(__file__).parents[1]
+queries = Queries("headway_cli", "sql/bench.sql")
+
+APP = "headway_cli.bench.measured_app:app"
 _SERVICE_SECONDS = 30.0
 _SCENARIO_SECONDS = 300.0
 _STREAM_BYTES = 512 * 1024**2
@@ -149,7 +144,7 @@ class Bench:
         return dict(row)
 
     def _read_traffic(self) -> dict[str, int]:
-        with urllib.request.urlopen(self._monitor_url) as answer:
+        with urllib.request.urlopen(self._monitor_url) as answer:  # noqa: S310 - loopback
             traffic: dict[str, int] = json.load(answer)
         return traffic
 
@@ -181,7 +176,6 @@ class Bench:
             "HEADWAY_DATABASE_URL": self._postgres.url,
             "HEADWAY_NATS_URL": self._nats.url,
             "HEADWAY_APP": APP,
-            "PYTHONPATH": str(TESTS),
             "HEADWAY_PROVISION": "auto",
             "HEADWAY_STREAM_MAX_BYTES": str(_STREAM_BYTES),
             "HEADWAY_MAX_ACTIVE": str(max(100, 2 * self._slots * self._workers)),
