@@ -63,7 +63,9 @@ async def test_run_now_asks_for_what_the_job_takes(system: System, page: Page):
     await page.get_by_label("Find runs by text").fill("grace")
     await page.get_by_role("button", name="Find runs").click()
     await expect(page.locator("#list tbody tr")).to_have_count(1)
-    await page.go_back()
+    await page.locator("#list tbody tr a").first.click()
+    await page.get_by_role("link", name="Edit input and run").click()
+    await expect(editor).to_have_value(re.compile('"Grace"'))
     for count in (2, 3):
         await page.get_by_role("button", name="Run now").click()
         await expect(recent).to_have_count(count)

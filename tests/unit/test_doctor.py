@@ -20,6 +20,7 @@ from headway_console.reading.system import (
     Health,
     Leader,
     Overview,
+    StartDelay,
     Throughput,
 )
 from headway_console.streams import Answering
@@ -77,8 +78,17 @@ OVERVIEW = Overview(
         dispatchers=[Dispatcher(name="d", heard_since=NOW, last_heard_at=NOW)],
     ),
     counts=Counts(
-        manifests=1, disabled=0, blocked=0, troubled=0, dead_letters=0, workers=1, slots=5
+        manifests=1,
+        disabled=0,
+        blocked=0,
+        troubled=0,
+        dead_letters=0,
+        workers=1,
+        slots=5,
+        waiting=0,
+        under_way=0,
     ),
+    start_delay=StartDelay(runs=0, p50=None, p95=None, p99=None),
     lately=NOTHING,
     day=[],
     coming=[],

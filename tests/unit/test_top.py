@@ -16,6 +16,7 @@ from headway_console.reading.system import (
     Health,
     Leader,
     Overview,
+    StartDelay,
     Throughput,
 )
 
@@ -53,8 +54,17 @@ def standing(**changes: object) -> State:
             dispatchers=[Dispatcher(name="d", heard_since=NOW, last_heard_at=NOW)],
         ),
         "counts": Counts(
-            manifests=3, disabled=0, blocked=1, troubled=0, dead_letters=2, workers=1, slots=10
+            manifests=3,
+            disabled=0,
+            blocked=1,
+            troubled=0,
+            dead_letters=2,
+            workers=1,
+            slots=10,
+            waiting=0,
+            under_way=0,
         ),
+        "start_delay": StartDelay(runs=0, p50=None, p95=None, p99=None),
         "lately": Throughput(at=ago(300), completed=30, failed=2, cancelled=0),
         "day": [Throughput(at=NOW, completed=n, failed=0, cancelled=0) for n in (0, 4, 8)],
         "coming": [

@@ -1,5 +1,6 @@
 """The list of manifests, and one with calendar, next fires, durations, graph and settings."""
 
+import asyncio
 from datetime import datetime, timedelta
 from typing import Any, get_args
 from zoneinfo import ZoneInfo
@@ -22,7 +23,7 @@ from headway_console.reading import manifests
 from headway_console.reading.groups import page_of_groups
 from headway_console.reading.manifests import ManifestDetails, ManifestFilter, ManifestState
 from headway_console.reading.occurrences import Past, Stretch, latest_figures, read_past
-from headway_console.reading.runs import RunFilter, page_of_runs
+from headway_console.reading.runs import RunFilter, page_of_runs, read_run
 from headway_console.services import HttpRequest, ask, read
 
 _MAX_GROUPS = 200
@@ -54,8 +55,11 @@ async def manifest_list(request: HttpRequest) -> Response[str]:
 
 @get("/manifests/{name:str}", opt=needs("viewer"))
 async def manifest_page(request: HttpRequest, name: FromPath[str]) -> Response[str]:
-    """Show one manifest."""
-    return await show_manifest(request, await read(request, manifests.read_manifest, name))
+    """Show one manifest, with the input of the run `again` to edit, if one is named."""
+    found, given = await read(request, manifests.read_manifest, name), ""
+    if again := fields.text_of(request, "again"):
+        given = pretty((await read(request, read_run, fields.id_of(again, "again"))).input)
+    return await show_manifest(request, found, given=given)
 
 
 async def show_manifest(
@@ -72,10 +76,15 @@ async def show_manifest(
     past = await read(request, read_past, manifest.id, since=since, until=until, zone=manifest.zone)
     figures = await read(request, latest_figures, manifest.id, limit=_MEASURED_RUNS)
     latest = RunFilter(manifest_id=manifest.id)
-    upcoming = coming = await _preview(request, found, now, _SHOWN_FIRES)
-    if until > now:
-        after = max(_undecided_since(found, now), since)
-        coming = await _preview(request, found, after, month.MAX_COMING, each=True)
+    counted = month.MAX_COMING if until > now else 1
+    after = max(_undecided_since(found, now), since)
+    # At once, so that a scheduler that is slow or gone costs its timeout only once.
+    upcoming, coming, resuming, explanation = await asyncio.gather(
+        _preview(request, found, now, _SHOWN_FIRES),
+        _preview(request, found, after, counted, each=True),
+        _resuming(request, found),
+        _explanation(request, manifest.external_id),
+    )
     return show(
         request,
         "manifests/detail.html",
@@ -87,8 +96,8 @@ async def show_manifest(
         past=past,
         day=await read_day(request, found, chosen, zone, now=now) if chosen else None,
         upcoming=upcoming,
-        resuming=await _resuming(request, found),
-        explanation=await _explanation(request, manifest.external_id),
+        resuming=resuming,
+        explanation=explanation,
         latest=await read(request, page_of_runs, latest, limit=_SHOWN_RUNS),
         plot=durations.draw(figures, fields.zone_of(request)),
         drawing=graph.draw(found.family, manifest.id),

@@ -132,7 +132,7 @@ ORDER BY tree.depth, manifest.external_id
 -- Manifests that depend on another or have dependents, by name. $1 limit.
 SELECT manifest.id, manifest.external_id, manifest.group_name, manifest.enabled,
        manifest.blocked_by, manifest.dormant, manifest.depends_on, manifest.last_outcome,
-       manifest.next_due_at, manifest.paused_at, manifest.resumed_at,
+       manifest.next_due_at, manifest.paused,
        manifest_group.enabled AS group_enabled, job.retired_at AS job_retired_at
 FROM scheduler.manifest
 JOIN scheduler.manifest_group ON manifest_group.name = manifest.group_name
