@@ -108,11 +108,6 @@ def tint(value: object) -> str:
     return TINT_OF.get(str(value).partition(":")[0], "")
 
 
-def utc(value: datetime) -> str:
-    """Write a time in UTC."""
-    return clock(value)
-
-
 def clock(value: datetime, zone: str = "UTC") -> str:
     """Write a time in a zone."""
     return f"{value.astimezone(ZoneInfo(zone)):%Y-%m-%d %H:%M:%S %Z}"
@@ -196,7 +191,6 @@ _TEXTS = (
     words,
     linked,
     tint,
-    utc,
     clock,
     pretty,
     compact,

@@ -147,7 +147,7 @@ async def _resuming(request: HttpRequest, found: ManifestDetails) -> str:
         answer = await ask(request, subjects.RESUME_REQUEST, message, ResumeAnswer)
     except RequestFailed as error:
         return str(error)
-    return "; ".join([answer.text, *(manifest.text for manifest in answer.manifests)])
+    return "; ".join(f"If it resumes now: {manifest.text}." for manifest in answer.manifests)
 
 
 def _undecided_since(found: ManifestDetails, now: datetime) -> datetime:
