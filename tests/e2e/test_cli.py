@@ -348,7 +348,7 @@ async def test_the_module_is_the_command(shell):
         *("trigger", "cancel", "dead-letters", "pause", "resume", "enable", "disable", "change"),
         *("group", "job", "delete", "enqueue", "enqueued", "dismiss"),
         *("plan", "apply", "schedule"),
-        *("verify", "history", "rebuild"),
+        *("verify", "history", "rebuild", "bench"),
     ]
 
 
