@@ -141,12 +141,14 @@ async def test_all_times_follow_the_chosen_zone(chromium: Browser, system: Syste
         heard = page.locator("#list time").first
         await expect(page.get_by_label("Times in")).to_have_value("browser")
         await expect(heard).to_have_attribute("title", re.compile("GMT\\+9"))
-        await page.get_by_label("Times in").select_option("UTC")
+        async with page.expect_navigation():
+            await page.get_by_label("Times in").select_option("UTC")
         await expect(heard).to_have_attribute("title", re.compile(" UTC "))
         assert page.url.endswith("/workers")
         await page.goto("/")  # remembered
         await expect(page.locator("figcaption")).to_contain_text("by time in UTC")
-        await page.get_by_label("Times in").select_option("manifest")
+        async with page.expect_navigation():
+            await page.get_by_label("Times in").select_option("manifest")
         await page.goto("/manifests?text=nightly")
         await expect(page.locator("#list time").first).to_have_attribute(
             "title", re.compile("CES?T|GMT\\+[12] ")
