@@ -65,7 +65,7 @@ SELECT (SELECT count(*) FROM scheduler.manifest WHERE pruning_at IS NULL) AS man
        (SELECT count(*) FROM (SELECT FROM dispatcher.work_queue
                               WHERE wait_reason IS NOT NULL LIMIT $2) AS few) AS waiting,
        (SELECT count(*) FROM (SELECT FROM dispatcher.work_queue
-                              WHERE state = 'dispatched' LIMIT $2) AS few) AS under_way
+                              WHERE state = 'dispatched' LIMIT $2) AS few) AS dispatched
 
 -- name: start_delay
 -- Percentiles of the seconds from due time to start. $1 created since, $2 number of the latest runs
