@@ -64,7 +64,6 @@ def standing(**changes: object) -> State:
             workers=1,
             slots=10,
             waiting=0,
-            under_way=0,
         ),
         "start_delay": StartDelay(runs=0, p50=None, p95=None, p99=None),
         "lately": Throughput(at=ago(300), completed=30, failed=2, cancelled=0),
@@ -127,8 +126,8 @@ def test_a_pause_of_all_is_counted_down():
         assert line.plain == (
             f"PAUSED: all manifests {left}, by ada, reason: disks · headway resume {ID}"
         )
-        assert line_of(state).startswith("all manifests are paused · 3 manifests")
-    assert "aused" not in line_of(standing())
+        assert line_of(state.overview, 0).startswith("all manifests are paused · 3 manifests")
+    assert "aused" not in line_of(standing().overview, 0)
 
 
 def test_missing_and_late_data_is_reported():
