@@ -14,7 +14,11 @@ ManifestField = Literal["enabled", "attempts", "interval", "jitter", "retry"]
 
 
 class ManifestStatus(Struct, frozen=True, kw_only=True):
-    """The state of a manifest; `held_by` is the reason why it does not fire, if any."""
+    """The state of a manifest; `held_by` is the reason why it does not fire, if any.
+
+    `next_fire_at` is when it fires next as far as that is known now: never while a dead letter
+    blocks it (`blocked_by`). `next_due_at` is its first due time without a decision, maybe past.
+    """
 
     external_id: str
     owner: str

@@ -98,6 +98,7 @@ async def test_everything_is_found_with_the_keyboard(page: Page, system: System)
     await expect(dialog.get_by_role("link", name="Runs")).to_be_attached()  # pages, before a letter
     await page.keyboard.type("nightly re")
     await expect(dialog.get_by_role("link")).to_have_count(1)
+    await expect(dialog.locator(".results")).to_have_attribute("data-text", "nightly re")
     await look_closely(page, "search")
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("heading", level=1)).to_have_text("nightly-report")
@@ -130,7 +131,7 @@ async def test_search_needs_no_script(chromium: Browser, system: System):
         await page.goto(f"/search?q={work[:9]}")
         await expect(page.locator(f"a[href='/work/{work}']")).to_be_visible()
         await page.goto("/search?q=there-is-no-such-thing")
-        await expect(page.locator("#found")).to_contain_text("Nothing found")
+        await expect(page.locator("main .results")).to_contain_text("Nothing found")
 
 
 async def test_all_times_follow_the_chosen_zone(chromium: Browser, system: System):
@@ -140,7 +141,8 @@ async def test_all_times_follow_the_chosen_zone(chromium: Browser, system: Syste
         heard = page.locator("#list time").first
         await expect(page.get_by_label("Times in")).to_have_value("browser")
         await expect(heard).to_have_attribute("title", re.compile("GMT\\+9"))
-        await page.get_by_label("Times in").select_option("UTC")
+        async with page.expect_navigation():
+            await page.get_by_label("Times in").select_option("UTC")
         await expect(heard).to_have_attribute("title", re.compile(" UTC "))
         assert page.url.endswith("/workers")
         await page.goto("/")  # remembered

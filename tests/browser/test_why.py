@@ -30,7 +30,7 @@ async def test_why_did_the_report_not_run_at_half_past_two(system: System, page:
 
 
 @pytest.mark.thorough
-async def test_the_same_from_the_list_of_schedules(system: System, page: Page):
+async def test_the_same_from_the_search(system: System, page: Page):
     """A person who does not see it on the overview finds it by its name."""
     due = last_half_past_two()
     await was_disabled_around(system, due)

@@ -348,7 +348,7 @@ async def test_the_module_is_the_command(shell):
         *("trigger", "cancel", "dead-letters", "pause", "resume", "enable", "disable", "change"),
         *("group", "job", "delete", "enqueue", "enqueued", "dismiss"),
         *("plan", "apply", "schedule"),
-        *("verify", "history", "rebuild"),
+        *("verify", "history", "rebuild", "bench"),
     ]
 
 
@@ -368,7 +368,7 @@ async def test_commands_name_the_missing_console(shell):
     done = await shell.run("manifests")
     assert done.code == 2
     assert done.complaints == [
-        "headway: HEADWAY_URL is not set, and no 'headway up' runs in ./.headway"
+        "headway: HEADWAY_URL is not set, and no 'headway up' runs in ./.headway: start it first"
     ]
     done = await shell.run("groups", HEADWAY_URL="http://127.0.0.1:1")
     assert done.code == 2

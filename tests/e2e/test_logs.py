@@ -24,7 +24,10 @@ class Site:
             ctx.log.info("opened", rows=rows)
             ctx.progress(40, "half way")
             await self.step.wait()
-            ctx.log.warning("closing")
+            try:
+                raise KeyError(7)
+            except KeyError:
+                ctx.log.exception("closing")
 
         @self.app.job("import")
         @retry(attempts=1)
@@ -72,6 +75,11 @@ async def test_a_log_is_followed_to_the_end_of_the_run(site):
     kept = json.loads((await site("logs", str(run["run_id"])[:13], "--json")).out)
     assert [line["message"] for line in kept["lines"]] == ["opened", "closing"]
     assert (kept["state"], kept["percent"]) == ("completed", 40.0)
+    printed = await site("logs", work)
+    [_, closing, *stack] = printed.out.splitlines()
+    assert closing.endswith(" error closing")
+    assert (stack[0], stack[-2]) == ("    Traceback (most recent call last):", "    KeyError: 7")
+    assert f"run {run['run_id']}: completed" in printed.err
 
 
 @pytest.mark.thorough

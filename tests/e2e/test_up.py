@@ -185,7 +185,7 @@ async def test_a_terminal_shows_a_live_view_and_gets_its_cursor_back(used_place)
     drawn = await asyncio.to_thread(read_terminal, ours)
     assert await process.wait() == 0, drawn
     assert json.loads(await process.stdout.read())["runs_completed"] >= 1, drawn
-    plain = re.sub(r"\x1b(\[[0-9;?]*[A-Za-z]|\]8;.*?\x1b\\\\)", "", drawn)
+    plain = re.sub(r"\x1b(\[[0-9;?]*[A-Za-z]|\]8;.*?\x1b\\)", "", drawn)
     # The frame is erased before a line of the worker, and drawn again below it.
     assert re.search(r"\x1b\[2Khello from a job\r\n╭─ headway up ", plain_colours(drawn)), drawn
     for words in ("console http://127.0.0.1:", "1 manifest ", " completed, ", "NEXT", "LAST RUN"):

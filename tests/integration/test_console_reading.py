@@ -31,7 +31,7 @@ from headway_console.reading.system import page_of_workers, read_overview, read_
 from headway_console.reading.works import WorkFilter, page_of_works, read_work
 from headway_contract.dead_letters import LetterFilter
 from headway_contract.work import RetryPolicy
-from headway_errors import NotFound
+from headway_errors import Conflict, NotFound
 from support.cadences import when_made_due
 from support.invariants import check_invariants
 
@@ -92,7 +92,8 @@ async def settled(world):
             "SELECT progress IS NOT NULL FROM dispatcher.run"
             " JOIN dispatcher.run_report USING (run_id) WHERE job = 'slow'"
         )
-        await client.trigger("slow-1")  # skipped, because it is in progress
+        with pytest.raises(Conflict, match="was under way"):
+            await client.trigger("slow-1")
         yield client, world
         may_end.set()
 

@@ -138,7 +138,7 @@ async def test_a_one_shot_with_work_under_way_is_enabled_until_the_work_ends(tim
 
 async def test_one_that_is_overdue_in_a_pause_is_enabled_as_it_is(timeline):
     await timeline.declare(shot())
-    await timeline.do(pause.pause, PauseRequest(manifests=["a"]))
+    await timeline.do(pause.pause, PauseRequest(group="ops"))
     timeline.at(minutes=30)
     await switch(timeline, enabled=True)
     await timeline.do(pause.resume, ResumeRequest(group="ops"))

@@ -207,6 +207,11 @@ async def test_resume_ends_only_the_pause_that_is_named(timeline):
     assert (await resume(timeline, labels={"team": "data"})).count == 1
     answer = await resume(timeline, manifests=["two"])
     assert (answer.count, answer.still_paused) == (0, 1)
+    [[changed]] = await timeline.rows(
+        "SELECT data FROM scheduler.history WHERE subject = $1 AND type LIKE '%changed.v1'",
+        str(one.pause),
+    )
+    assert changed == {"named": ["never"], "before": {"named": ["never", "two"]}}
     assert await held(timeline) == {
         "child": [group.pause],
         "never": [one.pause],

@@ -16,7 +16,7 @@ from headway_scheduler.declare import plan
 from headway_scheduler.declare.fire_changes import MOST_COMPARED
 from headway_scheduler.declare.startup import apply
 from headway_scheduler.explain import ledger_check
-from headway_scheduler.operate import pause
+from headway_scheduler.operate import foresee, pause
 from headway_scheduler.operate.desk import Desk
 from headway_scheduler.settings import SchedulerSettings
 from headway_service_kit.passes import Wakeup
@@ -234,7 +234,7 @@ async def test_malformed_definitions_are_refused(world, client, body):
 
 @pytest.mark.parametrize(
     ("module", "name"),
-    [(plan, "changes"), (ledger_check, "check"), (timing, "problems"), (pause, "_foresee_fires")],
+    [(plan, "changes"), (ledger_check, "check"), (timing, "problems"), (foresee, "_foresee_fires")],
 )
 async def test_no_transaction_is_open_while_fire_times_are_computed(
     world, monkeypatch, module, name

@@ -5,6 +5,8 @@ import asyncio
 import pytest
 from headway import App, allow, manual
 from headway_clock import utc_now
+from headway_console.reading.manifests import read_manifest
+from headway_console.reading.system import read_overview
 from headway_contract.manifests import TriggerRequest
 from headway_contract.work import WorkBroughtForward
 from headway_errors import Conflict
@@ -117,3 +119,15 @@ async def test_a_delayed_trigger_names_its_author_and_its_time(timeline):
     await timeline.settle("a")
     await timeline.tick()
     assert "a trigger by ada fired" in await explained()
+
+
+async def test_a_blocked_manifest_has_no_next_fire(timeline, reader):
+    await timeline.declare(app_of())
+    await timeline.trigger(delay_seconds=300)
+    await timeline.trigger()
+    _, letter = await timeline.dead_letter("a")
+    await timeline.tick()
+    assert (await timeline.manifest("a"))["wake_at"] is not None
+    status = (await read_manifest(reader, "a")).status
+    assert (status.blocked_by, status.next_fire_at) == (letter, None)
+    assert (await read_overview(reader, now=utc_now(), heard_since=utc_now())).coming == []

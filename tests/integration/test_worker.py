@@ -189,7 +189,7 @@ async def test_a_worker_without_contact_claims_nothing_that_it_would_have_to_sto
 
 
 @pytest.mark.parametrize("way", ["push", "heartbeat"])
-@pytest.mark.parametrize("kind", ["async", "plain"])
+@pytest.mark.parametrize("kind", first_in_each_tier(["async", "plain"]))
 async def test_a_cancel_is_heard_by_push_or_else_by_heartbeat(world, way, kind, monkeypatch):
     """Test each way alone: no other message reaches the worker before the test times out."""
     if way == "push":

@@ -15,6 +15,7 @@ from headway_dispatcher.settings import DispatcherSettings
 from headway_jetstream_kit import Refused, Stored
 from headway_jetstream_kit.publish import NoAnswer, publish
 from support.invariants import check_invariants
+from support.tiers import first_in_each_tier
 from support.work_events import app_with, order_puller, queue, until_run
 from support.world import until
 
@@ -199,12 +200,14 @@ async def test_a_worker_releases_a_lease_on_request(world, monkeypatch):
 
 @pytest.mark.parametrize(
     "answer",
-    [
-        Refused(400, subjects.UNDECIDED_SEQUENCE, "undecided in a replicated stream"),
-        Refused(503, 0, "no leader"),
-        NoAnswer("the message was lost"),
-        Refused(400, subjects.WRONG_SEQUENCE, "so it says, and nothing is stored"),
-    ],
+    first_in_each_tier(
+        [
+            Refused(400, subjects.UNDECIDED_SEQUENCE, "undecided in a replicated stream"),
+            Refused(503, 0, "no leader"),
+            NoAnswer("the message was lost"),
+            Refused(400, subjects.WRONG_SEQUENCE, "so it says, and nothing is stored"),
+        ]
+    ),
     ids=["undecided", "no-leader", "lost", "wrong-sequence"],
 )
 async def test_a_claim_with_an_answer_that_decides_nothing_is_made_again(

@@ -19,7 +19,7 @@ DISTRIBUTIONS = {"headway", "headway-server", "headway-testing"}
 # Commands that serve, or that read the database or the data folder of an `up`.
 NEED_THE_SERVER = {
     *("up", "scheduler", "dispatcher", "console", "migrate", "provision", "token", "sign-in"),
-    *("settings", "doctor", "notify", "top", "verify", "history", "rebuild"),
+    *("settings", "doctor", "notify", "top", "verify", "history", "rebuild", "bench"),
 }
 MANUAL_APP = """
 from headway import App, manual
@@ -81,6 +81,7 @@ def test_each_package_has_its_types_and_is_in_one_wheel(wheels):
     assert set(homes) == sources
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("installer", ["uv", pytest.param("pip", marks=pytest.mark.long)])
 def test_up_runs_an_app_outside_of_the_checkout(wheels, outside, installer):
     made = install(wheels, outside, "[server]", installer)

@@ -81,6 +81,7 @@ def expected(app: App) -> dict[str, list[datetime]]:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 async def test_twenty_mixed_manifests(headway_world):
     app = mixed_app()

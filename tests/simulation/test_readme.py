@@ -3,9 +3,12 @@
 import re
 from pathlib import Path
 
+import pytest
+
 README = Path(__file__).parents[2] / "README.md"
 
 
+@pytest.mark.thorough
 async def test_the_app_of_the_readme_for_a_quarter(headway_world):
     [text] = re.findall(r"```python\n(# app\.py\n.*?)```", README.read_text(), re.DOTALL)
     names = {}

@@ -16,6 +16,7 @@ from headway_console.reading import (
     ids,
     manifests,
     occurrences,
+    pauses,
     runs,
     search,
     system,
@@ -149,6 +150,9 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "attempts of a work": lambda c: runs.read_attempts(c, named(f"work {number}")),
         "run in full": lambda c: runs.read_run(c, named(f"run {number}")),
         **{n: lambda c, f=f: manifests.page_of_manifests(c, f) for n, f in manifest_lists.items()},
+        "pauses": pauses.page_of_pauses,
+        "pauses of all": pauses.list_pauses_of_all,
+        "manifests that a pause of all covers": pauses.count_manifests,
         "manifest in full": lambda c: manifests.read_manifest(c, "manifest-00017"),
         "definition in full of a manifest": lambda c: manifests.read_definition(
             c, "manifest-00017"

@@ -86,7 +86,6 @@ OVERVIEW = Overview(
         workers=1,
         slots=5,
         waiting=0,
-        under_way=0,
     ),
     start_delay=StartDelay(runs=0, p50=None, p95=None, p99=None),
     lately=NOTHING,

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
-from headway_cli.serve.live_view import State, bars, draw, meter, shares
+from headway_cli.serve.live_view import State, bars, draw, line_of, meter, shares
 from headway_console.reading.dead_letters import FailureGroup
 from headway_console.reading.groups import GroupRow
 from headway_console.reading.runs import RunRow
@@ -19,6 +19,8 @@ from headway_console.reading.system import (
     StartDelay,
     Throughput,
 )
+from headway_contract.manifests import PauseStatus
+from msgspec import structs
 
 NOW = datetime(2027, 6, 1, 12, 0, tzinfo=UTC)
 ID = UUID(int=7)
@@ -62,7 +64,6 @@ def standing(**changes: object) -> State:
             workers=1,
             slots=10,
             waiting=0,
-            under_way=0,
         ),
         "start_delay": StartDelay(runs=0, p50=None, p95=None, p99=None),
         "lately": Throughput(at=ago(300), completed=30, failed=2, cancelled=0),
@@ -114,6 +115,19 @@ def test_everything_that_matters_is_there():
         assert words in shown
     assert "q quits" not in shown
     assert "\x1b" not in shown
+
+
+def test_a_pause_of_all_is_counted_down():
+    pause = PauseStatus(id=ID, covers="all manifests", count=3, by="ada", since=NOW, reason="disks")
+    open_ended = standing(paused=[pause])
+    ends = standing(paused=[structs.replace(pause, until=NOW + timedelta(minutes=62))])
+    for state, left in ((open_ended, "until resumed"), (ends, "for 1h2m more")):
+        _, line, *_ = draw(state, where="", columns=200)
+        assert line.plain == (
+            f"PAUSED: all manifests {left}, by ada, reason: disks · headway resume {ID}"
+        )
+        assert line_of(state.overview, 0).startswith("all manifests are paused · 3 manifests")
+    assert "aused" not in line_of(standing().overview, 0)
 
 
 def test_missing_and_late_data_is_reported():

@@ -41,7 +41,7 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "groups": ("schedules.show", "List groups with their limits."),
         "apps": (
             "schedules.change",
-            "List applications, rename or retire one, or let its code declare it again.",
+            "List applications; rename, retire or give back one.",
         ),
         "jobs": ("schedules.show", "List jobs with their limits and workers."),
         "work": ("work.runs", "List work that is not settled, or show one piece of work."),

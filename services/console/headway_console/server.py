@@ -81,7 +81,7 @@ def listen(address: str) -> socket.socket:
         made.close()
         raise AddressInUse(
             f"the console cannot listen on {address}: {error.strerror}; "
-            "choose another with HEADWAY_CONSOLE_ADDRESS"
+            "choose another with HEADWAY_CONSOLE_ADDRESS, or --console-port of 'headway up'"
         ) from error
     made.setblocking(False)  # noqa: FBT003
     return made

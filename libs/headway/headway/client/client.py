@@ -48,7 +48,8 @@ class Client(Schedules):
     ) -> manifests.TriggerAnswer:
         """Run a manifest now, or after a delay in seconds; the same key triggers only once.
 
-        Work that does not start within `start_within` seconds after the delay expires.
+        Work that does not start within `start_within` seconds after the delay expires. Raises
+        `Conflict` if work of the manifest runs and its overlap policy allows no more.
         """
         if isinstance(start_within, timedelta):
             start_within = start_within.total_seconds()

@@ -221,7 +221,7 @@ _name_argument = click.argument("name", metavar="NAME")
 @asking
 @click.pass_context
 def apps(context: click.Context, session: Session) -> None:
-    """List applications, rename or retire one, or let its code declare it again.
+    """List applications; rename, retire or give back one.
 
     The source of an application is code, which declares it at every start, or applied files.
     """

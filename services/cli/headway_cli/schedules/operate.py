@@ -43,6 +43,8 @@ def trigger(
 ) -> int:
     """Run manifests now, in addition to their schedules.
 
+    If work of a manifest runs, its overlap policy decides: it may refuse, and then nothing runs.
+
     With --from it shows the number of occurrences in a past range, asks for confirmation, and
     queues each once. Times without an offset are in the manifest's zone.
 

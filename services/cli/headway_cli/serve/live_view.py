@@ -53,7 +53,7 @@ def draw(
     title = [Text("headway", style="bold"), Text(f"{overview.now:%Y-%m-%d %H:%M:%S} UTC")]
     title += [Text(hint, style="dim")] if hint else []
     drawn = [Text("  ").join([*title, Text(where)])]
-    drawn += [_paused(pause, overview.now) for pause in overview.paused]
+    drawn += pause_lines(overview)
     drawn += [
         _services(overview),
         passes_line(overview),
@@ -100,8 +100,12 @@ def shares(wanted: Sequence[int], room: int | None) -> list[int]:
     return given
 
 
+def pause_lines(overview: Overview) -> list[Text]:
+    """Describe the pauses of all manifests, with the time that is left of each."""
+    return [_paused(pause, overview.now) for pause in overview.paused]
+
+
 def _paused(pause: PauseStatus, now: datetime) -> Text:
-    """Draw a pause of all manifests, with the time that is left."""
     left = "until resumed" if pause.until is None else f"for {age_text(now, pause.until)} more"
     why = f", reason: {pause.reason}" if pause.reason else ""
     text = f"PAUSED: all manifests {left}, by {pause.by}{why} · headway resume {pause.id}"

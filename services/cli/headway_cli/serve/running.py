@@ -40,7 +40,9 @@ def find_running(folder: Path) -> Running:
     try:
         running = msgspec.json.decode(path.read_bytes(), type=Running)
     except FileNotFoundError:
-        raise NothingRuns(f"HEADWAY_URL is not set, and no 'headway up' runs in {where}") from None
+        raise NothingRuns(
+            f"HEADWAY_URL is not set, and no 'headway up' runs in {where}: start it first"
+        ) from None
     except (OSError, msgspec.DecodeError) as error:
         raise NothingRuns(f"{path} cannot be read: {error}") from error
     try:

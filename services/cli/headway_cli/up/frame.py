@@ -11,7 +11,14 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from headway_cli.serve.live_view import counts_line, meter, passes_line, read_state, throughput_line
+from headway_cli.serve.live_view import (
+    counts_line,
+    meter,
+    passes_line,
+    pause_lines,
+    read_state,
+    throughput_line,
+)
 from headway_cli.terminal.output import first_line, printable
 from headway_cli.terminal.times import age_text
 
@@ -47,7 +54,7 @@ def draw_frame(
     """Draw the frame in at most so many columns and lines."""
     overview = state.overview
     head = [Text.assemble(("console ", "dim"), (where, f"bold link {where}"))]
-    head += [counts_line(overview), throughput_line(overview)]
+    head += [*pause_lines(overview), counts_line(overview), throughput_line(overview)]
     if (late := passes_line(overview)).style != "green":
         head.append(late)
     for line in head:

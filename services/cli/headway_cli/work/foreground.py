@@ -73,7 +73,7 @@ def _print(job: str, outcome: msgspec.Raw | Failure, seconds: float, *, as_json:
         click.echo(f"headway: {job} {how}", err=True)
     else:
         click.echo(f"{job} completed after {seconds:.3f} s", err=True)
-        if outcome != b"null":
+        if bytes(outcome) != b"null":
             click.echo(bytes(outcome))
 
 

@@ -13,12 +13,13 @@ from headway_contract.worker_protocol import LINES_LIMIT, LOG_BYTES_LIMIT, LogLi
 from headway_errors import NotFound, Unavailable
 from headway_service_kit.process import run as run_program
 from headway_service_kit.process import stop_on_signals
+from headway_tracing.log import EXCEPTION
 from msgspec import structs
 
 from headway_cli.serve.lifetime import Stopped, unless_stopped
 from headway_cli.serve.session import Session, command
 from headway_cli.terminal import options
-from headway_cli.terminal.output import counted, json_text, print_json, printable
+from headway_cli.terminal.output import counted, json_text, print_json, print_lines
 
 _POLL_SECONDS = 0.5
 _LIVE = ("pending", "in_progress")
@@ -101,7 +102,7 @@ class _Printer:
         """Print new lines and progress; return the answer with the new lines."""
         found = await self.read_new(client, run)
         for line in found.lines:
-            self._print({"line": line}, log_text(line))
+            self._print({"line": line}, *log_lines(line))
         if (found.percent, found.message) not in ((None, None), self._progress):
             self._progress = (found.percent, found.message)
             percent = "" if found.percent is None else f"{found.percent:g} %"
@@ -114,7 +115,7 @@ class _Printer:
     def print_end(self, found: RunLogAnswer) -> None:
         """Print how the run stands, and on standard error also what its log lacks."""
         if self._as_json:
-            self._print({"state": found.state, "dropped": found.dropped}, "")
+            self._print({"state": found.state, "dropped": found.dropped})
         notes = [f"run {found.run}: {found.state.replace('_', ' ')}"]
         if found.state in _LIVE:
             notes.append("--follow prints new lines")
@@ -151,15 +152,18 @@ class _Printer:
             notes.append(f"{counted(found.dropped, 'line')} dropped: {kept}")
         click.echo("; ".join(notes), err=True)
 
-    def _print(self, document: dict[str, Any], text: str) -> None:
+    def _print(self, document: dict[str, Any], *lines: str) -> None:
         if self._as_json:
             click.echo(json_text(document))
-        elif text:
-            click.echo(printable(text))
+        else:
+            print_lines(lines)
 
 
-def log_text(entry: LogLine) -> str:
-    """Write a line of a log with its time in UTC."""
-    values = [f"{name}={json_text(value)}" for name, value in entry.fields.items()]
+def log_lines(entry: LogLine) -> list[str]:
+    """Write a line of a log with its time in UTC, and a traceback below it."""
+    fields = dict(entry.fields)
+    stack = str(fields.pop(EXCEPTION, ""))
+    values = [f"{name}={json_text(value)}" for name, value in fields.items()]
     at = f"{entry.at:%H:%M:%S.%f}"[:-3]
-    return " ".join((at, entry.level, entry.message, *values))
+    line = " ".join((at, entry.level, entry.message, *values))
+    return [line, *(f"    {row}" for row in stack.rstrip().splitlines())]

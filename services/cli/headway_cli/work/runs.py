@@ -21,7 +21,7 @@ from headway_cli.serve.session import (
 from headway_cli.terminal import options, output
 from headway_cli.terminal.output import attributes, counted, counts_text, fields, json_text, table
 from headway_cli.terminal.times import age_text, duration_text, read_moment
-from headway_cli.work.logs import log_text
+from headway_cli.work.logs import log_lines
 
 NOT_ALL = 1
 _CANCELLED = ("settled", "asked_to_stop", "asked")
@@ -205,7 +205,7 @@ def _run_lines(found: RunAnswer) -> list[str]:
         lines += ["", f"{found.failure.kind}: {found.failure.message}"]
         lines += found.failure.stack.rstrip().splitlines()
     lines += ["", "log:"] if found.log or found.log_dropped else []
-    lines += map(log_text, found.log)
+    lines += [line for entry in found.log for line in log_lines(entry)]
     lines += [f"({counted(found.log_dropped, 'line')} dropped)"] if found.log_dropped else []
     return lines
 

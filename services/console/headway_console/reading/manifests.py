@@ -224,7 +224,8 @@ def manifest_row(row: Any) -> ManifestRow:
         zone=row["timing"].get("zone", "UTC"),
         declared=row["undeclared_at"] is None,
         held_by=row["trouble"] or hold_of(row),
-        next_fire_at=row["wake_at"],
+        # A pending trigger has a time, and does not fire then while a dead letter blocks it.
+        next_fire_at=None if row["blocked_by"] else row["wake_at"],
         pauses=pauses,
         paused_until=held_until(pauses),
         depends_on=row["parent"],

@@ -184,10 +184,10 @@ class Failing(Struct, frozen=True, kw_only=True):
 class StartDelay(Struct, frozen=True, kw_only=True):
     """Percentiles of the seconds from due time to start, over the latest first attempts."""
 
-    runs: int
-    p50: float | None
-    p95: float | None
-    p99: float | None
+    runs: int = 0
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
 
 
 class Counts(Struct, frozen=True, kw_only=True):
@@ -200,8 +200,8 @@ class Counts(Struct, frozen=True, kw_only=True):
     dead_letters: int
     workers: int
     slots: int
-    waiting: int
-    under_way: int
+    waiting: int = 0
+    dispatched: int = 0
 
 
 class Overview(Struct, frozen=True, kw_only=True):
@@ -212,7 +212,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     counts: Counts
     lately: Throughput
     day: list[Throughput]
-    start_delay: StartDelay
+    start_delay: StartDelay = StartDelay()
     coming: list[Coming]
     failing: list[Failing]
     failures: list[FailureGroup]

@@ -27,6 +27,11 @@
     if (dialog.open) dialog.close(); else open();
   });
 
+  // Results of an earlier text are not opened; the form then shows the page of results.
+  function isCurrent() {
+    return dialog.querySelector(".results").dataset.text === field.value.trim();
+  }
+
   // The focus moves over the results; typing returns it to the field.
   dialog.addEventListener("keydown", (event) => {
     const links = [...dialog.querySelectorAll("#quick a")], at = links.indexOf(document.activeElement);
@@ -34,7 +39,7 @@
       event.preventDefault();
       const next = at + (event.key === "ArrowDown" ? 1 : -1);
       (next < 0 ? field : links[Math.min(next, links.length - 1)])?.focus();
-    } else if (event.key === "Enter" && event.target === field && links.length && !dialog.querySelector(".htmx-request")) {
+    } else if (event.key === "Enter" && event.target === field && links.length && isCurrent()) {
       event.preventDefault();
       links[0].click();
     } else if (at >= 0 && (event.key === "Backspace" || (event.key.length === 1 && !event.ctrlKey && !event.metaKey))) {

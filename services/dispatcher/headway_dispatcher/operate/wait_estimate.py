@@ -9,6 +9,7 @@ import msgspec
 from headway_contract.work_queue import GateStatus, SlotHolder
 from headway_decisions.capacity import waiting
 from headway_decisions.capacity.waiting import Lane
+from headway_decisions.wording import listed
 from headway_postgres_kit import Connection
 from msgspec import Struct
 
@@ -22,8 +23,12 @@ MOST_COUNTED = 10_000
 _HELD_BY_RUNS = ("global_cap", "group_cap", "job_cap", "key", "workers_full")
 # Gates that do not let work through in an order.
 _NO_LINE = ("start_by", "group_disabled", "manifest_disabled", "not_before")
-# Gates that a person opens.
-_OPENED_BY_PEOPLE = ("group_disabled", "manifest_disabled", "no_worker")
+# Gates that a person opens, and how.
+_OPENED_BY_PEOPLE = {
+    "group_disabled": "enable its group",
+    "manifest_disabled": "enable or resume its manifest",
+    "no_worker": "start a worker that serves its job",
+}
 _JOBS_SHOWN = 3
 _RECENT_RUNS = 100
 
@@ -117,8 +122,13 @@ class WaitEstimate:
         if closed[0].gate == "not_before":
             at = closed[0].opens_at
             return Estimate(at=at, basis="its time; limits are checked then")
-        if any(gate.gate in _OPENED_BY_PEOPLE or gate.limit == 0 for gate in closed):
-            return Estimate(basis="enable it, raise its limit, or start a worker")
+        remedies = [
+            _OPENED_BY_PEOPLE.get(gate.gate, "raise its limit")
+            for gate in closed
+            if gate.gate in _OPENED_BY_PEOPLE or (gate.limit == 0 and gate.gate != "workers_full")
+        ]
+        if remedies:
+            return Estimate(basis=listed(dict.fromkeys(remedies)))
         by_gate = {gate.gate: gate for gate in closed}
         estimates = [await self._opens(gate) for gate in by_gate.values()]
         for estimate in estimates:

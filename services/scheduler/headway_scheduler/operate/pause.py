@@ -75,7 +75,7 @@ async def pause(connection: Connection, request: PauseRequest, *, now: datetime)
         raise Invalid(f"{utc(request.until)} has passed: name a time to come, or none")
     if not request.dry_run:
         await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
-    selected = [row["id"] for row in await select_manifests(connection, request)]
+    selected = await select_manifests(connection, request)
     chosen = (sorted(set(request.manifests)) or None, request.group, request.labels or None)
     extra: list[Window] = []
     made: UUID | None = None
@@ -83,7 +83,7 @@ async def pause(connection: Connection, request: PauseRequest, *, now: datetime)
         extra = [Window(pause=UUID(int=0), since=now, until=request.until)]
     else:
         made = await _add(connection, request, chosen, selected, now=now)
-    rows = await connection.fetch(pauses["windows"], selected)
+    rows = await connection.fetch(pauses["windows"], [row["id"] for row in selected])
     paused = [_paused(row, extra, request.reason) for row in rows]
     return PauseAnswer(
         text=_paused_text(request, paused, made),
@@ -98,7 +98,7 @@ async def _add(
     connection: Connection,
     request: PauseRequest,
     chosen: tuple[list[str] | None, str | None, dict[str, str] | None],
-    selected: Sequence[UUID],
+    selected: Sequence[Any],
     *,
     now: datetime,
 ) -> UUID:
@@ -109,8 +109,9 @@ async def _add(
         return same
     made = new_id()
     await connection.execute(pauses["add"], made, *chosen, *terms, now, request.until)
-    locked = await lock_manifests(connection, selected)
-    await skip_missed_during_pause(connection, locked, now=now)
+    locked = await lock_manifests(connection, [row["id"] for row in selected])
+    fresh = [row["id"] for row in selected if not row["paused"]]
+    await skip_missed_during_pause(connection, fresh, now=now)
     data = {
         "covers": covers_text(*chosen),
         "named": chosen[0] or [],
@@ -126,12 +127,11 @@ async def _add(
 
 async def _apply(
     connection: Connection, locked: Sequence[UUID], *, source: str, now: datetime
-) -> int:
-    """Apply the pauses in force to locked manifests; returns how many they hold or let go."""
+) -> None:
+    """Apply the pauses in force to locked manifests, and announce which are held or let go."""
     switched = await apply_pauses(connection, locked, source=source, now=now)
     await reschedule_wake(connection, switched, now=now)
     await announce_switches(connection, switched, now=now)
-    return len(switched)
 
 
 def _paused(row: Any, extra: Sequence[Window], reason: str) -> PausedManifest:
@@ -316,6 +316,8 @@ async def _end(
             over.append(row)
         else:
             await connection.execute(pauses["narrow"], row["id"], left)
+            entry = (str(row["id"]), {"named": left, "before": {"named": row["manifests"]}})
+            await audit(connection, "headway.pause.changed.v1", source, [entry], now=now)
     await connection.execute(pauses["remove"], [row["id"] for row in over])
     entries = [(str(row["id"]), {"covers": window_of(row, now=now).covers}) for row in over]
     await audit(connection, "headway.pause.ended.v1", source, entries, now=now)
@@ -347,7 +349,8 @@ class Windows:
             locked = await lock_manifests(connection, [row["id"] for row in held])
             now = await clock.now(connection)
             await _end(connection, ending, locked, source=SOURCE, now=now)
-        log.info("pauses ended", pauses=len(rows), manifests=len(locked))
+        if rows:
+            log.info("pauses ended", pauses=len(rows), manifests=len(locked))
         self.relay.call()
         self.tick.call()
         return 0.0

@@ -362,7 +362,7 @@ RETURNING id AS manifest_id, external_id AS manifest, group_name AS "group",
 -- name: chosen
 -- Manifests that a request selects, ordered by external id. $1 external ids, $2 group, $3 labels
 -- (null to ignore each).
-SELECT id, external_id FROM scheduler.manifest
+SELECT id, external_id, paused FROM scheduler.manifest
 WHERE pruning_at IS NULL
   AND ($1::text[] IS NULL OR external_id = ANY($1))
   AND ($2::text IS NULL OR group_name = $2)

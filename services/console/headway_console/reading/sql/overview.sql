@@ -30,7 +30,7 @@ FROM (
     (SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name,
             manifest.wake_at AS fires_at
      FROM scheduler.manifest
-     WHERE manifest.wake_at IS NOT NULL
+     WHERE manifest.wake_at IS NOT NULL AND manifest.blocked_by IS NULL
      ORDER BY manifest.wake_at
      LIMIT $1)
     UNION ALL
@@ -65,7 +65,7 @@ SELECT (SELECT count(*) FROM scheduler.manifest WHERE pruning_at IS NULL) AS man
        (SELECT count(*) FROM (SELECT FROM dispatcher.work_queue
                               WHERE wait_reason IS NOT NULL LIMIT $2) AS few) AS waiting,
        (SELECT count(*) FROM (SELECT FROM dispatcher.work_queue
-                              WHERE state = 'dispatched' LIMIT $2) AS few) AS under_way
+                              WHERE state = 'dispatched' LIMIT $2) AS few) AS dispatched
 
 -- name: start_delay
 -- Percentiles of the seconds from due time to start. $1 created since, $2 number of the latest runs
