@@ -64,7 +64,7 @@ async def held(timeline) -> dict[str, list[UUID]]:
 async def test_missed_times_are_handled_by_each_policy_and_shown_before(timeline):
     paused = await pause_manifest(timeline, **ALL, reason="new disks")
     ends = f"To end this pause: headway resume {paused.pause}"
-    assert paused.text == f"4 manifests paused until they are resumed. {ends}"
+    assert paused.text == f"4 manifests paused until resumed. {ends}"
     for minutes in (10, 20, 35):
         await timeline.tick(minutes=minutes)
     assert await timeline.rows("SELECT FROM scheduler.work") == []
@@ -111,7 +111,7 @@ async def test_missed_times_are_handled_by_each_policy_and_shown_before(timeline
 async def test_manifests_are_chosen_by_name_group_label_or_all(timeline):
     async def chosen(**fields) -> list[str]:
         answer = await pause_manifest(timeline, dry_run=True, **fields)
-        assert answer.text.endswith("would be paused until they are resumed")
+        assert answer.text.endswith("would be paused until resumed")
         return [effect.manifest for effect in answer.manifests]
 
     assert await chosen(manifests=["two", "once"]) == ["once", "two"]

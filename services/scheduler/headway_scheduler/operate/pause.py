@@ -147,7 +147,7 @@ def _paused(row: Any, extra: Sequence[Window], reason: str) -> PausedManifest:
 
 def _paused_text(request: PauseRequest, paused: Sequence[PausedManifest], made: UUID | None) -> str:
     verb = "would be paused" if request.dry_run else "paused"
-    until = "until they are resumed" if request.until is None else f"until {utc(request.until)}"
+    until = "until resumed" if request.until is None else f"until {utc(request.until)}"
     text = f"{counted(len(paused), 'manifest')} {verb} {until}"
     longer = sum(manifest.paused_until != request.until for manifest in paused)
     if longer:
