@@ -88,6 +88,30 @@ async def test_a_time_that_was_due_before_the_move_is_decided_by_the_old_cadence
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("blocked", [False, True])
+async def test_a_move_leaves_work_and_dead_letters_alone(timeline, blocked):
+    await timeline.declare(app_with(daily("13:00")))
+    identity, _ = await id_and_next(timeline)
+    await timeline.tick(hours=1)
+    work, letter = await timeline.dead_letter(NAME) if blocked else (None, None)
+    timeline.at(hours=2)
+    assert (await timeline.declare(app_with(daily("15:00")))).moved == [NAME]
+    assert (await timeline.manifest(NAME))["blocked_by"] == letter
+    assert len(await timeline.under_way(NAME)) == (not blocked)
+    if blocked:
+        await timeline.resolve(NAME, work, letter, retried=False)
+    else:
+        await timeline.settle(NAME)
+    await timeline.tick(hours=3.1)
+    assert (await id_and_next(timeline))[0] == identity
+    assert await timeline.ledger(NAME) == [("60", "queued", None), ("180", "queued", None)]
+    page = await ledger_check.check_page(
+        timeline.database, LedgerQuestion(), kept=timedelta(days=30)
+    )
+    assert page.gaps == []
+
+
+@pytest.mark.thorough
 async def test_an_older_generation_does_not_move_it_back(timeline):
     await timeline.declare(app_with(daily("13:00"), generation=1))
     await timeline.declare(app_with(daily("14:00"), generation=2))

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from uuid import UUID
 
 import click
 import pytest
@@ -15,6 +16,8 @@ from headway_cli.serve.running import NothingRuns, find_running
 from headway_cli.terminal.output import printable, table
 from headway_cli.terminal.times import has_offset, read_moment, read_past, shifted, shown
 from headway_cli.up.up import noted
+from headway_cli.work.runs import why_text
+from headway_contract.work_queue import WorkStatus
 from headway_scheduler.settings import SchedulerSettings
 from headway_service_kit.settings import InvalidSettings
 
@@ -218,3 +221,24 @@ def test_every_command_prints_json():
 def test_an_option_in_front_of_a_command_is_not_ignored(capsys):
     assert run(["workers", "--url", "http://x", "drain", "abcd"]) == 2
     assert "write --url behind drain" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "year", "text"),
+    [
+        ("waiting", "retry", 2999, "retry until 2999-01-01 00:00:00+00:00"),
+        ("queued", None, 2999, "until 2999-01-01 00:00:00+00:00"),
+        ("queued", "no_worker", 2001, "no worker"),
+        ("dispatched", None, 2999, ""),
+        ("settled", None, 2999, "completed"),
+    ],
+)
+def test_work_says_why_and_until_when_it_waits(state, reason, year, text):
+    fields = {"group": "ops", "job": "job", "cause": "trigger:k", "queued_at": NOW}
+    opens_at = datetime(year, 1, 1, tzinfo=UTC)
+    outcome = "completed" if state == "settled" else None
+    work = WorkStatus(
+        work=UUID(int=1), round=1, state=state, wait_reason=reason, outcome=outcome,
+        not_before=opens_at, **fields,
+    )  # fmt: skip
+    assert why_text(work) == text

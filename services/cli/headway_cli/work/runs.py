@@ -20,7 +20,7 @@ from headway_cli.serve.session import (
 )
 from headway_cli.terminal import options, output
 from headway_cli.terminal.output import attributes, counted, counts_text, fields, json_text, table
-from headway_cli.terminal.times import age_text, duration_text, read_moment
+from headway_cli.terminal.times import age_text, duration_text, read_moment, shown
 from headway_cli.work.logs import log_lines
 
 NOT_ALL = 1
@@ -98,7 +98,7 @@ def work(session: Session, identity: Id | None, most: int, **given: Any) -> None
         session.ask(lambda client: client.works(most=most + 1, **given)),
         ("WORK", "MANIFEST", "JOB", "GROUP", "STATE", "WHY", "ROUND", "RUNS", "AGE"),
         lambda work: (
-            *(work.work, work.manifest, work.job, work.group, work.state, _why(work)),
+            *(work.work, work.manifest, work.job, work.group, work.state, why_text(work)),
             *(work.round, work.runs, age_text(work.queued_at, utc_now())),
         ),
         empty="no matching work" if any(given.values()) else "no work is under way",
@@ -146,12 +146,17 @@ def _show_one(session: Session, ask: Any, lines: Any, given: dict[str, Any]) -> 
     session.print(found, lambda: lines(found))
 
 
-def _why(work: WorkStatus) -> str:
+def why_text(work: WorkStatus) -> str:
+    """Return the outcome of work, or why it waits and until when."""
     if work.state == "settled":
         return work.outcome or ""
     if work.cancel_requested_at is not None:
         return f"cancel requested: {work.cancel_reason}"
-    return (work.wait_reason or "").replace("_", " ")
+    reason = (work.wait_reason or "").replace("_", " ")
+    later = work.not_before
+    if work.state in ("queued", "waiting") and later is not None and later > utc_now():
+        reason += f" until {shown(later)}"
+    return reason.strip()
 
 
 def _work_lines(found: WorkAnswer) -> list[str]:
@@ -160,7 +165,7 @@ def _work_lines(found: WorkAnswer) -> list[str]:
         {
             "work": f"{work.work} (round {work.round})",
             **attributes(work, "manifest", "group", "job", "cause"),
-            "state": f"{work.state} ({_why(work)})" if _why(work) else work.state,
+            "state": f"{work.state} ({why_text(work)})" if why_text(work) else work.state,
             **attributes(work, "priority", "due_at", "queued_at", "not_before", "settled_at"),
             "attempts": f"{work.attempts} of {found.retry.get('attempts', '?')} in this round",
             "timeout": f"{found.timeout_seconds:g} s",
