@@ -159,3 +159,11 @@ async def test_a_cadence_without_a_job_is_named(shell):
     done = await shell.run("plan", "app.py")
     assert (done.code, done.out) == (2, "")
     assert "has a cadence and is no job, so it would never run: put @app.job('forgot')" in done.err
+
+
+async def test_an_interrupted_run_says_so(shell):
+    stop = "import signal\n@app.job('stop')\ndef stop(ctx): signal.raise_signal(signal.SIGINT)\n"
+    (shell.folder / "app.py").write_text(JOBS + stop)
+    done = await shell.run("run", "stop")
+    assert (done.code, done.out) == (130, "")
+    assert done.err.startswith("headway: stop interrupted after ")

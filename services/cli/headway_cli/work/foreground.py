@@ -56,7 +56,11 @@ def run(job: str, target: str, input: str | None, as_json: bool) -> int:  # noqa
             f"job {job!r} does not accept it: {problem}", param_hint="'--input'"
         )
     began = monotonic()
-    outcome = _run_body(chosen, given)
+    try:
+        outcome = _run_body(chosen, given)
+    except KeyboardInterrupt:
+        click.echo(f"headway: {job} interrupted after {monotonic() - began:.3f} s", err=True)
+        raise
     _print(job, outcome, monotonic() - began, as_json=as_json)
     return NOT_COMPLETED if isinstance(outcome, Failure) else 0
 
