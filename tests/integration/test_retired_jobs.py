@@ -15,8 +15,8 @@ from headway_contract.work import JobChanged
 from headway_errors import Rejected
 from headway_relay import Handover
 from headway_scheduler.declare.plan import plan
+from headway_scheduler.operate.backfill import backfill
 from headway_scheduler.operate.enqueue import Enqueue
-from headway_scheduler.operate.triggers import backfill
 from headway_scheduler.outcomes import activate
 from msgspec import structs
 

@@ -52,14 +52,19 @@ class Relay:
         # The ids of published messages that still have rows, and when to delete these.
         self._published: list[str] = []
         self._delete_at = 0.0
+        # Whether the broker stored nothing at the last try.
+        self._is_outage = False
 
     async def run_once(self) -> float | None:
         """Publish the messages that were handed over, and a batch of the outbox.
 
         While messages are handed over continuously, the relay still reads the outbox for rows
         that were left behind: at every safety poll, and soon after the broker refused a message.
+        After an outage it reads the outbox first, so that no message overtakes those that waited.
         """
         handed, is_called = self.handover.take()
+        if self._is_outage:
+            handed, is_called = [], True
         refused = await self._deliver(handed) if handed else 0
         if refused:
             self._look_at = min(self._look_at, monotonic() + _LEFT_BEHIND.total_seconds())
@@ -76,7 +81,13 @@ class Relay:
             if age == _ANY_AGE and rest == 0.0:
                 # A full batch: the next pass reads the rest of the outbox.
                 self.handover.call()
-        return _RETRY_SECONDS if refused else rest
+        if refused:
+            return _RETRY_SECONDS
+        look_in = self._look_at - monotonic()
+        if rest is None and age is None and look_in < _LEFT_BEHIND.total_seconds():
+            # Messages were handed over between a refusal and the next try.
+            return max(0.0, look_in)
+        return rest
 
     async def _deliver(self, messages: Sequence[OutboxMessage]) -> int:
         """Publish messages; return how many were not published."""
@@ -105,6 +116,7 @@ class Relay:
         stored no other message in this pass.
         """
         self._look_at = monotonic() + _RETRY_SECONDS
+        self._is_outage = False
         async with self.database.transaction() as connection:
             taken = await connection.fetch(self.outbox.queries["take"], self.batch, age)
             bodies = await self._bodies(connection, taken)
@@ -130,6 +142,7 @@ class Relay:
             if left:
                 failed, reason = len(left), left[0][1]
                 if failed == len(rows) and is_outage:
+                    self._is_outage = True
                     raise BrokerUnavailable(f"none of {failed} messages was published: {reason}")
                 log.warning("messages not published", failed=failed, batch=len(rows), reason=reason)
                 columns = ([row[name] for row, _ in left] for name in _COLUMNS)
