@@ -7,7 +7,7 @@ INSERT INTO {schema}.history
     (event_id, type, subject, source, occurred_at, data, accepted, refusal, work_id, run_id,
      lease_id, recorded_at)
 SELECT event.*, coalesce($12::timestamptz, clock_timestamp())
-FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::timestamptz[], $6::jsonb[],
+FROM unnest((SELECT $1::text[]), $2::text[], $3::text[], $4::text[], $5::timestamptz[], $6::jsonb[],
             $7::boolean[], $8::text[], $9::uuid[], $10::uuid[], $11::uuid[]) AS event
 
 -- name: of_works

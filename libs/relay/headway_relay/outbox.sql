@@ -1,7 +1,7 @@
 -- name: add
 -- Append messages. $1 message ids, $2 subjects, $3 bodies, $4 trace contexts (null where none).
 INSERT INTO {schema}.outbox (message_id, subject, body, traceparent)
-SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::text[])
+SELECT * FROM unnest((SELECT $1::text[]), $2::text[], $3::bytea[], $4::text[])
 
 -- name: take
 -- Delete and return the oldest messages that no other relay holds. $1 limit, $2 minimum age; a row

@@ -26,14 +26,15 @@ UNION ALL
 SELECT locked.*, NULL, NULL, NULL FROM locked
 
 -- name: runs_of
--- Return the runs of leases, and whether each has a row. $1 leases.
+-- Return the runs of leases, and whether each has a row; an EXISTS could read the whole table. The
+-- SELECT around the leases lets one plan serve any number of them. $1 leases.
 SELECT run_id AS id, work_id, lease_id, state, worker, host, created_at, started_at, finished_at,
        worker_started_at, worker_finished_at, failure, output, cancel_reason,
        coalesce(activations, '[]') AS activations, group_name, attempt, due_at,
-       state <> 'pending' OR EXISTS (SELECT FROM dispatcher.metadata
-                                     WHERE metadata.run_id = run.run_id) AS has_row
+       state <> 'pending' OR (SELECT true FROM dispatcher.metadata
+                              WHERE metadata.run_id = run.run_id) IS NOT NULL AS has_row
 FROM dispatcher.run
-WHERE lease_id = ANY($1::uuid[])
+WHERE lease_id = ANY((SELECT $1::uuid[])::uuid[])
 
 -- name: write
 -- Store runs and leases after a batch of events. A run without a row gets the columns of its work.

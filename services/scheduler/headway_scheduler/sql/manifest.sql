@@ -118,7 +118,7 @@ ORDER BY awake.wake_at
 UPDATE scheduler.manifest
 SET next_due_at = decided.next_due_at, wake_at = decided.wake_at,
     seen_success = decided.seen_success, trouble = NULL
-FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::bigint[])
+FROM unnest((SELECT $1::uuid[]), $2::timestamptz[], $3::timestamptz[], $4::bigint[])
     AS decided (id, next_due_at, wake_at, seen_success)
 WHERE manifest.id = decided.id
   AND (manifest.next_due_at, manifest.wake_at, manifest.seen_success, manifest.trouble)

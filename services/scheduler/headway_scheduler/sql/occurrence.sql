@@ -12,7 +12,7 @@ WITH written AS (
            verdict.decision, verdict.reason, verdict.work_id, $8, verdict.actor, verdict.explicit,
            verdict.has_input, verdict.input, verdict.not_before, verdict.priority,
            verdict.start_within_seconds, scheduler.policies(manifest)
-    FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::text[],
+    FROM unnest((SELECT $1::uuid[]), $2::text[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::text[],
                 $7::uuid[], $9::text[], $10::boolean[], $11::boolean[], $12::jsonb[],
                 $13::timestamptz[], $14::smallint[], $15::double precision[])
         AS verdict (manifest_id, cause, first_due_at, last_due_at, decision, reason, work_id, actor,

@@ -1,7 +1,7 @@
 -- name: add
 -- Make work outstanding. $1 ids, $2 manifests, $3 causes, $4 slots, $5 now.
 INSERT INTO scheduler.work (id, manifest_id, cause, slot, queued_at)
-SELECT made.*, $5 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::integer[]) AS made
+SELECT made.*, $5 FROM unnest((SELECT $1::uuid[]), $2::uuid[], $3::text[], $4::integer[]) AS made
 ON CONFLICT DO NOTHING
 
 -- name: remove
@@ -31,7 +31,7 @@ FOR UPDATE OF work
 -- is disabled. Returns the first wake time, in a row without an id, and the work that is left. $1
 -- ids, $2 rounds, $3 manifests (locked; null if none), $4 settling times, $5 now.
 WITH ended AS MATERIALIZED (
-    SELECT * FROM unnest($1::uuid[], $2::integer[], $3::uuid[], $4::timestamptz[])
+    SELECT * FROM unnest((SELECT $1::uuid[]), $2::integer[], $3::uuid[], $4::timestamptz[])
         AS stated (id, round, manifest_id, settled_at)
 ), outstanding AS MATERIALIZED (
     SELECT work.id, work.manifest_id, work.cause, ended.round, ended.settled_at,
