@@ -188,6 +188,7 @@ async def state_after(gates, messages) -> dict[str, list[Any]]:
         found["outbox"] = _sorted(chain.from_iterable(outcomes(row["body"]) for row in bodies))
         packed = await HISTORY.packed(connection)
         page = await read_page(connection, FIRST, packed)
+        await page.fold()
         assert differences(page, await read_gone(connection)) == []
         await transaction.rollback()
     return found

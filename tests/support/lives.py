@@ -98,6 +98,23 @@ class Life:
         }
         self.emit(WORK_WAITING, data)
 
+    def complete_in_lease(self, *, is_settled: bool) -> None:
+        """Record the part of a packed event about a run; it may settle the work."""
+        self.attempts += is_settled
+        part = {
+            "run": self.run,
+            "work": WORK,
+            "started_at": self.now - timedelta(seconds=2),
+            "finished_at": self.now,
+            "worker_finished_at": self.now,
+            "output": len(self.events),
+            "round": self.round,
+            "attempts": self.attempts,
+            "settled_at": self.now if is_settled else None,
+        }
+        data = {"runs": [part]}
+        self.emit("runs.completed", data, source="worker/w", run=self.run, lease=self.lease)
+
     def settle(self, outcome: str) -> None:
         self.attempts += outcome in ("completed", "dead_lettered")
         data = {
@@ -164,8 +181,8 @@ class Life:
 
 
 @st.composite
-def lives(draw: st.DrawFn) -> list[StoredEvent]:
-    """Generate histories of work that end at any point."""
+def lives(draw: st.DrawFn, *, packed: bool = False) -> list[StoredEvent]:
+    """Generate histories of work that end at any point, or also in a packed event."""
     life = Life()
     if draw(st.integers(0, 9)) == 0:
         life.cancel(unknown=True)
@@ -184,8 +201,19 @@ def lives(draw: st.DrawFn) -> list[StoredEvent]:
         if draw(st.integers(0, 5)) == 0:
             return life.events
         life.dispatch()
+        if packed and draw(st.booleans()):
+            _complete_in_lease(draw, life)
+            return life.events
         if not _run(draw, life):
             return life.events
+
+
+def _complete_in_lease(draw: st.DrawFn, life: Life) -> None:
+    for type_ in draw(st.sampled_from([[], ["lease.claimed"], ["lease.claimed"] * 2])):
+        life.say(type_, host="h")
+    if draw(st.integers(0, 3)) == 0:
+        life.say("run.started")
+    life.complete_in_lease(is_settled=draw(st.integers(0, 3)) > 0)
 
 
 def _run(draw: st.DrawFn, life: Life) -> bool:

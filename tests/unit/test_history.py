@@ -19,6 +19,7 @@ from headway_contract.lifecycle import (
 from headway_decisions.runs import folding as decisions
 from headway_history import Record, StoredEvent, WorkRows, compare, fold
 from headway_history.events import SNAPSHOT
+from headway_history.folding import fold_any
 from headway_history.rows import Snapshot
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,13 +27,19 @@ from msgspec import UNSET, structs
 from support.lives import FAILURE, START, WORK, Life, lives
 
 
-@given(lives(), st.data())
+@given(lives(packed=True), st.data())
+def test_the_short_way_agrees_with_the_rules_for_all_events(events, data):
+    shuffled = data.draw(st.permutations(events))
+    assert fold(shuffled) == fold_any(shuffled)
+
+
+@given(lives(packed=True), st.data())
 def test_in_any_order_and_any_number_of_times_it_is_the_same(events, data):
     shuffled = data.draw(st.permutations(events + data.draw(st.lists(st.sampled_from(events)))))
     assert fold(shuffled) == fold(events)
 
 
-@given(lives(), st.data())
+@given(lives(packed=True), st.data())
 def test_a_snapshot_replaces_the_events_that_it_covers(events, data):
     covered = data.draw(st.integers(1, len(events)))
     then = fold(events[:covered])

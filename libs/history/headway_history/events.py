@@ -1,13 +1,15 @@
 """Stored events, and the data that the fold needs; some events are decoded as a new row."""
 
+from collections.abc import Callable
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, ClassVar
 from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, field, structs
 
-from headway_history.rows import LetterRow, RunRow, Snapshot, WorkRow
+from headway_history.rows import LetterRow, RunRow, Snapshot, WorkRow, read_terms
 
 # Events that are only stored, never published.
 WORK_WAITING = "headway.work.waiting.v1"
@@ -15,7 +17,9 @@ RUN_IN_DOUBT = "headway.run.in_doubt.v1"
 SNAPSHOT = "headway.history.snapshot.v1"
 FORGOTTEN = "headway.history.forgotten.v1"
 
+WORK_QUEUED = "headway.work.queued.v1"
 RUN_DISPATCHED = "headway.run.dispatched.v1"
+LEASE_CLAIMED = "headway.lease.claimed.v1"
 RUNS_COMPLETED = "headway.runs.completed.v1"
 
 _WORKER = "worker/"
@@ -173,11 +177,13 @@ class Queued(WorkRow):
     group_name: str = field(name="group")
     not_before: datetime | None = None  # type: ignore[assignment]
     received_at: datetime | None = None  # type: ignore[assignment]
+    terms: msgspec.Raw = msgspec.Raw(b"{}")
 
     def row(self, at: datetime) -> WorkRow:
         """Return the row."""
         row = WorkRow(*structs.astuple(self))
         row.not_before, row.received_at = self.not_before or self.queued_at, at
+        row.terms = read_terms(str(self.terms, "utf-8"))
         return row
 
 
@@ -223,7 +229,7 @@ _DECODERS = {
         "headway.work.brought_forward.v1": BroughtForward,
         "headway.dead_letter.retried.v1": LetterResolved,
         "headway.dead_letter.acknowledged.v1": LetterResolved,
-        "headway.lease.claimed.v1": Lifecycle,
+        LEASE_CLAIMED: Lifecycle,
         "headway.run.started.v1": Lifecycle,
         "headway.run.activated.v1": Lifecycle,
         "headway.run.completed.v1": Lifecycle,
@@ -232,13 +238,17 @@ _DECODERS = {
         "headway.manifest.pruned.v1": ManifestGone,
         "headway.prune.confirmed.v1": ManifestGone,
         FORGOTTEN: Forgotten,
-        "headway.work.queued.v1": Queued,
+        WORK_QUEUED: Queued,
         RUN_DISPATCHED: Dispatched,
         RUNS_COMPLETED: RunsCompleted,
         "headway.dead_letter.created.v1": LetterCreated,
     }.items()
 }
 _NEW_ROWS = (Queued, Dispatched, LetterCreated)
+
+
+# Many runs may share a lease.
+open_claim: Callable[[str], Lifecycle] = lru_cache(maxsize=1000)(_DECODERS[LEASE_CLAIMED].decode)
 
 
 def open_data(event: StoredEvent) -> Any:

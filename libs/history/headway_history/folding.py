@@ -6,7 +6,7 @@ event fills each column of a run, and the state is the furthest reached. The res
 on the order of the events, nor on duplicates.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 from uuid import UUID
@@ -15,7 +15,11 @@ import msgspec
 from msgspec import UNSET
 
 from headway_history.events import (
+    LEASE_CLAIMED,
+    RUN_DISPATCHED,
+    RUNS_COMPLETED,
     SNAPSHOT,
+    WORK_QUEUED,
     BroughtForward,
     CancelRequested,
     Completed,
@@ -25,6 +29,7 @@ from headway_history.events import (
     Settled,
     StoredEvent,
     Waiting,
+    open_claim,
     open_data,
 )
 from headway_history.rows import LetterRow, LetterRun, RunRow, Snapshot, WorkRow, WorkRows
@@ -35,6 +40,9 @@ _ENDS = {
     "headway.run.cancelled.v1": "cancelled",
 }
 _RETRIED = "headway.dead_letter.retried.v1"
+
+# The events of work whose only run completed; the claim may be missing.
+_SHORT_LIFE = frozenset({WORK_QUEUED, RUN_DISPATCHED, LEASE_CLAIMED, RUNS_COMPLETED})
 
 # Data that is read with the times, the source or the type of its event.
 _WITH_EVENT = frozenset({CancelRequested, Completed, LetterResolved, Lifecycle})
@@ -85,8 +93,42 @@ def _by_kind(events: Iterable[StoredEvent], *, above: int) -> dict[type, list[An
     return found
 
 
-def fold(events: Iterable[StoredEvent]) -> WorkRows:
+def fold(events: Sequence[StoredEvent]) -> WorkRows:
     """Fold all events of a piece of work and of the leases of its runs."""
+    return _fold_short_life(events) or fold_any(events)
+
+
+def _fold_short_life(events: Sequence[StoredEvent]) -> WorkRows | None:
+    """Fold work whose only run completed, like most work; `None` for all other work."""
+    found = {event.type: event for event in events}
+    claim = found.get(LEASE_CLAIMED)
+    if len(found) != len(events) or len(found) != 3 + (claim is not None):
+        return None
+    if not found.keys() <= _SHORT_LIFE:
+        return None
+    end = found[RUNS_COMPLETED]
+    work: WorkRow = open_data(found[WORK_QUEUED])
+    run: RunRow = open_data(found[RUN_DISPATCHED])
+    completed: Completed = open_data(end)
+    if not (completed.run == run.run_id and completed.round == run.round == work.round):
+        return None
+    if completed.settled_at is None:
+        return None
+    if claim is not None:
+        if claim.run is not None or claim.lease != run.lease_id:
+            return None
+        run.host = open_claim(claim.data).host
+    work.state, work.outcome, work.settled_at = "settled", "completed", completed.settled_at
+    work.runs, work.attempts = work.runs + 1, completed.attempts
+    work.run_id, work.lease_id = completed.run, run.lease_id
+    run.manifest_id, run.concurrency_key = work.manifest_id, work.concurrency_key
+    _apply_completion(run, end, completed)
+    _order_times(run)
+    return WorkRows(work=work, runs={run.run_id: run})
+
+
+def fold_any(events: Iterable[StoredEvent]) -> WorkRows:
+    """Fold any events, by the rules for all of them."""
     history = _WorkEvents(events)
     work = history.base.work if history.base is not None else _create(history)
     if work is None:
@@ -247,6 +289,11 @@ def _apply_lifecycle(run: RunRow, history: _WorkEvents) -> None:
         _apply_completion(run, *history.completed[run.run_id])
     if run.started_at is not None and run.state == "pending":
         run.state = "in_progress"
+    _order_times(run)
+
+
+def _order_times(run: RunRow) -> None:
+    """Let a run start after its creation, and end after its start."""
     if run.started_at is not None:
         run.started_at = max(run.started_at, run.created_at)
     if run.finished_at is not None:

@@ -7,9 +7,11 @@ part of a reference cycle, so the garbage collector does not visit them (`gc=Fal
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, ClassVar, Literal
 from uuid import UUID
 
+import msgspec
 from msgspec import UNSET, Struct
 
 Kind = Literal["different", "missing", "unknown", "undecided"]
@@ -17,6 +19,12 @@ Absence = Literal["must_not", "may", "must"]
 
 # In history, but changed by passes too.
 NOT_COMPARED = frozenset({"start_heard_at"})
+
+
+@lru_cache(maxsize=1000)
+def read_terms(stored: str) -> Any:
+    """Decode the terms of work; few of them differ, and the result must not be changed."""
+    return msgspec.json.decode(stored)
 
 
 class WorkRow(Struct, gc=False):

@@ -1,5 +1,6 @@
 """Pages of history: read with the tables that follow from it, or exported."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from datetime import datetime
@@ -11,7 +12,7 @@ import msgspec
 from headway_contract.operations import HistoryEvent
 from headway_history import LetterRow, RunRow, StoredEvent, WorkRow, WorkRows, fold
 from headway_history.events import FORGOTTEN, SNAPSHOT, Forgotten, open_data
-from headway_history.rows import Absence, LetterRun
+from headway_history.rows import Absence, LetterRun, read_terms
 from headway_history.store import PackedEvents
 from headway_postgres_kit import Connection, Database
 from msgspec import Struct
@@ -23,6 +24,7 @@ FIRST, LAST = UUID(int=0), UUID(int=(1 << 128) - 1)
 _WORKS = 1000
 _EVENTS = 5000
 _EXPORTED = 1000
+_FOLDED_AT_ONCE = 50
 
 _PRUNED, _CONFIRMED = "headway.manifest.pruned.v1", "headway.prune.confirmed.v1"
 
@@ -31,16 +33,24 @@ class Page(Struct, frozen=True, kw_only=True):
     """Work between two ids, as history has it and as the tables have it."""
 
     up_to: UUID
-    events: int
-    expected: dict[UUID, WorkRows]
+    events: dict[UUID, list[StoredEvent]]
     found: dict[UUID, WorkRows]
     # Leases of live runs that are missing (`None`), or have ended at this time.
     dead_leases: dict[UUID, datetime | None]
+    # The fold of the events.
+    expected: dict[UUID, WorkRows] = {}
 
     @property
     def works(self) -> list[UUID]:
         """All work of history and of the tables, by id."""
-        return sorted(self.expected.keys() | self.found.keys())
+        return sorted(self.events.keys() | self.found.keys())
+
+    async def fold(self) -> None:
+        """Fold the events, while another task may read the next page."""
+        for number, (work, events) in enumerate(self.events.items()):
+            if number % _FOLDED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            self.expected[work] = fold(events)
 
 
 class Gone(Struct, frozen=True, kw_only=True):
@@ -111,8 +121,7 @@ async def read_page(connection: Connection, above: UUID, packed: PackedEvents) -
     dead = await connection.fetch(projections["dead_leases"], above, up_to)
     return Page(
         up_to=up_to,
-        events=sum(map(len, by_work.values())),
-        expected={work: fold(own) for work, own in by_work.items()},
+        events=by_work,
         found=found,
         dead_leases={row["id"]: row["ended_at"] for row in dead},
     )
@@ -151,6 +160,7 @@ async def _find(connection: Connection, above: UUID, up_to: UUID) -> dict[UUID, 
     """Read the rows of all work between two ids."""
     found: dict[UUID, WorkRows] = defaultdict(WorkRows)
     for row in _typed(WorkRow, await connection.fetch(projections["works"], above, up_to)):
+        row.terms = read_terms(row.terms)
         found[row.id].work = row
     for run in _typed(RunRow, await connection.fetch(projections["runs"], above, up_to)):
         found[run.work_id].runs[run.run_id] = run

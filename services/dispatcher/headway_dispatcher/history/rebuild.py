@@ -57,11 +57,12 @@ async def rebuild(
                 page = await read_page(connection, above, packed)
                 if page is None:
                     return rebuilt
+                await page.fold()
                 gone = await read_gone(connection)
                 await _write(connection, page, gone, rebuilt, delete_unknown=delete_unknown)
                 await connection.execute(projections["look_again"], above, page.up_to)
             rebuilt.works += len(page.works)
-            rebuilt.events += page.events
+            rebuilt.events += sum(map(len, page.events.values()))
             on_page(rebuilt)
             above = page.up_to
 

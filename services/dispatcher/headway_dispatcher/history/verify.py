@@ -5,12 +5,14 @@ of work, so memory does not grow with the work. While the snapshot is open, Post
 rows that were deleted after it.
 """
 
+import asyncio
 import gc
 from collections.abc import Callable
 
 from headway_clock import monotonic
 from headway_history import Difference, compare
 from headway_history.rows import WorkRows
+from headway_jetstream_kit.tasks import end
 from headway_postgres_kit import Connection, Database
 from msgspec import Struct
 
@@ -37,12 +39,14 @@ async def verify(
     database: Database, *, on_page: Callable[[Verified], None] = lambda _: None
 ) -> Verified:
     """Compare all tables with history; the services may run."""
-    # Full collections then skip the objects of the program: they took a quarter of the time.
+    # Pages are not part of reference cycles, and collections took a third of the time.
     gc.freeze()
+    gc.disable()
     try:
         async with database.snapshot() as connection:
             return await _compare_pages(connection, on_page)
     finally:
+        gc.enable()
         gc.unfreeze()
 
 
@@ -51,19 +55,24 @@ async def _compare_pages(connection: Connection, on_page: Callable[[Verified], N
     verified = Verified()
     gone = await read_gone(connection)
     packed = await HISTORY.packed(connection)
-    above = FIRST
-    while (page := await read_page(connection, above, packed)) is not None:
-        found = differences(page, gone)
-        rows = page.found.values()
-        verified.works += sum(row.work is not None for row in rows)
-        verified.runs += sum(len(row.runs) for row in rows)
-        verified.dead_letters += sum(len(row.letters) for row in rows)
-        verified.events += page.events
-        verified.differing += len(found)
-        verified.differences += found[: MOST_LISTED - len(verified.differences)]
-        verified.seconds = monotonic() - began
-        on_page(verified)
-        above = page.up_to
+    reading = asyncio.create_task(read_page(connection, FIRST, packed))
+    try:
+        while (page := await reading) is not None:
+            # PostgreSQL reads the next page meanwhile.
+            reading = asyncio.create_task(read_page(connection, page.up_to, packed))
+            await page.fold()
+            found = differences(page, gone)
+            rows = page.found.values()
+            verified.works += sum(row.work is not None for row in rows)
+            verified.runs += sum(len(row.runs) for row in rows)
+            verified.dead_letters += sum(len(row.letters) for row in rows)
+            verified.events += sum(map(len, page.events.values()))
+            verified.differing += len(found)
+            verified.differences += found[: MOST_LISTED - len(verified.differences)]
+            verified.seconds = monotonic() - began
+            on_page(verified)
+    finally:
+        await end([reading])
     return verified
 
 

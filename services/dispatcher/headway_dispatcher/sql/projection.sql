@@ -9,8 +9,8 @@ SELECT least(
 -- name: works
 -- Return the columns of work that follow from history. $1 above this id, $2 up to this id.
 SELECT id, group_name, queued_at, rank, not_before, received_at, round, manifest_id, manifest, slot,
-       job, input, input_schema, cause, due_at, priority, terms, state, runs, attempts, run_id,
-       outcome, settled_at, traceparent, cancel_requested_at, cancel_reason, start_by,
+       job, input, input_schema, cause, due_at, priority, terms::text, state, runs, attempts,
+       run_id, outcome, settled_at, traceparent, cancel_requested_at, cancel_reason, start_by,
        concurrency_key, explicit, exclusive_lease, lease_id
 FROM dispatcher.work_queue
 WHERE id > $1 AND id <= $2
