@@ -1,6 +1,7 @@
 """Events from the scheduler to the dispatcher, and the terms of work."""
 
 from datetime import datetime
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
@@ -54,6 +55,8 @@ class WorkTerms(RunTerms, frozen=True, kw_only=True):
 
 
 _DEFAULT_TERMS: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(WorkTerms()))
+# Stored even if they are defaults, because statements read them.
+_READ_BY_SQL = frozenset({*RunTerms.__struct_fields__, "on_lost_contact", "attempts"})
 
 
 def terms_of(source: RunTerms, kind: type[RunTerms] = WorkTerms) -> dict[str, Any]:
@@ -62,8 +65,28 @@ def terms_of(source: RunTerms, kind: type[RunTerms] = WorkTerms) -> dict[str, An
 
 
 def stored_terms(stored: dict[str, Any]) -> dict[str, Any]:
-    """Complete stored terms with the defaults of fields that an older version did not write."""
+    """Complete stored terms with the defaults of fields that were not written."""
     return {**_DEFAULT_TERMS, **stored}
+
+
+def stored_retry(stored: dict[str, Any]) -> dict[str, Any]:
+    """Complete the stored retry policy of work; work of an unknown job has none."""
+    return {**_DEFAULT_TERMS["retry"], **stored} if stored else {}
+
+
+@lru_cache(maxsize=1024)
+def terms_to_store(terms: WorkTerms) -> dict[str, Any]:
+    """Return the terms of work without defaults; they are most of its row. Do not change them."""
+    retry = _without_defaults(terms.retry, RetryPolicy())
+    return {**_without_defaults(terms, WorkTerms()), "retry": retry}
+
+
+def _without_defaults(terms: Struct, defaults: Struct) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in msgspec.to_builtins(terms).items()
+        if name in _READ_BY_SQL or getattr(terms, name) != getattr(defaults, name)
+    }
 
 
 class WorkEvent(EventData, frozen=True, kw_only=True):

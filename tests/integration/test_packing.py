@@ -180,7 +180,7 @@ async def test_a_run_costs_no_more_than_its_budget(world, monkeypatch):
         each = await cost_of_each(world, count, sent)
     assert each["statements"] <= 0.15
     assert each["rows"] <= 3.3
-    assert each["wal"] <= 2000
+    assert each["wal"] <= 1850
     assert each["messages"] <= 0.1
     assert each["history"] <= 0.1
 

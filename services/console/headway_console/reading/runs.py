@@ -8,6 +8,7 @@ from uuid import UUID
 import msgspec
 from headway_contract.fields import ManifestId, Name, Text
 from headway_contract.lifecycle import Failure
+from headway_contract.work import stored_retry
 from headway_contract.work_queue import RunAnswer, RunState, RunStatus
 from headway_contract.worker_protocol import LogLine
 from headway_errors import NotFound
@@ -145,6 +146,7 @@ async def read_run(connection: Connection, run: UUID, *, lines: int = 500) -> Ru
         percent=status.percent,
         message=status.message,
         failure=msgspec.convert(row["failure"], Failure | None),
+        retry=stored_retry(row["retry"]),
         log=await read_log(connection, run, limit=lines),
         attempts=await read_attempts(connection, row["work_id"]),
         timeline=[event_row(event) for event in events],

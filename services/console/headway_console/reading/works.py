@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from headway_contract.fields import ManifestId, Name, Text
+from headway_contract.work import stored_retry
 from headway_contract.work_queue import EnqueuedStatus, WorkAnswer, WorkState, WorkStatus
 from headway_errors import NotFound
 from headway_postgres_kit import Connection, Queries
@@ -105,7 +106,8 @@ async def read_work(connection: Connection, identity: UUID) -> WorkDetails:
             "pruned; see 'headway work'"
         )
     runs = await read_attempts(connection, row["id"])
-    return read_row(WorkDetails, row, status=_work_status(row), runs=runs[::-1])
+    retry = stored_retry(row["retry"])
+    return read_row(WorkDetails, row, status=_work_status(row), retry=retry, runs=runs[::-1])
 
 
 def _work_status(row: Any) -> WorkStatus:

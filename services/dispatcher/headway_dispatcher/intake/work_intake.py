@@ -24,6 +24,7 @@ from headway_contract.work import (
     WorkBroughtForward,
     WorkCancelRequested,
     WorkQueued,
+    terms_to_store,
 )
 from headway_history import Record
 from headway_jetstream_kit import Broker, Message, Puller
@@ -238,5 +239,6 @@ def _row(event: Event, rank_step: timedelta) -> dict[str, Any]:
     work: WorkQueued = event.data
     row: dict[str, Any] = msgspec.to_builtins(work)
     row["rank"] = work.queued_at - rank_step * work.priority
+    row["terms"] = terms_to_store(work.terms)
     row["traceparent"] = event.traceparent
     return row

@@ -79,8 +79,8 @@ CREATE TABLE dispatcher.work_queue (
     rank                 timestamptz NOT NULL,
     not_before           timestamptz NOT NULL,
     start_by             timestamptz,
-    -- See `WorkTerms` in headway_contract.work. The gate sorts or filters by `priority`, `start_by`
-    -- and `concurrency_key`, so those are columns.
+    -- See `WorkTerms` in headway_contract.work; most defaults are left out. The gate sorts or filters
+    -- by `priority`, `start_by` and `concurrency_key`, so those are columns.
     terms                jsonb NOT NULL,
     concurrency_key      text,
     concurrency_limit    integer NOT NULL
@@ -119,8 +119,9 @@ CREATE TABLE dispatcher.work_queue (
         CHECK (outcome IN ('completed', 'cancelled', 'dead_lettered', 'coalesced', 'expired'))
 )
 -- Rows are updated all the time, so a share of the table is no measure for the next vacuum. A row is
--- updated twice, and if the new version is on the same page, only the changes are logged.
-WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+-- updated twice, and if the new version is on the same page, only the changes are logged: a third of
+-- each page is for new rows.
+WITH (fillfactor = 35, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
 -- One unsettled piece of work for each slot of a manifest.
 CREATE UNIQUE INDEX work_queue_one_unsettled ON dispatcher.work_queue (manifest_id, slot)
