@@ -66,7 +66,8 @@ def terms_of(source: RunTerms, kind: type[RunTerms] = WorkTerms) -> dict[str, An
 
 def stored_terms(stored: dict[str, Any]) -> dict[str, Any]:
     """Complete stored terms with the defaults of fields that were not written."""
-    return {**_DEFAULT_TERMS, **stored}
+    retry = _DEFAULT_TERMS["retry"] | stored.get("retry", {})
+    return {**_DEFAULT_TERMS, **stored, "retry": retry}
 
 
 def stored_retry(stored: dict[str, Any]) -> dict[str, Any]:
@@ -76,7 +77,7 @@ def stored_retry(stored: dict[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=1024)
 def terms_to_store(terms: WorkTerms) -> dict[str, Any]:
-    """Return the terms of work without defaults; they are most of its row. Do not change them."""
+    """Return terms without most defaults, which would be half of a row. Do not change them."""
     retry = _without_defaults(terms.retry, RetryPolicy())
     return {**_without_defaults(terms, WorkTerms()), "retry": retry}
 

@@ -2,6 +2,7 @@
 
 import pytest
 from headway import App, every, retry
+from headway_contract.work import stored_retry
 
 
 def app_with(name: str = "billing", *, policy=None, manifest: str | None = "a", **group) -> App:
@@ -100,7 +101,7 @@ async def test_an_operator_owns_single_fields_of_the_retry_policy(timeline, chan
     await timeline.change("a", **change)
     applied = await timeline.declare(app_with(policy=LATER))
     wanted = app_with(policy=LATER).definitions().manifests[0].retry
-    stored = (await timeline.manifest("a"))["terms"]["retry"]
+    stored = stored_retry((await timeline.manifest("a"))["terms"]["retry"])
     code = {
         "attempts": 5,
         "interval_seconds": 20.0,

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from headway_contract.manifests import FieldOwner
+from headway_contract.work import stored_retry
 from msgspec import Struct, structs
 
 # Fields of a manifest that operators may own, and the fields that "retry" gives back together.
@@ -30,7 +31,7 @@ def expand_fields(names: Sequence[str]) -> set[str]:
 
 def manifest_values(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that operators may own, with their values in force."""
-    retry = row["terms"]["retry"]
+    retry = stored_retry(row["terms"]["retry"])
     owned = {field: retry.get(stored) for field, stored in RETRY_FIELDS.items()}
     return {"enabled": row["enabled"], **owned, "jitter": row["jitter_seconds"]}
 

@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 from headway.define.definitions import API_OWNER, Definitions, ManifestDefinition
 from headway_contract.fields import Rate
-from headway_contract.work import terms_of
+from headway_contract.work import WorkTerms, terms_of, terms_to_store
 from headway_decisions.capacity.rates import rate_in_words
 from headway_decisions.declaring import ownership
 from headway_decisions.declaring.lookup import DEFINITION_COLUMNS
@@ -195,7 +195,7 @@ async def write_manifests(
                 **{name: getattr(manifest, name) for name in DEFINITION_COLUMNS},
                 "id": ids[manifest.external_id],
                 "group_name": manifest.group,
-                "terms": terms_of(manifest),
+                "terms": terms_to_store(WorkTerms(**terms_of(manifest))),
                 "definition_hash": manifest.fingerprint(),
                 "next_due_at": first_due(manifest, now),
                 "sent": sent.get(manifest.external_id),

@@ -80,7 +80,7 @@ CREATE TABLE scheduler.manifest (
     misfire             jsonb NOT NULL DEFAULT '{}',
     overlap             jsonb NOT NULL DEFAULT '{}',
     jitter_seconds      double precision NOT NULL DEFAULT 0 CHECK (jitter_seconds >= 0),
-    -- `WorkTerms` of headway_contract.work. No query filters or sorts by any of them.
+    -- `WorkTerms` of headway_contract.work without most defaults. No query filters or sorts by them.
     terms               jsonb NOT NULL,
     depends_on          uuid REFERENCES scheduler.manifest (id) ON DELETE SET NULL,
     dormant             boolean NOT NULL DEFAULT false,

@@ -10,6 +10,7 @@ from headway.define.definitions import API_OWNER
 from headway_contract.fields import Rate
 from headway_contract.manifests import ChangeRequest, DeleteRequest
 from headway_contract.operations import ChangeGroupRequest, ChangeJobRequest
+from headway_contract.work import stored_retry
 from headway_decisions.capacity.rates import rate_in_words
 from headway_decisions.declaring import ownership
 from headway_decisions.wording import counted
@@ -45,7 +46,7 @@ async def change(connection: Connection, request: ChangeRequest, *, now: datetim
     before = {
         "enabled": row["enabled"],
         "disabled_by": row["disabled_by"],
-        "retry": row["terms"]["retry"],
+        "retry": stored_retry(row["terms"]["retry"]),
         "jitter_seconds": row["jitter_seconds"],
         "operator_fields": sorted(row["operator_fields"]),
     }
