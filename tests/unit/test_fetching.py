@@ -1,6 +1,7 @@
 """Number of orders that a worker fetches at once: within its slots, with room for other jobs."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,23 +10,23 @@ from headway.worker import Worker, WorkerSettings
 
 
 class Orders:
-    """A fake consumer that returns the requested number of orders: names of a job."""
+    """A fake consumer that returns the requested number of orders, and says how many are left."""
 
     name = "orders"
 
-    def __init__(self, job: str) -> None:
-        self.job = job
+    def __init__(self, job: str, *, left: int = 100) -> None:
+        self.order = SimpleNamespace(job=job, pending=left)
         self.batches: list[int] = []
         self.may_come = asyncio.Event()
         self.may_come.set()
 
     async def fetch(self, batch: int) -> list[Any]:
-        return [self.job] * batch
+        return [self.order] * batch
 
     async def take(self, batch: int) -> list[Any]:
         self.batches.append(batch)
         await self.may_come.wait()
-        return [self.job] * batch
+        return [self.order] * batch
 
 
 class Accepting(Worker):
@@ -35,9 +36,9 @@ class Accepting(Worker):
         return self._used[job]
 
     async def _accept(self, messages: list[Any]) -> None:
-        for job in messages:
+        for order in messages:
             self._free -= 1
-            self._used[job] += 1
+            self._used[order.job] += 1
 
     def free_all(self, slots: int) -> None:
         self._free = slots
@@ -67,6 +68,12 @@ async def test_one_slot_is_left_to_each_other_job(jobs, slots, taken):
     worker = worker_of(*jobs, slots=slots)
     await worker._fetch(Orders("a"), "a")
     assert worker.accepted("a") == taken
+
+
+async def test_no_more_are_requested_if_none_are_left():
+    worker, orders = worker_of("a", slots=10), Orders("a", left=0)
+    await worker._fetch(orders, "a")
+    assert (worker.accepted("a"), orders.batches) == (1, [])
 
 
 async def test_a_jobs_own_limit_counts():

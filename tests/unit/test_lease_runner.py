@@ -16,7 +16,9 @@ from headway_contract.lifecycle import RunFailed, RunsCompleted
 from headway_contract.orders import OrderedRun, RunDispatched
 from headway_jetstream_kit import Message
 
-ORDER = Message(subject="order", body=b"", headers={}, sequence=1, deliveries=1, reply="reply")
+ORDER = Message(
+    subject="order", body=b"", headers={}, sequence=1, deliveries=1, pending=0, reply="reply"
+)
 
 
 class FakeBroker:
