@@ -156,6 +156,7 @@ class TestWork:
         scheduler = await world.scheduler(app, ask_after_seconds=3600)
         await scheduler.end_pass("healing")
         await until(lambda: stored_work(world), within=10, what="the message is stored")
+        await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.outbox)")
         await purge(world, subjects.WORK_STREAM)
         healing = Healing(
             world.database,
