@@ -137,7 +137,7 @@ class TestTimes:
         assert message["body"]["type"] == "headway.work.settled.v1"
         assert message["body"]["data"]["work"] == str(late)
         assert message["body"]["data"]["outcome"] == "expired"
-        assert "had not begun" in message["body"]["data"]["reason"]
+        assert "did not start before its deadline" in message["body"]["data"]["reason"]
 
     async def test_expired_work_is_never_admitted_however_much_there_is(self, gates, clock):
         await gates.queue(*(work(start_by=START + SECOND) for _ in range(1100)))
