@@ -34,7 +34,8 @@ class JobRow(Struct, frozen=True, kw_only=True):
     """A job: its limits, their use, and the number of live workers.
 
     `touched` names the limits that an operator has set; `attempts` is the default of its work.
-    Since `retired_at` no application declares it.
+    Without a `batch`, the duration of runs decides how many share a lease. Since `retired_at` no
+    application declares it.
     """
 
     name: str
@@ -46,7 +47,7 @@ class JobRow(Struct, frozen=True, kw_only=True):
     takes_input: bool
     max_active: int | None
     rate: Any
-    batch: int
+    batch: int | None
     manifests: int
     workers: int
     attempts: int
